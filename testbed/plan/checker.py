@@ -1,0 +1,128 @@
+"""Runs a plan on sets instead of numbers.
+
+A chunk at a rank is the multiset of contributions summed in it. When the program ends, each
+worker must hold each chunk with every worker's contribution exactly once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from testbed.plan.program import Plan, Receive, Send, SwitchAllReduce
+from testbed.plan.trees import Tree
+
+
+class PlanError(Exception):
+    """The plan does not compute the sum; the message lists every fault found."""
+
+
+def check(plan: Plan) -> None:
+    """Prove that ``plan`` sums every chunk exactly once at every worker. PlanError if not."""
+    faults = [fault for tree in plan.trees for fault in _tree_faults(plan, tree)]
+    if len(plan.programs) != len(plan.hosts):
+        faults.append(f"{len(plan.programs)} programs for {len(plan.hosts)} ranks")
+    if not faults:
+        faults = _Run(plan).faults()
+    if faults:
+        raise PlanError(f"{plan.system}: " + "; ".join(faults))
+
+
+def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
+    faults = []
+    for host, rank in tree.rank_of.items():
+        if plan.hosts[rank] != host:
+            faults.append(f"tree names {host} as rank {rank}, which is {plan.hosts[rank]}")
+    for node in tree.parent:
+        seen, at = set(), node
+        while at != tree.root:
+            if at in seen or at not in tree.parent:
+                faults.append(f"{node} does not reach the root {tree.root}")
+                break
+            seen.add(at)
+            at = tree.parent[at]
+    return faults
+
+
+class _Run:
+    """Executes all ranks' programs until nothing more can move."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.held: dict[tuple[int, int], Counter[int]] = {
+            (rank, chunk): Counter({rank: 1} if rank < plan.workers else {})
+            for rank in plan.ranks
+            for chunk in range(plan.chunks)
+        }
+        self.wire: dict[tuple[int, int, int], deque[Counter[int]]] = {}
+        self.released: set[tuple[int, int]] = set()
+        # Per rank and chunk, what is still to be done: the order that binds is the chunk's.
+        self.todo: dict[tuple[int, int], deque[Send | Receive | SwitchAllReduce]] = {}
+        for rank, program in enumerate(plan.programs):
+            for operation in program:
+                self.todo.setdefault((rank, operation.chunk), deque()).append(operation)
+
+    def faults(self) -> list[str]:
+        while any([self._advance(rank, chunk) for rank, chunk in self.todo]):
+            pass
+        stuck = [
+            f"rank {rank} waits for ever in {queue[0]}"
+            for (rank, _), queue in self.todo.items()
+            if queue
+        ]
+        unread = [
+            f"a chunk {chunk} from rank {source} to {to} is never received"
+            for (source, to, chunk), queue in self.wire.items()
+            if queue
+        ]
+        want = Counter(range(self.plan.workers))
+        wrong = [
+            f"rank {rank} ends with {dict(self.held[rank, chunk])} in chunk {chunk}"
+            for rank in range(self.plan.workers)
+            for chunk in range(self.plan.chunks)
+            if self.held[rank, chunk] != want
+        ]
+        return stuck + unread + wrong
+
+    def _advance(self, rank: int, chunk: int) -> bool:
+        queue, moved = self.todo[rank, chunk], False
+        while queue and self._step(rank, queue[0]):
+            queue.popleft()
+            moved = True
+        return moved
+
+    def _step(self, rank: int, operation: Send | Receive | SwitchAllReduce) -> bool:
+        chunk = operation.chunk
+        if isinstance(operation, Send):
+            self.wire.setdefault((rank, operation.to, chunk), deque()).append(
+                self.held[rank, chunk].copy()
+            )
+            return True
+        if isinstance(operation, Receive):
+            arrived = self.wire.get((operation.source, rank, chunk))
+            if not arrived:
+                return False
+            received = arrived.popleft()
+            self.held[rank, chunk] = (
+                self.held[rank, chunk] + received if operation.reduce else received
+            )
+            return True
+        return self._switch_all_reduce(rank, operation)
+
+    def _switch_all_reduce(self, rank: int, operation: SwitchAllReduce) -> bool:
+        chunk = operation.chunk
+        if (rank, chunk) in self.released:
+            self.released.remove((rank, chunk))
+            return True
+        tree = self.plan.trees[operation.tree]
+        taking_part = {*tree.rank_of.values(), self.plan.hosts.index(tree.root)}
+        waiting = [self.todo.get((each, chunk)) for each in taking_part]
+        if not all(queue and queue[0] == operation for queue in waiting):
+            return False
+        total: Counter[int] = Counter()
+        for host, member in tree.rank_of.items():
+            if host in tree.parent:
+                total += self.held[member, chunk]
+        for each in taking_part:
+            self.held[each, chunk] = total.copy()
+        self.released |= {(each, chunk) for each in taking_part - {rank}}
+        return True

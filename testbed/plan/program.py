@@ -1,0 +1,72 @@
+"""The plan: what every rank does to synchronise one bucket, as pure data.
+
+A plan is a program over *chunks*, after the collective language of MSCCL: the algorithm is
+separated from how bytes move. The program is the same for every bucket. Operations on
+different chunks are independent; on one chunk they run in the order of the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from testbed.plan.trees import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Unicast the local chunk to rank ``to`` over the fabric."""
+
+    chunk: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Take a chunk from rank ``source`` and add it to the local one, or replace it."""
+
+    chunk: int
+    source: int
+    reduce: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchAllReduce:
+    """Members' chunks are summed on the way up ``tree`` and the sum comes back to each member.
+
+    The tree's root, if it is a rank, runs the operation too: it completes and returns sums.
+    """
+
+    chunk: int
+    tree: int
+
+
+Operation: TypeAlias = Send | Receive | SwitchAllReduce
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one job synchronises one bucket.
+
+    Attributes:
+        system: name of the system that made it.
+        hosts: the host of each rank. Ranks below ``workers`` train, the others serve.
+        workers: number of ranks that contribute a gradient and must receive the sum.
+        chunks: equal parts into which a bucket is cut.
+        programs: one sequence of operations per rank.
+        trees: aggregation trees that the operations name by index.
+        partition: largest piece of a bucket, in bytes, that runs the program on its own, so
+            that pieces pipeline; None runs whole buckets.
+    """
+
+    system: str
+    hosts: tuple[str, ...]
+    workers: int
+    chunks: int
+    programs: tuple[tuple[Operation, ...], ...]
+    trees: tuple[Tree, ...] = ()
+    partition: int | None = None
+
+    @property
+    def ranks(self) -> range:
+        return range(len(self.hosts))

@@ -1,0 +1,52 @@
+"""Aggregation trees: where the contributions of a job's members are summed on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Leaves are hosts of members, inner nodes are switches that aggregate, the root is a host.
+
+    ``rank_of`` maps each member's host to its rank; ``parent`` maps every node but the
+    root to the next aggregating node towards the root (kernel routers do not appear).
+    """
+
+    root: str
+    rank_of: Mapping[str, int]
+    parent: Mapping[str, str]
+
+    @cached_property
+    def switches(self) -> tuple[str, ...]:
+        """The aggregating switches, each one before its parent."""
+        inner = {p for p in self.parent.values() if p != self.root}
+        return tuple(sorted(inner, key=lambda node: (-self.depth(node), node)))
+
+    @cached_property
+    def _children(self) -> dict[str, tuple[str, ...]]:
+        children: dict[str, list[str]] = {}
+        for child, parent in self.parent.items():
+            children.setdefault(parent, []).append(child)
+        return {parent: tuple(found) for parent, found in children.items()}
+
+    def children(self, node: str) -> tuple[str, ...]:
+        return self._children.get(node, ())
+
+    def depth(self, node: str) -> int:
+        steps = 0
+        while node != self.root:
+            node, steps = self.parent[node], steps + 1
+        return steps
+
+    def ranks_below(self, node: str) -> frozenset[int]:
+        """The ranks whose contributions a stream leaving ``node`` upwards carries."""
+        own = {self.rank_of[node]} if node in self.rank_of and node in self.parent else set()
+        return frozenset(own).union(*(self.ranks_below(child) for child in self.children(node)))
+
+    @property
+    def streams(self) -> int:
+        """How many streams arrive at the root: its fan-in after aggregation."""
+        return len(self.children(self.root))

@@ -1,0 +1,70 @@
+"""ATP: ToRs sum best-effort, a parameter server catches what they could not."""
+
+from __future__ import annotations
+
+from testbed.plan.program import Plan, SwitchAllReduce
+from testbed.plan.trees import Tree
+from testbed.systems.system import Placement, System
+from testbed.topology.fabric import Fabric
+
+
+def plan(placement: Placement, fabric: Fabric) -> Plan:
+    """One tree: worker, its ToR, the server's ToR, server; a ToR without INA is passed by."""
+    if len(placement.servers) != 1:
+        raise ValueError(f"atp needs exactly one server, got {len(placement.servers)}")
+    hosts = placement.workers + placement.servers
+    return Plan(
+        system="atp",
+        hosts=hosts,
+        workers=len(placement.workers),
+        chunks=1,
+        programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(hosts),
+        trees=(tree(placement, fabric),),
+    )
+
+
+def tree(placement: Placement, fabric: Fabric) -> Tree:
+    """Two levels, as far as the deployment allows. A switch with one child would sum nothing."""
+    (server,) = placement.servers
+    parent: dict[str, str] = {}
+    tops: list[str] = []
+    for tor in dict.fromkeys(fabric.tor_of(host) for host in placement.workers):
+        members = [host for host in placement.workers if fabric.tor_of(host) == tor]
+        sums_here = tor in fabric.ina and tor != fabric.tor_of(server) and len(members) > 1
+        if sums_here:
+            parent |= dict.fromkeys(members, tor)
+        tops += [tor] if sums_here else members
+    server_tor = fabric.tor_of(server)
+    if server_tor in fabric.ina and len(tops) > 1:
+        parent[server_tor] = server
+        parent |= dict.fromkeys(tops, server_tor)
+    else:
+        parent |= dict.fromkeys(tops, server)
+    ranks = {host: rank for rank, host in enumerate(placement.workers)}
+    return Tree(root=server, rank_of=ranks, parent=parent)
+
+
+SYSTEM = System(
+    name="atp",
+    title="ATP",
+    colour="#d62728",
+    marker="^",
+    citation="Lao et al., ATP: In-network Aggregation for Multi-tenant Learning, NSDI 2021",
+    published=(
+        "Aggregation at the workers' ToRs and at the server's ToR only; the host names the slot.",
+        "A slot taken by another fragment is a collision: the packet goes on to the server.",
+        "The server's result is the acknowledgement: it frees the slots and is multicast back.",
+        "A resent packet flushes the partial sum to the server and is not summed in the network.",
+        "The server counts each worker's contribution once.",
+    ),
+    reading=(
+        "Contributions are a bitmap of up to 64 workers of the job at both levels (the paper has "
+        "two bitmaps of 32).",
+        "A rack whose ToR does not aggregate sends on to the server's ToR, or to the server.",
+        "A switch that would have a single child is left out of the tree.",
+        "Congestion control is off, as in the released code; the window is fixed.",
+    ),
+    servers=(1, 1),
+    plan=plan,
+    steps=lambda plan: 1,
+)
