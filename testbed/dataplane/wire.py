@@ -1,0 +1,45 @@
+"""The INA packet as hosts see it: a UDP payload, held equal to ``p4/headers.p4``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+PORT = 0xBEE0
+"""UDP port of every INA endpoint, source and destination."""
+
+VALUES = 256
+"""int32 values in one packet (a fragment)."""
+
+KIND_DATA, KIND_RESULT = 1, 2
+FLAG_RESEND, FLAG_COLLISION = 0x01, 0x02
+
+MAX_WORKERS = 64
+"""Width of the bitmap of contributors."""
+
+FIELDS = (
+    ("kind", 8),
+    ("flags", 8),
+    ("job", 16),
+    ("sequence", 32),
+    ("slot", 32),
+    ("next_slot", 32),
+    ("bitmap", 64),
+)
+"""Header fields and their widths in bits, in wire order."""
+
+HEADER = np.dtype([(name, f">u{bits // 8}") for name, bits in FIELDS])
+PACKET = np.dtype([*HEADER.descr, ("values", ">i4", (VALUES,))])
+
+_ETHERNET, _IP, _UDP, _TCP = 14, 20, 8, 32
+MTU = 1500
+FRAME = _ETHERNET + _IP + _UDP + PACKET.itemsize
+"""Bytes of an INA packet on a link."""
+
+INA_EFFICIENCY = VALUES * 4 / FRAME
+"""Gradient bytes per byte on a link, INA packets."""
+
+TCP_EFFICIENCY = (MTU - _IP - _TCP) / (MTU + _ETHERNET)
+"""The same for full TCP segments with timestamps."""
+
+TCP_ACK_SHARE = (_ETHERNET + _IP + _TCP) / 2 / (MTU - _IP - _TCP)
+"""Bytes of acknowledgement on the way back per byte of stream (one for two segments)."""

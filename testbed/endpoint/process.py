@@ -1,0 +1,78 @@
+"""A rank as a process of its own inside a host's network namespace.
+
+The conversation over the pipe: it says "listening" once its sockets are bound, is told
+"connect", says "connected", is told when to start, and ends with its outcome. A server is
+told "stop" instead. Whatever goes wrong is said as a string with the reason.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import traceback
+from multiprocessing.connection import Connection
+
+from testbed.endpoint.rank import Server, Worker
+from testbed.endpoint.stream import PeerLost
+from testbed.endpoint.task import Outcome, Task
+
+_CLONE_NEWNET = 0x40000000
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failure(str):
+    """The reason why a rank could not go on."""
+
+
+def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> None:
+    """Run ``task`` inside the network namespace at path ``namespace`` (None: the present one)."""
+    _die_with(parent)
+    # Ctrl-C reaches the whole process group; the harness decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    endpoint: Worker | Server | None = None
+    try:
+        if namespace is not None:
+            _enter(namespace)
+        endpoint = Worker(task) if task.is_worker else Server(task)
+        pipe.send("listening")
+        pipe.recv()
+        endpoint.connect()
+        pipe.send("connected")
+        start = pipe.recv()
+        outcome: Outcome
+        outcome = endpoint.run(start) if isinstance(endpoint, Worker) else endpoint.run(pipe)
+        pipe.send(outcome)
+        # Peers may still read from this rank's connections: they stay open until told.
+        pipe.recv()
+    except (PeerLost, OSError, EOFError) as error:
+        _say(pipe, Failure(f"{type(error).__name__}: {error}"))
+    except Exception:
+        _say(pipe, Failure(traceback.format_exc()))
+    finally:
+        if endpoint is not None:
+            endpoint.close()
+
+
+def _say(pipe: Connection, failure: Failure) -> None:
+    try:
+        pipe.send(failure)
+    except OSError:
+        os._exit(1)
+
+
+def _die_with(parent: int) -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the request took effect
+        os._exit(1)
+
+
+def _enter(namespace: str) -> None:
+    descriptor = os.open(namespace, os.O_RDONLY)
+    try:
+        if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, f"cannot enter {namespace}: {os.strerror(error)}")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,159 @@
+"""Chunks over kernel TCP between the ranks of a job."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+PORT = 0xBEE1
+_GREETING = struct.Struct("!I")
+_HEADER = struct.Struct("!III")  # unit, chunk, bytes that follow
+
+Chunk = npt.NDArray[np.int32]
+
+
+class PeerLost(Exception):
+    """A peer closed its connection in mid-job."""
+
+
+@dataclass
+class _Outgoing:
+    socket: socket.socket
+    queue: deque[memoryview] = field(default_factory=deque)
+
+
+@dataclass
+class _Incoming:
+    socket: socket.socket
+    source: int | None = None
+    wanted: int = _GREETING.size
+    filled: int = 0
+    buffer: bytearray = field(default_factory=lambda: bytearray(_GREETING.size))
+    header: tuple[int, int, int] | None = None
+
+
+class Mesh:
+    """One rank's TCP connections: one to each peer that it sends to, one from each that sends.
+
+    ``addresses`` are the IP addresses of the ranks. Connections are made in two steps so that
+    every rank listens before any connects.
+    """
+
+    def __init__(self, rank: int, addresses: Sequence[str], port: int = PORT) -> None:
+        self._rank, self._addresses, self._port = rank, addresses, port
+        self._selector = selectors.DefaultSelector()
+        self._out: dict[int, _Outgoing] = {}
+        self._incoming: list[_Incoming] = []
+        self._listener = socket.create_server((addresses[rank], port), backlog=len(addresses) + 8)
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def fileno(self) -> int:
+        """Readable (epoll of epoll) whenever :meth:`poll` has something to do."""
+        return self._selector.fileno()
+
+    def connect(self, peers: Iterable[int]) -> None:
+        """Connect to each of ``peers``. OSError names the peer that does not answer."""
+        for peer in peers:
+            try:
+                connection = socket.create_connection(
+                    (self._addresses[peer], self._port),
+                    timeout=10,
+                    source_address=(self._addresses[self._rank], 0),
+                )
+            except OSError as error:
+                raise OSError(f"rank {peer} at {self._addresses[peer]}: {error}") from error
+            connection.sendall(_GREETING.pack(self._rank))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setblocking(False)
+            self._out[peer] = _Outgoing(connection)
+
+    def send(self, to: int, unit: int, chunk: int, values: Chunk) -> None:
+        """Queue a copy of ``values`` for rank ``to`` and send what the connection takes."""
+        out = self._out[to]
+        idle = not out.queue
+        data = values.tobytes()
+        out.queue.append(memoryview(_HEADER.pack(unit, chunk, len(data)) + data))
+        if idle:
+            self._write(to, out)
+            if out.queue:
+                self._selector.register(out.socket, selectors.EVENT_WRITE, to)
+
+    def poll(self) -> Iterator[tuple[int, int, int, Chunk]]:
+        """Write what can be written; yield (source, unit, chunk, values) that arrived whole."""
+        for key, _ in self._selector.select(0):
+            if key.fileobj is self._listener:
+                self._accept()
+            elif isinstance(key.data, _Incoming):
+                yield from self._read(key.data)
+            else:
+                self._write(key.data, self._out[key.data])
+                if not self._out[key.data].queue:
+                    self._selector.unregister(key.fileobj)
+
+    def close(self) -> None:
+        for out in self._out.values():
+            out.socket.close()
+        for incoming in self._incoming:
+            incoming.socket.close()
+        self._listener.close()
+        self._selector.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.setblocking(False)
+        incoming = _Incoming(connection)
+        self._incoming.append(incoming)
+        self._selector.register(connection, selectors.EVENT_READ, incoming)
+
+    def _write(self, peer: int, out: _Outgoing) -> None:
+        try:
+            while out.queue:
+                sent = out.socket.send(out.queue[0])
+                if sent < len(out.queue[0]):
+                    out.queue[0] = out.queue[0][sent:]
+                else:
+                    out.queue.popleft()
+        except BlockingIOError:
+            pass
+        except (ConnectionResetError, BrokenPipeError) as error:
+            raise PeerLost(f"rank {peer} closed its connection") from error
+
+    def _read(self, incoming: _Incoming) -> Iterator[tuple[int, int, int, Chunk]]:
+        while True:
+            try:
+                view = memoryview(incoming.buffer)[incoming.filled :]
+                received = incoming.socket.recv_into(view)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                received = 0
+            if received == 0:
+                self._selector.unregister(incoming.socket)
+                if incoming.filled or incoming.header:
+                    raise PeerLost(f"rank {incoming.source} closed its connection in mid-chunk")
+                return
+            incoming.filled += received
+            if incoming.filled < incoming.wanted:
+                continue
+            message, incoming.filled = incoming.buffer, 0
+            if incoming.source is None:
+                incoming.source = _GREETING.unpack(message)[0]
+            elif incoming.header is None:
+                incoming.header = _HEADER.unpack(message)
+                incoming.wanted = incoming.header[2]
+                incoming.buffer = bytearray(incoming.wanted)
+                continue
+            else:
+                unit, chunk, _ = incoming.header
+                incoming.header = None
+                yield incoming.source, unit, chunk, np.frombuffer(message, np.int32)
+            incoming.wanted = _HEADER.size
+            incoming.buffer = bytearray(_HEADER.size)

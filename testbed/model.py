@@ -1,0 +1,93 @@
+"""The closed form: how long an iteration takes if links are the only limit.
+
+Every operation of the plan is routed over the fabric, ECMP sets sharing evenly; the busiest
+link, per byte of gradient, sets the pace. For the textbook systems on a fabric without
+oversubscription this is the textbook formula: N·M/B for one parameter server, 2(N-1)/N·M/B for
+a ring, M/B for aggregation on the way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from testbed.dataplane import wire
+from testbed.plan.program import Plan, Send, SwitchAllReduce
+from testbed.topology.fabric import Fabric
+
+Load = dict[tuple[str, str], float]
+
+
+def link_loads(plan: Plan, fabric: Fabric) -> Load:
+    """Bytes on each directed link (a, b), headers included, per byte of gradient synchronised."""
+    load: defaultdict[tuple[str, str], float] = defaultdict(float)
+    share = 1 / plan.chunks
+    for rank, program in enumerate(plan.programs):
+        for operation in program:
+            if isinstance(operation, Send):
+                source, destination = plan.hosts[rank], plan.hosts[operation.to]
+                stream = share / wire.TCP_EFFICIENCY
+                _route(fabric, source, destination, stream, load)
+                _route(fabric, destination, source, share * wire.TCP_ACK_SHARE, load)
+    aggregated = {op for program in plan.programs for op in program}
+    for operation in aggregated:
+        if isinstance(operation, SwitchAllReduce):
+            for child, parent in plan.trees[operation.tree].parent.items():
+                _route(fabric, child, parent, share / wire.INA_EFFICIENCY, load)
+                _route(fabric, parent, child, share / wire.INA_EFFICIENCY, load)
+    return dict(load)
+
+
+def _route(
+    fabric: Fabric,
+    source: str,
+    destination: str,
+    amount: float,
+    load: defaultdict[tuple[str, str], float],
+) -> None:
+    if source == destination:
+        return
+    hops = fabric.next_hops(source, destination)
+    for hop in hops:
+        load[source, hop] += amount / len(hops)
+        _route(fabric, hop, destination, amount / len(hops), load)
+
+
+def seconds_per_byte(plan: Plan, fabric: Fabric) -> float:
+    """Seconds the busiest link needs per byte of gradient, on the real cluster's rates."""
+    loads = link_loads(plan, fabric)
+    return max((load * 8 / fabric.link(a, b).rate for (a, b), load in loads.items()), default=0.0)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One iteration in closed form: its length, and the part that compute does not hide (s)."""
+
+    iteration_s: float
+    exposed_s: float
+
+
+def iteration(
+    plan: Plan,
+    fabric: Fabric,
+    pieces: Sequence[tuple[float, float]],
+    compute_s: float,
+    step_s: float = 0.0,
+    steps: int = 0,
+) -> Expected:
+    """One iteration of ``plan`` on an otherwise idle fabric.
+
+    ``pieces`` are (ready_s, bytes) of the units in order. They follow one another on the
+    busiest link. A plan that cuts buckets into partitions handles each in two phases (up,
+    down) that overlap with its neighbours' phases, so only the last one's second phase shows.
+    ``steps`` transfers wait for one another, each for ``step_s``, once an iteration.
+    """
+    pace = seconds_per_byte(plan, fabric)
+    finish = 0.0
+    for ready_s, size in pieces:
+        finish = max(ready_s, finish) + size * pace
+    if plan.partition is not None and pieces:
+        finish += pieces[-1][1] * pace
+    finish = max(compute_s, finish + steps * step_s)
+    return Expected(finish, finish - compute_s)
