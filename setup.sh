@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Sets up what the testbed needs and this machine lacks; says what it installs. Idempotent.
+# Sourced by run_all.sh and run_tests.sh; may be run on its own.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+# Mininet belongs to the system's Python, so the virtual environment is made from that one.
+python=/usr/bin/python3
+packages=(mininet iproute2 nftables iputils-ping ethtool python3 python3-venv gcc libc6-dev)
+
+missing=()
+for package in "${packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if ((${#missing[@]})); then
+    if [[ $EUID -ne 0 ]]; then
+        echo "setup: as root, run: apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+    echo "setup: installing ${missing[*]} (Debian packages)"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+stamp="$(sha256sum pyproject.toml | cut -d' ' -f1) $("$python" --version) $PWD"
+if [[ "$(cat .venv/.stamp 2>/dev/null)" != "$stamp" ]]; then
+    echo "setup: installing Python packages into .venv"
+    [[ -x .venv/bin/python ]] || "$python" -m venv --system-site-packages .venv
+    .venv/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+    echo "$stamp" > .venv/.stamp
+fi
