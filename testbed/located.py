@@ -1,0 +1,265 @@
+"""YAML whose values know their line: plain data, and where each key and value stood in the file.
+
+Scalars follow YAML 1.2's core schema rather than the 1.1 that PyYAML reads by default: ``4:1`` is
+text and not 241, ``no`` is text and not false, ``1e6`` is a number. Anchors, aliases and merge
+keys (``<<``) work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# Where a value sits: ("jobs", 0, "system").
+Place = tuple[str | int, ...]
+# Aliases can unfold without end; no honest file comes near this many values.
+MOST_VALUES = 100_000
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """What is wrong at one place of a file; lines and columns count from 1, 0 for the whole file.
+
+    ``message`` reads ``found X, wanted Y; how to mend it``.
+    """
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return ": ".join(part for part in (place, self.path, self.message) if part)
+
+
+class Invalid(ValueError):
+    """Everything that is wrong with the input: ``problems`` in the order of file and line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+@dataclass(frozen=True)
+class Located:
+    """A YAML file's plain data, with the (line, column) of every key and value by its place."""
+
+    file: str
+    data: dict[str, Any]
+    keys: dict[Place, tuple[int, int]]
+    values: dict[Place, tuple[int, int]]
+
+    def problem(self, place: Place, message: str, *, at_key: bool = False) -> Problem:
+        """A problem at ``place``, or at the nearest place around it that the file has."""
+        line, column = self._position(place, at_key)
+        return Problem(self.file, line, column, dotted(place), message)
+
+    def _position(self, place: Place, at_key: bool) -> tuple[int, int]:
+        if at_key and place in self.keys:
+            return self.keys[place]
+        while place and place not in self.values:
+            place = place[:-1]
+            # A missing key is best shown at the key that should hold it.
+            if place in self.keys:
+                return self.keys[place]
+        return self.values[place]
+
+
+def dotted(place: Place) -> str:
+    """``jobs.0.system``: a place as experiment files write it."""
+    return ".".join(map(str, place))
+
+
+def read(path: str | Path) -> Located:
+    """Read a YAML file that holds a mapping. Raises Invalid with every problem found."""
+    file = str(path)
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        found = (error.strerror or str(error)).lower()
+        raise Invalid([Problem(file, 0, 0, "", f"found {found}, wanted a YAML file")]) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        column = error.start - (error.object.rfind(b"\n", 0, error.start) + 1) + 1
+        message = f"found byte 0x{error.object[error.start]:02x}, wanted text; save it as UTF-8"
+        raise Invalid([Problem(file, line, column, "", message)]) from None
+    return parse(text, file)
+
+
+def parse(text: str, file: str = "<text>") -> Located:
+    """Read YAML text that holds a mapping. Raises Invalid with every problem found."""
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        message = f"found a syntax error ({what}), wanted YAML; {_mend(text, line, what)}"
+        raise Invalid([Problem(file, line, column, "", message)]) from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, error.position - (before.rfind("\n") + 1) + 1
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        message = f"found the control character U+{code:04X}, wanted YAML text; remove it"
+        raise Invalid([Problem(file, line, column, "", message)]) from None
+    if node is None:
+        message = "found an empty file, wanted a mapping; write at least one `key: value`"
+        raise Invalid([Problem(file, 1, 1, "", message)])
+    reading = _Reading(file)
+    data = reading.value(node, ())
+    if not isinstance(node, yaml.MappingNode):
+        message = f"found {_kind(node)}, wanted a mapping; write lines of `key: value`"
+        reading.report(node, (), message)
+    if reading.problems:
+        raise Invalid(reading.problems)
+    return Located(file, data, reading.keys, reading.values)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's core schema. Its resolvers replace SafeLoader's, which stays as it is."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+
+_TAG = "tag:yaml.org,2002:"
+for _tag, _regexp, _first in [
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+0123456789."),
+    ),
+    ("merge", r"<<", ["<"]),
+]:
+    _Loader.add_implicit_resolver(_TAG + _tag, re.compile(rf"^(?:{_regexp})$"), _first)
+
+
+class _Reading:
+    """One pass over the composed nodes."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.keys: dict[Place, tuple[int, int]] = {}
+        self.values: dict[Place, tuple[int, int]] = {}
+        self.problems: list[Problem] = []
+        self._open: list[yaml.Node] = []
+        self._count = 0
+
+    def report(self, node: yaml.Node, place: Place, message: str) -> None:
+        line, column = _position(node)
+        self.problems.append(Problem(self.file, line, column, dotted(place), message))
+
+    def value(self, node: yaml.Node, place: Place) -> Any:
+        self.values[place] = _position(node)
+        self._count += 1
+        if self._count > MOST_VALUES:
+            if self._count == MOST_VALUES + 1:
+                what = f"found more than {MOST_VALUES} values, wanted fewer; use fewer aliases"
+                self.report(node, place, what)
+            return None
+        if any(node is outer for outer in self._open):
+            self.report(node, place, "found an alias to what surrounds it, wanted a finite value")
+            return None
+        self._open.append(node)
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, place)
+            if isinstance(node, yaml.SequenceNode):
+                return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
+            return self._scalar(node, place)
+        finally:
+            self._open.pop()
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _TAG + "merge":
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                what = f"found {_kind(key_node)} as a key, wanted a word; quote it"
+                self.report(key_node, place, what)
+                continue
+            key: str = key_node.value
+            inner = (*place, key)
+            if key in first:
+                what = f"found the key {key!r} again, wanted it once; line {first[key]} has it too"
+                self.report(key_node, inner, f"{what}, remove one")
+                continue
+            first[key] = _position(key_node)[0]
+            self.keys[inner] = _position(key_node)
+            data[key] = self.value(value_node, inner)
+        for key_node, value_node in node.value:
+            if key_node.tag == _TAG + "merge":
+                self._merge(value_node, place, data)
+        return data
+
+    def _merge(self, node: yaml.Node, place: Place, data: dict[str, Any]) -> None:
+        """Fill ``data`` from the mappings after ``<<``; what is there already stays."""
+        for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+            if not isinstance(source, yaml.MappingNode):
+                self.report(source, place, f"found {_kind(source)} after <<, wanted a mapping")
+                continue
+            fresh = _Reading(self.file)
+            fresh._open, fresh._count = self._open, self._count
+            merged = fresh.value(source, place)
+            self._count = fresh._count
+            self.problems += fresh.problems
+            for key, value in (merged or {}).items():
+                if key not in data:
+                    data[key] = value
+                    inner = (*place, key)
+                    size = len(inner)
+                    self.keys |= {p: at for p, at in fresh.keys.items() if p[:size] == inner}
+                    self.values |= {p: at for p, at in fresh.values.items() if p[:size] == inner}
+
+    def _scalar(self, node: yaml.Node, place: Place) -> Hashable:
+        text: str = node.value
+        tag = node.tag.removeprefix(_TAG)
+        try:
+            if tag == "str":
+                return text
+            if tag == "null":
+                return None
+            if tag == "bool":
+                return {"true": True, "false": False}[text.lower()]
+            if tag == "int":
+                return int(text)
+            if tag == "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        except (ValueError, KeyError):
+            self.report(node, place, f"found {text!r}, wanted !!{tag}; remove the tag")
+            return None
+        self.report(node, place, f"found the tag {node.tag}, wanted plain YAML; remove the tag")
+        return None
+
+
+def _position(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    return "nothing" if node.tag == _TAG + "null" else f"the single value {node.value!r}"
+
+
+def _mend(text: str, line: int, what: str) -> str:
+    lines = text.splitlines()
+    if "'\\t'" in what or (0 < line <= len(lines) and lines[line - 1].startswith("\t")):
+        return "indent with spaces, not tabs"
+    if "undefined alias" in what:
+        return "define the anchor with & above its use"
+    return "look at the indentation, colons, quotes and brackets here and just above"
