@@ -1,0 +1,121 @@
+"""Gradients whose sum is known, so that every received value can be checked bit for bit.
+
+In iteration t rank r contributes ``v[r, t] = g[r] + b(r, t)``, as int32 with wrap-around: a base
+vector of normally distributed values that is the rank's own, plus a small constant that is the
+iteration's own. The sum over ranks is then the sum of the bases, computed once, plus one number,
+``offset(t)``: checking an iteration costs one pass over the received values.
+
+What the constants catch: b is positive and odd and walks through all odd 16-bit numbers, so a
+rank's contribution differs in any two iterations fewer than 32768 apart, and the whole sum in any
+two fewer than 32768 / ranks apart. A stale, missing or repeated contribution or a misplaced chunk
+changes the sum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int32 = npt.NDArray[np.int32]
+
+# With a fixed point of 2^20 to the unit deviation, sums over thousands of ranks stay in int32.
+MAGNITUDE = 2.0**20
+_INT32_MAX = 2**31 - 1
+_OFFSETS = 2**15
+_STEP = 20251  # odd, so that it visits all of the 2^15 offsets; 2^15 / 1.618, so that it mixes
+
+
+class Gradients:
+    """The gradients of one job.
+
+    ``seed``: the job's; ``ranks``: workers; ``elements``: values of each worker's gradient.
+    ``magnitude``: standard deviation of the base values, which are clipped at 16 times it.
+
+    The values are those of numpy's Philox generator and normal distribution: all processes of a
+    run agree when they use one numpy installation.
+
+    Raises ValueError for fewer than 1 rank or 1 element.
+    """
+
+    def __init__(self, seed: int, ranks: int, elements: int, magnitude: float = MAGNITUDE) -> None:
+        if ranks < 1 or elements < 1 or seed < 0:
+            raise ValueError(
+                "wanted at least 1 rank and 1 element and a seed that is not negative, "
+                f"found {ranks}, {elements} and {seed}"
+            )
+        self.seed = seed
+        self.ranks = ranks
+        self.elements = elements
+        self.magnitude = magnitude
+        self._bases: dict[int, Int32] = {}
+        self._total: Int32 | None = None
+        # One more stream than ranks: the last draws where each rank's constants start.
+        starts = np.random.Generator(self._stream(ranks)).integers(0, _OFFSETS, ranks)
+        self._starts = [int(start) for start in starts]
+
+    def base(self, rank: int) -> Int32:
+        """int32[elements], read-only: the part of ``rank``'s gradient that no iteration changes."""
+        self._check(rank)
+        if rank not in self._bases:
+            self._bases[rank] = self._draw(rank)
+        return self._bases[rank]
+
+    def fill(self, rank: int, iteration: int, out: Int32, start: int = 0) -> None:
+        """Write values ``start`` to ``start + len(out)`` of ``rank``'s gradient into ``out``.
+
+        Raises ValueError where the gradient has no such values.
+        """
+        if not 0 <= start <= self.elements - len(out):
+            raise ValueError(f"values {start} to {start + len(out)} of {self.elements}")
+        base = self.base(rank)[start : start + len(out)]
+        np.add(base, np.int32(self._constant(rank, iteration)), out=out)
+
+    def expected_total(self) -> Int32:
+        """int32[elements], read-only: the sum of all ranks' bases, with wrap-around."""
+        if self._total is None:
+            total = np.zeros(self.elements, np.int32)
+            for rank in range(self.ranks):
+                # Drawn anew: a worker keeps its own base, not everyone's.
+                known = self._bases.get(rank)
+                np.add(total, self._draw(rank) if known is None else known, out=total)
+            total.flags.writeable = False
+            self._total = total
+        return self._total
+
+    def offset(self, iteration: int) -> np.int32:
+        """What ``iteration`` adds to every value of the sum."""
+        total = sum(self._constant(rank, iteration) for rank in range(self.ranks))
+        offset: np.int32 = np.int32((total + 2**31) % 2**32 - 2**31)
+        return offset
+
+    def mismatches(self, received: Int32, total_slice: Int32, iteration: int) -> int:
+        """How many of the ``received`` sums are wrong: 0 where all are right.
+
+        ``total_slice`` is the same span of ``expected_total()``. Raises TypeError for values that
+        are not int32 and ValueError for two shapes, either of which could hide a wrong value.
+        """
+        if received.dtype != np.int32 or total_slice.dtype != np.int32:
+            raise TypeError(f"wanted int32, found {received.dtype} and {total_slice.dtype}")
+        if received.shape != total_slice.shape:
+            raise ValueError(f"received {received.shape} values for {total_slice.shape}")
+        return int(np.count_nonzero(received != total_slice + self.offset(iteration)))
+
+    def _draw(self, rank: int) -> Int32:
+        limit = min(16 * self.magnitude, _INT32_MAX)
+        normal = np.random.Generator(self._stream(rank)).standard_normal(self.elements, np.float32)
+        scaled = np.clip(np.rint(normal * np.float64(self.magnitude)), -limit, limit)
+        values: Int32 = scaled.astype(np.int32)
+        values.flags.writeable = False
+        return values
+
+    def _stream(self, number: int) -> np.random.Philox:
+        return np.random.Philox(np.random.SeedSequence([self.seed, number]))
+
+    def _constant(self, rank: int, iteration: int) -> int:
+        """b(rank, iteration): odd, from 1 to 65535."""
+        self._check(rank)
+        return (self._starts[rank] + iteration * _STEP) % _OFFSETS * 2 + 1
+
+    def _check(self, rank: int) -> None:
+        if not 0 <= rank < self.ranks:
+            raise ValueError(f"rank {rank}, wanted 0 to {self.ranks - 1}")
