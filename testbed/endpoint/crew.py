@@ -15,6 +15,7 @@ from testbed.endpoint.process import Failure
 from testbed.endpoint.task import Outcome, Task
 
 START_DELAY = 0.05
+PATIENCE = 30.0
 
 
 class RankFailed(Exception):
@@ -72,25 +73,30 @@ class Crew:
         return [each.pid for each in self._processes if each.pid is not None]
 
     def run(
-        self, watch: Callable[[], None] = lambda: None, timeout: float | None = None
+        self,
+        watch: Callable[[], None] = lambda: None,
+        timeout: float | None = None,
+        started: Callable[[], None] = lambda: None,
     ) -> list[Outcome]:
         """Run every task to its end; outcomes in the order of the tasks.
 
-        ``watch`` is called about every 0.2 s and may raise to end the run. RankFailed if a
+        ``started`` is called when the first iteration begins. ``watch`` is called about every
+        0.2 s and may raise to end the run. RankFailed if a
         rank fails or dies, or if the workers are not done after ``timeout`` seconds.
         """
         everyone = range(len(self._tasks))
-        self._gather(everyone, watch, time.monotonic() + 30)
+        self._gather(everyone, lambda: None, time.monotonic() + PATIENCE)
         self._tell(everyone, "connect")
-        self._gather(everyone, watch, time.monotonic() + 30)
+        self._gather(everyone, lambda: None, time.monotonic() + PATIENCE)
         start = time.monotonic() + START_DELAY
         workers = [i for i in everyone if self._tasks[i].is_worker]
         servers = [i for i in everyone if not self._tasks[i].is_worker]
         self._tell(everyone, start)
+        started()
         limit = None if timeout is None else start + timeout
         outcomes = self._gather(workers, watch, limit)
         self._tell(servers, "stop")
-        outcomes |= self._gather(servers, watch, time.monotonic() + 30)
+        outcomes |= self._gather(servers, lambda: None, time.monotonic() + PATIENCE)
         return [outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Outcome)]
 
     def _tell(self, indices: Iterable[int], message: object) -> None:

@@ -16,7 +16,6 @@ from testbed.endpoint.stream import PORT, Mesh
 from testbed.endpoint.task import Iteration, Outcome, Task
 from testbed.endpoint.window import Window
 from testbed.plan.program import Receive, Send
-from testbed.workload.gradients import Gradients
 
 
 class Worker:
@@ -25,7 +24,7 @@ class Worker:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._outcome = Outcome(task.rank)
-        self._gradients = Gradients(task.seed, task.plan.workers, task.elements)
+        self._gradients = task.gradients
         self._values = np.empty(task.elements, np.int32)
         self._unfinished = 0
         self._iteration = 0
@@ -144,7 +143,9 @@ class Worker:
         received = self._values
         if self._window is not None:
             received = self._sums.reshape(-1).astype(np.int32)
-        self._outcome.wrong += self._gradients.mismatches(received, self._iteration)
+        self._outcome.wrong += self._gradients.mismatches(
+            received, self._gradients.expected_total(), self._iteration
+        )
         self._outcome.checked += received.size
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from testbed.dataplane import wire
 from testbed.plan.program import Plan
 from testbed.workload.buckets import Bucket
+from testbed.workload.gradients import Gradients
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Task:
         units: the pieces of one iteration, in the order in which they become ready.
         compute_s: forward and backward of one iteration, seconds on the emulator's clock.
         iterations: how many to run, warm-up included.
-        seed: of the gradients.
+        gradients: what every worker contributes, and so the true sum; drawn before the fork,
+            so that all ranks share one copy.
         aggregation: for plans with a tree.
     """
 
@@ -60,7 +62,7 @@ class Task:
     units: tuple[Unit, ...]
     compute_s: float
     iterations: int
-    seed: int
+    gradients: Gradients
     aggregation: Aggregation | None = None
 
     @property

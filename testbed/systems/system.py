@@ -32,6 +32,7 @@ class System:
         plan: turns a placement on a fabric into a plan; ValueError says what it cannot do.
         steps: length of the chain of dependent transfers in that plan, each of which pays the
             per-step latency once a bucket.
+        options: names of the options that a job may give it.
     """
 
     name: str
@@ -44,3 +45,4 @@ class System:
     servers: tuple[int, int]
     plan: Callable[[Placement, Fabric], Plan]
     steps: Callable[[Plan], int]
+    options: frozenset[str] = frozenset()

@@ -1,0 +1,68 @@
+"""One run on the emulated fabric: bring up, run every rank, look at the machine, tear down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.emulation.network import Network
+from testbed.emulation.verdict import Sampler
+from testbed.endpoint.crew import Crew
+from testbed.endpoint.task import Outcome, Task
+from testbed.plan.trees import Tree
+from testbed.topology.fabric import Fabric
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Outcomes of all ranks in the order of the tasks, and what the machine did meanwhile.
+
+    ``idle`` is the idle share of each second, ``lost`` packets lost per switch other than in a
+    full link's queue, ``queue_drops`` those in full queues.
+    """
+
+    outcomes: list[Outcome]
+    idle: list[float]
+    lost: Mapping[str, int]
+    queue_drops: int
+    dead: Mapping[str, str]
+
+
+def emulate(
+    fabric: Fabric,
+    targets: Mapping[str, str],
+    trees: Mapping[int, Tree],
+    make_tasks: Callable[[Network], Sequence[Task]],
+    dilation: float,
+    seed: int,
+    log_dir: Path,
+    timeout: float,
+) -> Observation:
+    """Run the tasks on ``fabric`` in Mininet, INA switches on ``targets``, and tear all down.
+
+    ``timeout`` is in seconds of the emulator's clock. Raises EmulationError or RankFailed.
+    """
+    with Network(
+        fabric,
+        dilation=dilation,
+        switches=targets,
+        jobs=trees,
+        seed=seed,
+        log_dir=log_dir,
+    ) as network:
+        tasks = make_tasks(network)
+        hosts = [task.plan.hosts[task.rank] for task in tasks]
+        namespaces = [f"/proc/{network.host_pid(host)}/ns/net" for host in hosts]
+        sampler = Sampler()
+        with Crew(tasks, namespaces) as crew:
+            outcomes = crew.run(sampler.sample, timeout, started=sampler.start)
+            sampler.stop()
+        statistics = network.statistics()
+        return Observation(
+            outcomes=outcomes,
+            idle=sampler.idle,
+            lost=statistics.lost,
+            queue_drops=statistics.queue_drops,
+            dead=network.dead(),
+        )

@@ -1,0 +1,202 @@
+"""An experiment becomes a fabric, and each of its jobs a plan with its timing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from testbed import model
+from testbed.dataplane import wire
+from testbed.endpoint.root import hashed_slots
+from testbed.endpoint.task import Aggregation, Task, Unit, cut
+from testbed.experiment.schema import Experiment, Job
+from testbed.plan.checker import check
+from testbed.plan.program import Plan
+from testbed.systems import Placement, System, registry
+from testbed.topology import placement
+from testbed.topology.builders import leaf_spine
+from testbed.topology.fabric import Fabric
+from testbed.workload.buckets import after_compute, fill
+from testbed.workload.gradients import Gradients
+from testbed.workload.trace import Trace, load
+
+LARGEST_WINDOW = 256
+
+
+class DeploymentError(Exception):
+    """What the experiment asks for cannot be set up; the message says why and what would do."""
+
+
+@dataclass(frozen=True)
+class DeployedJob:
+    """A job placed on the fabric. Units and times are scaled, but not dilated."""
+
+    number: int
+    job: Job
+    system: System
+    trace: Trace
+    plan: Plan
+    units: tuple[Unit, ...]
+    compute_s: float
+    window: int
+    expected: model.Expected
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes that one iteration synchronises, scaled, padding included."""
+        return 4 * sum(unit.elements for unit in self.units)
+
+    def tasks(
+        self, addresses: dict[str, str], slots: int, dilation: float, seed: int
+    ) -> list[Task]:
+        """One task a rank, on the emulator's clock. ``addresses`` maps fabric nodes to IP."""
+        gradients = Gradients(seed + self.number, self.plan.workers, self.gradient_bytes // 4)
+        gradients.expected_total()
+        for rank in range(self.plan.workers):
+            gradients.base(rank)
+        units = tuple(
+            Unit(unit.bucket, unit.offset, unit.elements, unit.ready_s * dilation)
+            for unit in self.units
+        )
+        return [
+            Task(
+                plan=self.plan,
+                rank=rank,
+                job=self.number,
+                addresses=tuple(addresses[host] for host in self.plan.hosts),
+                units=units,
+                compute_s=self.compute_s * dilation,
+                iterations=self.job.warmup + self.job.iterations,
+                gradients=gradients,
+                aggregation=self._aggregation(rank, addresses, slots),
+            )
+            for rank in self.plan.ranks
+        ]
+
+    def _aggregation(
+        self, rank: int, addresses: Mapping[str, str], slots: int
+    ) -> Aggregation | None:
+        if not self.plan.trees:
+            return None
+        (tree,) = self.plan.trees
+        host = self.plan.hosts[rank]
+        return Aggregation(
+            job=self.number,
+            slots=hashed_slots(self.number, self.window, slots),
+            parent=addresses[tree.parent[host]] if host in tree.parent else "",
+            children=tuple(addresses[child] for child in tree.children(tree.root)),
+        )
+
+
+def build_fabric(experiment: Experiment) -> Fabric:
+    """The fabric of a resolved experiment, with its INA ToRs chosen."""
+    wanted = experiment.fabric
+    fabric = leaf_spine(
+        wanted.spines,
+        wanted.leaves,
+        wanted.racks,
+        wanted.host_rate,
+        wanted.uplink_rate,
+        wanted.queue,
+        wanted.slots,
+    )
+    if isinstance(wanted.ina, tuple):
+        return fabric.with_ina(wanted.ina)
+    fraction = {"all": 1.0, "none": 0.0}.get(str(wanted.ina))
+    fraction = float(wanted.ina) if fraction is None else fraction
+    return fabric.with_ina(placement.ina_tors(fabric, fraction))
+
+
+def deploy(experiment: Experiment, fabric: Fabric) -> list[DeployedJob]:
+    """Place, plan, check and time every job. DeploymentError says what cannot be."""
+    places = _places(experiment.jobs, fabric)
+    return [
+        _deploy(number, job, place, fabric, experiment.emulation.scale)
+        for number, (job, place) in enumerate(zip(experiment.jobs, places, strict=True))
+    ]
+
+
+def _places(jobs: Sequence[Job], fabric: Fabric) -> list[Placement]:
+    taken = {
+        host
+        for job in jobs
+        for named in (job.workers, job.servers)
+        if isinstance(named, tuple)
+        for host in named
+    }
+    policies = {"packed": placement.packed, "spread": placement.spread}
+    places = []
+    for job in jobs:
+        policy = policies[job.placement]
+        _, most_servers = registry[job.system].servers
+        try:
+            workers = (
+                job.workers
+                if isinstance(job.workers, tuple)
+                else policy(fabric, job.workers, taken)
+            )
+            taken |= set(workers)
+            if isinstance(job.servers, tuple):
+                servers = job.servers
+            elif most_servers == 0:
+                servers = ()
+            elif job.colocated:
+                servers = workers[: job.servers]
+            else:
+                servers = policy(fabric, job.servers, taken)
+        except ValueError as error:
+            raise DeploymentError(f"{job.system} on {job.workload}: {error}") from error
+        taken |= set(servers)
+        # Ranks go rack by rack whatever the order in the file, so that a ring stays in its rack.
+        order = {host: index for index, host in enumerate(fabric.hosts)}
+        places.append(Placement(tuple(sorted(workers, key=order.__getitem__)), servers))
+    return places
+
+
+def _deploy(number: int, job: Job, place: Placement, fabric: Fabric, scale: float) -> DeployedJob:
+    system = registry[job.system]
+    if unknown := set(job.options) - system.options:
+        takes = ", ".join(sorted(system.options)) or "none"
+        raise DeploymentError(
+            f"{system.name} knows no option {', '.join(sorted(unknown))}; it takes: {takes}"
+        )
+    try:
+        plan = system.plan(place, fabric)
+    except ValueError as error:
+        raise DeploymentError(str(error)) from error
+    check(plan)
+    trace = load(job.workload)
+    buckets = fill(trace, job.bucket, job.first_bucket, scale)
+    compute_s = trace.compute_s * scale
+    if not job.overlap:
+        buckets = after_compute(buckets, compute_s)
+    units = cut(buckets, plan, scale)
+    pieces = [(unit.ready_s, unit.elements * 4) for unit in units]
+    return DeployedJob(
+        number=number,
+        job=job,
+        system=system,
+        trace=trace,
+        plan=plan,
+        units=units,
+        compute_s=compute_s,
+        window=_window(job, plan, fabric),
+        expected=model.iteration(plan, fabric, pieces, compute_s),
+    )
+
+
+def _window(job: Job, plan: Plan, fabric: Fabric) -> int:
+    """Fragments in flight: what all streams into the root may leave in half of its port's queue."""
+    asked = job.options.get("window")
+    if asked is not None:
+        if not isinstance(asked, int) or not 1 <= asked <= fabric.slots:
+            raise DeploymentError(
+                f"window: found {asked!r}, wanted a whole number from 1 to {fabric.slots} slots"
+            )
+        return asked
+    if not plan.trees:
+        return 0
+    (tree,) = plan.trees
+    queue = fabric.link(tree.root, fabric.tor_of(tree.root)).queue
+    fair = queue // 2 // (wire.FRAME * tree.streams)
+    return max(2, min(fair, LARGEST_WINDOW, fabric.slots))

@@ -1,0 +1,104 @@
+"""A function in a process of its own, which cleans up after itself however it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_PR_SET_PDEATHSIG = 1
+_CLEAN_UP_TIME = 20.0
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; raised where the program stands, so that contexts unwind."""
+
+
+@contextmanager
+def termination_unwinds() -> Iterator[None]:
+    """Within it SIGTERM raises :class:`Terminated` instead of ending the process at once."""
+
+    def unwind(number: int, frame: object) -> None:
+        # A second signal must not interrupt the clean-up that the first one began.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, unwind)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Failed(Exception):
+    """The function raised; the message is its reason, ``details`` the traceback if any."""
+
+    def __init__(self, reason: str, details: str = "") -> None:
+        super().__init__(reason)
+        self.details = details
+
+
+def call(function: Callable[..., T], *arguments: Any, expected: tuple[type[Exception], ...]) -> T:
+    """``function(*arguments)`` in a forked process. Failed if it raises or dies.
+
+    Exceptions of the types ``expected`` are given as their text alone, others with a traceback.
+    When this process is interrupted or killed, the child unwinds before it ends.
+    """
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(
+        target=_child, args=(os.getpid(), theirs, function, arguments, expected), daemon=False
+    )
+    child.start()
+    theirs.close()
+    try:
+        kind, value, details = ours.recv()
+    except EOFError:
+        child.join()
+        raise Failed(f"the cell's process died (exit code {child.exitcode})") from None
+    except BaseException:
+        # A terminal's Ctrl-C has reached the child as well; a kill of this process has not.
+        if child.is_alive() and child.pid is not None:
+            os.kill(child.pid, signal.SIGTERM)
+        child.join(_CLEAN_UP_TIME)
+        raise
+    finally:
+        ours.close()
+    child.join()
+    if kind == "failed":
+        raise Failed(value, details)
+    result: T = value
+    return result
+
+
+def _child(
+    parent: int,
+    pipe: Connection,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    expected: tuple[type[Exception], ...],
+) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(1)
+    try:
+        with termination_unwinds():
+            answer = ("done", function(*arguments), "")
+    except (Terminated, KeyboardInterrupt):
+        os._exit(130)
+    except expected as error:
+        answer = ("failed", str(error), "")
+    except Exception as error:
+        answer = ("failed", f"{type(error).__name__}: {error}", traceback.format_exc())
+    try:
+        pipe.send(answer)
+    except BrokenPipeError:
+        os._exit(1)

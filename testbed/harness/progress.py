@@ -1,0 +1,48 @@
+"""Progress of an evaluation: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.markup import escape
+
+
+class Progress:
+    """Says which cell runs, how many are left and how long that will take.
+
+    The estimate starts from what the closed form expects and is corrected by the ratio seen so
+    far. No thread draws: cells are forked from this process.
+    """
+
+    def __init__(self, cells: int, expected_s: list[float], console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+        self._cells = cells
+        self._expected = expected_s
+        self._began = time.monotonic()
+        self._done = 0
+
+    def start(self, what: str) -> None:
+        left = self._cells - self._done
+        line = f"[{self._done + 1}/{self._cells}] {what} — {left} left, {_clock(self._left_s())}"
+        if self._console.is_terminal:
+            self._console.print(f"\r\x1b[K{escape(line)}", end="", highlight=False)
+        else:
+            self._console.print(escape(line), highlight=False, soft_wrap=True)
+
+    def finish(self, what: str) -> None:
+        self._done += 1
+        start = "\r\x1b[K" if self._console.is_terminal else ""
+        line = f"{start}[{self._done}/{self._cells}] {what}"
+        self._console.print(escape(line), highlight=False, soft_wrap=True)
+
+    def _left_s(self) -> float:
+        done, left = sum(self._expected[: self._done]), sum(self._expected[self._done :])
+        if done == 0:
+            return left
+        return left * (time.monotonic() - self._began) / done
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"about {minutes} min {rest:02d} s" if minutes else f"about {rest} s"

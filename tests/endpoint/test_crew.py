@@ -1,0 +1,94 @@
+"""Whole jobs as processes over loopback: exact sums, and failures that are named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from testbed.endpoint.crew import Crew, RankFailed
+from testbed.endpoint.root import hashed_slots
+from testbed.endpoint.task import Aggregation, Task, Unit
+from testbed.systems import Placement, registry
+from testbed.topology.builders import leaf_spine
+from testbed.workload.gradients import Gradients
+
+ELEMENTS = 3 * 4 * 256
+UNITS = (Unit(0, 0, ELEMENTS, 0.01), Unit(1, ELEMENTS, ELEMENTS, 0.03))
+
+
+def tasks(system: str, workers: int = 3, iterations: int = 3, seed: int = 5) -> list[Task]:
+    fabric = leaf_spine(1, 1, workers + 1, 1e9, 1e9, 10**6)
+    hosts = fabric.hosts
+    least, _ = registry[system].servers
+    placement = Placement(hosts[:workers], hosts[workers : workers + least])
+    plan = registry[system].plan(placement, fabric)
+    addresses = tuple(f"127.78.0.{rank + 1}" for rank in plan.ranks)
+    aggregation = None
+    if plan.trees:
+        slots = hashed_slots(0, 8, 4096)
+        aggregation = Aggregation(0, slots, addresses[-1], addresses[:workers])
+    gradients = Gradients(seed, workers, 2 * ELEMENTS)
+    return [
+        Task(plan, rank, 0, addresses, UNITS, 0.04, iterations, gradients, aggregation)
+        for rank in plan.ranks
+    ]
+
+
+@pytest.mark.parametrize("system", registry)
+def test_every_sum_is_checked_and_right(system):
+    job = tasks(system)
+    with Crew(job, [None] * len(job)) as crew:
+        outcomes = crew.run(timeout=30)
+    workers = outcomes[:3]
+    for outcome in workers:
+        assert outcome.wrong == 0
+        assert outcome.checked == 3 * 2 * ELEMENTS
+        assert [each.end >= each.compute_end >= each.start for each in outcome.iterations] == [
+            True
+        ] * 3
+        assert outcome.iterations[0].compute_end - outcome.iterations[0].start == pytest.approx(
+            0.04
+        )
+
+
+@pytest.mark.parametrize("system", registry)
+def test_a_wrong_contribution_is_noticed_by_every_worker(system):
+    job = tasks(system)
+    other = tasks(system, seed=6)
+    job[1] = other[1]  # this one contributes what nobody expects
+    with Crew(job, [None] * len(job)) as crew:
+        outcomes = crew.run(timeout=30)
+    for outcome in outcomes[:3]:
+        assert outcome.wrong > 0.9 * outcome.checked
+
+
+@pytest.mark.parametrize("system", registry)
+def test_a_killed_worker_ends_the_run_within_seconds(system):
+    job = tasks(system, iterations=10_000)
+    began = time.monotonic()
+    killed = []
+
+    def kill_once() -> None:
+        if not killed and time.monotonic() - began > 1:
+            killed.append(crew.pids[1])
+            os.kill(crew.pids[1], signal.SIGKILL)
+
+    with (
+        pytest.raises(RankFailed, match=r"job 0 worker rank 1 died \(exit code -9\)"),
+        Crew(job, [None] * len(job)) as crew,
+    ):
+        crew.run(kill_once, timeout=30)
+    assert time.monotonic() - began < 5
+    for pid in crew.pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_slots_outlive_pickling():
+    job = tasks("atp")
+    assert job[0].aggregation is not None
+    np.testing.assert_array_equal(job[0].aggregation.slots, hashed_slots(0, 8, 4096))
