@@ -122,6 +122,11 @@ def parse(text: str, file: str = "<text>") -> Located:
     return Located(file, data, reading.keys, reading.values)
 
 
+def write(data: object) -> str:
+    """Plain data as YAML text that `parse`, and YAML 1.1 readers too, read back equal."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
 class _Loader(yaml.SafeLoader):
     """YAML 1.2's core schema. Its resolvers replace SafeLoader's, which stays as it is."""
 
@@ -142,6 +147,21 @@ for _tag, _regexp, _first in [
     ("merge", r"<<", ["<"]),
 ]:
     _Loader.add_implicit_resolver(_TAG + _tag, re.compile(rf"^(?:{_regexp})$"), _first)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that either version of YAML would read as something else."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [
+            *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
+            *_Loader.yaml_implicit_resolvers.get(first, []),
+        ]
+        for first in {**yaml.SafeDumper.yaml_implicit_resolvers, **_Loader.yaml_implicit_resolvers}
+    }
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
 
 class _Reading:

@@ -164,6 +164,10 @@ def _name(value: object) -> str:
     return value
 
 
+def _written_ratio(ratio: float) -> str | int:
+    return int(ratio) if ratio.is_integer() else units.format_ratio(ratio)
+
+
 def _schema(pattern: str, example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
 
@@ -205,13 +209,13 @@ Time = Annotated[
 Ratio = Annotated[
     float,
     BeforeValidator(_ratio),
-    PlainSerializer(units.format_ratio, return_type=str),
+    PlainSerializer(_written_ratio),
     WithJsonSchema({"anyOf": _RATIO}),
 ]
 Scale = Annotated[
     float,
     BeforeValidator(_scale),
-    PlainSerializer(units.format_ratio, return_type=str),
+    PlainSerializer(_written_ratio),
     WithJsonSchema({"anyOf": [{**_RATIO[0], "maximum": 1}, _RATIO[1]]}),
 ]
 Dilation = Annotated[

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 from pydantic_core.core_schema import ValidationInfo
 
@@ -189,6 +189,17 @@ _PATHS: JsonDict = {"type": "object", "additionalProperties": _VALUES}
 _PARTS = ("product", "zip", "exclude")
 
 
+def _values(value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ValueError(
+            f"found {shown(value)}, wanted a list of at least one value; write for example [1, 2]"
+        )
+    return tuple(value)
+
+
+Values = Annotated[tuple[Any, ...], BeforeValidator(_values)]
+
+
 class Sweep(_Model):
     """Paths such as ``jobs.0.system``, each with the values that it takes.
 
@@ -207,10 +218,10 @@ class Sweep(_Model):
             "additionalProperties": _VALUES,
         }
     )
-    product: dict[str, tuple[Any, ...]] = Field(
+    product: dict[str, Values] = Field(
         default_factory=dict, json_schema_extra=_PATHS, description="a mapping of path to values"
     )
-    zip: dict[str, tuple[Any, ...]] = Field(
+    zip: dict[str, Values] = Field(
         default_factory=dict, json_schema_extra=_PATHS, description="a mapping of path to values"
     )
     exclude: tuple[dict[str, Any], ...] = Field(
@@ -223,19 +234,6 @@ class Sweep(_Model):
         if is_short_sweep(data):
             data = {"product": data}
         return data
-
-    @field_validator("product", "zip", mode="before")
-    @classmethod
-    def _tuples(cls, paths: Any) -> Any:
-        if not isinstance(paths, dict):
-            raise ValueError(
-                f"found {shown(paths)}, wanted a mapping of path to values;"
-                " write for example jobs.0.system: [ps, ring]"
-            )
-        return {
-            path: tuple(values) if isinstance(values, (list, tuple)) else values
-            for path, values in paths.items()
-        }
 
     @field_validator("exclude", mode="before")
     @classmethod
@@ -269,6 +267,16 @@ class Experiment(_Model):
     sweep: Sweep | None = Field(
         default=None, description="a mapping of paths such as jobs.0.system to lists of values"
     )
+
+    def data(self) -> dict[str, Any]:
+        """As plain data that a file could hold: units as text, all defaults, no unset key."""
+        data = self.model_dump(mode="json")
+        data["fabric"] = {key: value for key, value in data["fabric"].items() if value is not None}
+        if self.sweep is None:
+            del data["sweep"]
+        else:
+            data["sweep"] = {part: value for part, value in data["sweep"].items() if value}
+        return data
 
     @field_validator("jobs", mode="before")
     @classmethod

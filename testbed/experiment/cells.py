@@ -1,0 +1,69 @@
+"""From an experiment to the runs that it asks for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.experiment import sweep
+from testbed.experiment.schema import Experiment
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: an experiment without a sweep, and which repeat of it this is.
+
+    Attributes:
+        id: the same for the same fabric, jobs and emulation, whatever the experiment is called
+            and however often it is repeated.
+        experiment: resolved, with ``sweep`` None.
+        settings: what the sweep set here, path to value; empty without a sweep.
+        repeat: from 0.
+    """
+
+    id: str
+    experiment: Experiment
+    settings: dict[str, Any]
+    repeat: int
+
+
+def expand(experiment: Experiment) -> list[Cell]:
+    """Every run of an experiment, in the order in which to run them.
+
+    All cells are run once before any is repeated, each time in another order (drawn from the
+    experiment's seed), so that no drift of the machine favours a system.
+
+    Raises ValueError if the sweep makes cells that are not valid or not distinct, which `load`
+    finds before.
+    """
+    data = experiment.data()
+    once = []
+    seen: dict[str, dict[str, Any]] = {}
+    for settings in sweep.settings(experiment.sweep):
+        resolved = Experiment.model_validate(sweep.apply(data, settings))
+        identity = cell_id(resolved)
+        if identity in seen:
+            raise ValueError(
+                f"found the same cell twice, as {seen[identity]} and as {settings},"
+                " wanted each once; remove one from the sweep"
+            )
+        seen[identity] = settings
+        once.append((identity, resolved, settings))
+    cells = []
+    for repeat in range(experiment.emulation.repeats):
+        order = once.copy()
+        random.Random(f"{experiment.emulation.seed}/{repeat}").shuffle(order)
+        cells += [Cell(*run, repeat) for run in order]
+    return cells
+
+
+def cell_id(experiment: Experiment) -> str:
+    """Ten hexadecimal digits that identify what is run: fabric, jobs and emulation but repeats."""
+    data = experiment.data()
+    del data["emulation"]["repeats"]
+    run = {key: data[key] for key in ("schema_version", "fabric", "jobs", "emulation")}
+    text = json.dumps(run, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -1,0 +1,227 @@
+"""What a sweep varies: its paths, its combinations, and the data that each combination makes."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from testbed.experiment.checks import Finding
+from testbed.experiment.fields import shown, suggestion
+from testbed.experiment.schema import Emulation, Fabric, Job, Sweep, is_short_sweep
+from testbed.located import Place
+
+Settings = dict[str, Any]
+Check = Callable[[dict[str, Any]], list[Finding]]
+MOST_CELLS = 10_000
+
+
+def settings(sweep: Sweep | None) -> Iterator[Settings]:
+    """Every combination of path to value, first paths slowest; one empty one without a sweep."""
+    if sweep is None:
+        yield {}
+        return
+    factors: list[list[Settings]] = [
+        [{path: value} for value in values] for path, values in sweep.product.items()
+    ]
+    if sweep.zip:
+        steps = zip(*sweep.zip.values(), strict=True)
+        factors.append([dict(zip(sweep.zip, step, strict=True)) for step in steps])
+    for factor in itertools.product(*factors):
+        combination = {path: value for part in factor for path, value in part.items()}
+        if not any(_matches(combination, left_out) for left_out in sweep.exclude):
+            yield combination
+
+
+def _matches(combination: Settings, wanted: Mapping[str, Any]) -> bool:
+    return all(path in combination and combination[path] == wanted[path] for path in wanted)
+
+
+def apply(data: Mapping[str, Any], combination: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment's data without its sweep, with a combination's values in their places."""
+    result = copy.deepcopy({key: value for key, value in data.items() if key != "sweep"})
+    for path, value in combination.items():
+        _put(result, place_of(path), copy.deepcopy(value))
+    return result
+
+
+def with_first_values(data: Mapping[str, Any], sweep: Sweep) -> dict[str, Any]:
+    """``data`` with the first value of every swept path that ``data`` itself leaves out."""
+    first = {path: values[0] for path, values in sweep.values.items() if not _has(data, path)}
+    return {**data, **apply(data, first)}
+
+
+def place_of(path: str) -> Place:
+    """``jobs.0.system`` -> ("jobs", 0, "system")."""
+    return tuple(int(part) if part.isdecimal() else part for part in path.split("."))
+
+
+def _put(data: Any, place: Place, value: Any) -> None:
+    """Put ``value`` into nested data, making mappings on the way; nothing where none can be."""
+    part, *rest = place
+    if isinstance(data, dict) and isinstance(part, str):
+        data[part] = value if not rest else data.get(part, {})
+    elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+        data[part] = value if not rest else data[part]
+    else:
+        return
+    if rest:
+        _put(data[part], tuple(rest), value)
+
+
+def _has(data: Any, path: str) -> bool:
+    for part in place_of(path):
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def _known_paths(data: Mapping[str, Any]) -> list[str]:
+    jobs = data.get("jobs")
+    count = len(jobs) if isinstance(jobs, list) else 0
+    paths = ["fabric", *(f"fabric.{field}" for field in Fabric.model_fields)]
+    for index in range(count):
+        paths += [f"jobs.{index}", *(f"jobs.{index}.{field}" for field in Job.model_fields)]
+    # Repeats are no setting of a cell: the same cell is run that often.
+    paths += [f"emulation.{field}" for field in Emulation.model_fields if field != "repeats"]
+    return paths
+
+
+def check(data: Mapping[str, Any], sweep: Sweep, fields: Check, between: Check) -> list[Finding]:
+    """Everything that is wrong with a sweep, each at the value that is to blame.
+
+    ``fields`` finds what is wrong with each field of some data, ``between`` what is wrong
+    between them; ``data`` is the whole experiment's as the file has it.
+    """
+    short = is_short_sweep(data["sweep"])
+    findings = [_in_file(finding, short) for finding in _shape(data, sweep)]
+    if findings:
+        return findings
+    filled = with_first_values(data, sweep)
+    for part, path, index, value in _all_values(sweep):
+        place = place_of(path)
+        for finding in fields(apply(filled, {path: value})):
+            if finding.place[: len(place)] == place:
+                at = Finding(("sweep", part, path, index), finding.message)
+                findings.append(_in_file(at, short))
+    # Only sound values are worth combining.
+    return findings or [_in_file(f, short) for f in _combinations(filled, sweep, between)]
+
+
+def _all_values(sweep: Sweep) -> Iterator[tuple[str, str, int, Any]]:
+    for part in ("product", "zip"):
+        for path, values in getattr(sweep, part).items():
+            for index, value in enumerate(values):
+                yield part, path, index, value
+
+
+def _in_file(finding: Finding, short: bool) -> Finding:
+    """The finding where the file has it: the short form has no key ``product``."""
+    place = finding.place
+    if short and place[:2] == ("sweep", "product"):
+        place = ("sweep", *place[2:])
+    return Finding(place, finding.message, finding.at_key)
+
+
+def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
+    known = _known_paths(data)
+    swept = sweep.values
+    if not swept:
+        yield Finding(("sweep",), "found no path, wanted some; write jobs.0.system: [ps, ring]")
+    for part in ("product", "zip"):
+        for path, values in getattr(sweep, part).items():
+            place: Place = ("sweep", part, path)
+            if path not in known and not any(path.startswith(f"{p}.") for p in _free(known)):
+                wanted = "the path of a field of this experiment"
+                mend = suggestion(path, known)
+                if path.startswith("emulation.repeats"):
+                    mend = "set it under emulation"
+                yield Finding(place, f"found {path!r}, wanted {wanted}; {mend}", at_key=True)
+            elif part == "zip" and path in sweep.product:
+                message = f"found {path!r} in product as well, wanted it once; remove one"
+                yield Finding(place, message, at_key=True)
+            elif outer := [p for p in swept if path.startswith(f"{p}.")]:
+                message = f"found {path!r} inside {outer[0]!r}, which is swept too; remove one"
+                yield Finding(place, message, at_key=True)
+            for index, value in enumerate(values):
+                if value in values[:index]:
+                    message = f"found {shown(value)} again, wanted each value once; remove one"
+                    yield Finding((*place, index), message)
+    lengths = {path: len(values) for path, values in sweep.zip.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{length} for {path}" for path, length in lengths.items())
+        message = f"found lists of different lengths ({found}), wanted equal ones; fill them up"
+        yield Finding(("sweep", "zip"), message, at_key=True)
+        return
+    yield from _excluded(sweep)
+    zipped = min(lengths.values(), default=1)
+    cells = math.prod(len(values) for values in sweep.product.values()) * zipped
+    if cells > MOST_CELLS:
+        message = f"found {cells} cells, wanted at most {MOST_CELLS}; split the experiment"
+        yield Finding(("sweep",), message, at_key=True)
+    elif next(settings(sweep), None) is None:
+        message = "found that no cell is left, wanted at least one; exclude less"
+        yield Finding(("sweep", "exclude"), message, at_key=True)
+
+
+def _free(known: list[str]) -> list[str]:
+    """Paths below which everything may be swept: what is there is the system's own."""
+    return [path for path in known if path.endswith(".options")]
+
+
+def _excluded(sweep: Sweep) -> Iterator[Finding]:
+    swept = sweep.values
+    for index, left_out in enumerate(sweep.exclude):
+        if not left_out:
+            message = "found nothing, wanted at least one path: value; remove the entry"
+            yield Finding(("sweep", "exclude", index), message)
+        for path, value in left_out.items():
+            place = ("sweep", "exclude", index, path)
+            if path not in swept:
+                mend = suggestion(path, list(swept))
+                message = f"found {path!r}, wanted a path that is swept; {mend}"
+                yield Finding(place, message, at_key=True)
+            elif value not in swept[path]:
+                mend = suggestion(value, [str(v) for v in swept[path]])
+                message = f"found {shown(value)}, wanted a value of {path} in this sweep; {mend}"
+                yield Finding(place, message)
+
+
+def _combinations(data: Mapping[str, Any], sweep: Sweep, between: Check) -> Iterator[Finding]:
+    cells = list(settings(sweep))
+    blamed: dict[Finding, list[Settings]] = {}
+    for cell in cells:
+        for finding in between(apply(data, cell)):
+            blamed.setdefault(finding, []).append(cell)
+    for finding, guilty in blamed.items():
+        place = _to_blame(finding.place, sweep, guilty, cells)
+        if place is None:
+            yield finding
+        else:
+            example = ", ".join(f"{path}: {shown(value)}" for path, value in guilty[0].items())
+            share = f"in {len(guilty)} of {len(cells)} cells, first {example}"
+            yield Finding(place, f"{finding.message} ({share})")
+
+
+def _to_blame(
+    place: Place, sweep: Sweep, guilty: list[Settings], cells: list[Settings]
+) -> Place | None:
+    """The value of the sweep that makes ``guilty`` cells wrong; None if all are, unswept."""
+    where = {
+        (path, index): ("sweep", part, path, index) for part, path, index, _ in _all_values(sweep)
+    }
+    for path, value in guilty[0].items():
+        swept = place_of(path)
+        length = min(len(swept), len(place))
+        if swept[:length] == place[:length]:
+            return where[path, sweep.values[path].index(value)]
+    if len(guilty) == len(cells):
+        return None
+    for path, value in guilty[0].items():
+        if all(cell in guilty for cell in cells if cell[path] == value):
+            return where[path, sweep.values[path].index(value)]
+    return ("sweep",)

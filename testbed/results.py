@@ -1,0 +1,272 @@
+"""What runs leave behind: a directory for each run of an experiment, and tables across them.
+
+``results/<experiment>/<YYYYmmdd-HHMMSS>/`` holds
+
+- ``results.csv``: a `Row` for each cell, repeat and job;
+- ``iterations.csv``: an `Iteration` for each rank and measured iteration;
+- ``run.json``: what it ran on; ``experiment.yaml``: what was run, all defaults filled in;
+- ``logs/``.
+
+All rates and times are those of the real cluster, dilation and scale already undone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, fields
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+SCHEMA_VERSION = 1
+RESULTS, ITERATIONS, METADATA = "results.csv", "iterations.csv", "run.json"
+EXPERIMENT, LOGS = "experiment.yaml", "logs"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one job did in one repeat of one cell; figures are None where a failure left none.
+
+    Attributes:
+        job: index of the job in the experiment.
+        topology: the fabric's name.
+        tors, ina_tors: how many ToRs there are, and how many of them aggregate.
+        backend: what ran the plan, ``emulate`` for Mininet.
+        iterations: measured ones, warm-up excluded.
+        jct_s: from the job's start to its last worker's end, warm-up excluded.
+        iteration_s: mean time of an iteration.
+        throughput_samples_s: samples of all workers in a second.
+        algbw_gbit_s: see `algbw`, over the time in which the job communicated.
+        exposed_comm_s: mean time of an iteration in which no compute hid communication.
+        retransmitted, collisions: packets, in all measured iterations.
+        verified: whether every sum that any worker got was right, bit for bit.
+        verdict: "valid", or in words why the machine could not carry the run.
+        expected_jct_s: what the closed form says.
+        error: empty, or why the cell failed.
+    """
+
+    experiment: str
+    cell: str
+    repeat: int
+    job: int
+    system: str
+    workload: str
+    topology: str
+    workers: int
+    servers: int
+    ina_tors: int
+    tors: int
+    backend: str
+    switch_target: str
+    dilation: float
+    scale: float
+    iterations: int
+    jct_s: float | None = None
+    iteration_s: float | None = None
+    throughput_samples_s: float | None = None
+    algbw_gbit_s: float | None = None
+    exposed_comm_s: float | None = None
+    retransmitted: int | None = None
+    collisions: int | None = None
+    verified: bool = False
+    verdict: str = ""
+    expected_jct_s: float | None = None
+    error: str = ""
+    started_at: str = ""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One measured iteration of one rank: seconds of the real cluster from the job's start."""
+
+    cell: str
+    repeat: int
+    job: int
+    system: str
+    workload: str
+    rank: int
+    iteration: int
+    start_s: float
+    compute_end_s: float
+    end_s: float
+
+
+_TEXT = {
+    "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
+    "error", "started_at",
+}  # fmt: skip
+COLUMNS = tuple(field.name for field in fields(Row))
+ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
+
+
+class Tables(NamedTuple):
+    """Rows of any number of runs; the column ``run`` names each one's directory."""
+
+    results: pd.DataFrame
+    iterations: pd.DataFrame
+
+
+class RunDirectory:
+    """The directory of one run, written by one process while any number may read."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Open an existing directory. Raises FileNotFoundError if it is none of ours."""
+        self.path = Path(path)
+        for name in (RESULTS, ITERATIONS):
+            _drop_torn_line(self.path / name)
+
+    @classmethod
+    def create(cls, root: str | Path, experiment: str, now: datetime | None = None) -> RunDirectory:
+        """Make ``root/experiment/<UTC time>``, with a number behind it where that one exists."""
+        stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")
+        parent = Path(root) / experiment
+        parent.mkdir(parents=True, exist_ok=True)
+        path, number = parent / stamp, 1
+        while True:
+            try:
+                path.mkdir()  # fails for all but one of those who try at once
+                break
+            except FileExistsError:
+                number += 1
+                path = parent / f"{stamp}-{number}"
+        (path / LOGS).mkdir()
+        _replace(path / RESULTS, _lines([COLUMNS]))
+        _replace(path / ITERATIONS, _lines([ITERATION_COLUMNS]))
+        return cls(path)
+
+    @property
+    def logs(self) -> Path:
+        return self.path / LOGS
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Add rows to ``results.csv``; they are on the disk when this returns."""
+        _append(self.path / RESULTS, rows)
+
+    def append_iterations(self, rows: Iterable[Iteration]) -> None:
+        """Add rows to ``iterations.csv``; they are on the disk when this returns."""
+        _append(self.path / ITERATIONS, rows)
+
+    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Replace ``run.json`` as a whole; its ``schema_version`` is added."""
+        content = {"schema_version": SCHEMA_VERSION, **metadata}
+        self.write(METADATA, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the directory as a whole: readers see the old one or the new one."""
+        _replace(self.path / name, text.encode())
+
+
+def read(paths: str | Path | Iterable[str | Path]) -> Tables:
+    """Read the tables of run directories, or of all run directories below the given ones.
+
+    A run that is still being written, or was interrupted, gives its whole rows. Columns that an
+    older version did not write are empty.
+
+    Raises FileNotFoundError if a path holds no results.
+    """
+    if isinstance(paths, (str, Path)):
+        paths = [paths]
+    runs: list[Path] = []
+    for path in map(Path, paths):
+        found = sorted(file.parent for file in path.rglob(RESULTS))
+        if not found:
+            raise FileNotFoundError(
+                f"found no {RESULTS} in {path}, wanted a run's directory or one above it"
+            )
+        runs += [run for run in found if run not in runs]
+    return Tables(_table(runs, RESULTS, COLUMNS), _table(runs, ITERATIONS, ITERATION_COLUMNS))
+
+
+def read_metadata(run: str | Path) -> dict[str, Any]:
+    """The content of a run's ``run.json``; empty where there is none yet."""
+    try:
+        content: dict[str, Any] = json.loads((Path(run) / METADATA).read_text())
+    except FileNotFoundError:
+        return {}
+    return content
+
+
+def algbw(size: float, time: float) -> float:
+    """Algorithm bandwidth in bit/s: ``size`` bytes to reduce, over ``time`` seconds.
+
+    As nccl-tests define it (doc/PERFORMANCE.md): it says how long a buffer takes, whatever the
+    algorithm sends to get there.
+    """
+    return 8 * size / time
+
+
+def busbw(size: float, time: float, ranks: int) -> float:
+    """Bus bandwidth in bit/s of an all-reduce of ``size`` bytes in ``time`` seconds.
+
+    As nccl-tests define it (doc/PERFORMANCE.md): algbw times 2 (n - 1) / n, the share of the
+    buffer that each of n ranks must send where only ranks can add, so that a value above the
+    link's rate shows that the network added too.
+    """
+    return algbw(size, time) * 2 * (ranks - 1) / ranks
+
+
+def _lines(rows: Iterable[Iterable[object]]) -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([_cell(value) for value in r] for r in rows)
+    return buffer.getvalue().encode()
+
+
+def _cell(value: object) -> object:
+    # A line of the file is a row, so that half a row can be told from a whole one.
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+def _append(path: Path, rows: Iterable[Row] | Iterable[Iteration]) -> None:
+    content = _lines(astuple(row) for row in rows)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off what a killed writer left of a row, lest the next row be glued to it."""
+    whole = path.read_bytes().rpartition(b"\n")
+    if whole[2]:
+        os.truncate(path, len(whole[0]) + len(whole[1]))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    tables = [_read_csv(run / name, columns).assign(run=str(run)) for run in runs]
+    filled = [table for table in tables if len(table)] or tables[:1]
+    return pd.concat(filled, ignore_index=True)
+
+
+def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    try:
+        whole = path.read_bytes().rpartition(b"\n")[0]
+    except FileNotFoundError:
+        whole = b""
+    table = pd.read_csv(
+        io.BytesIO(whole or ",".join(columns).encode()), dtype=str, keep_default_na=False
+    )
+    table = table.reindex(columns=list(columns), fill_value="")
+    for column in columns:
+        if column == "verified":
+            table[column] = table[column] == "True"
+        elif column not in _TEXT:
+            table[column] = pd.to_numeric(table[column].replace("", "nan"))
+    return table
