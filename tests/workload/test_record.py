@@ -1,0 +1,84 @@
+"""The recorder, on a tiny model with a tied tensor; needs the ``record`` extra."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="the record extra (torch) is not installed")
+pytest.importorskip("transformers", reason="the record extra (transformers) is not installed")
+
+from testbed.workload.trace import WORKLOADS, load, save  # noqa: E402
+
+spec = importlib.util.spec_from_file_location("workload_recorder", WORKLOADS / "record.py")
+assert spec and spec.loader
+record: Any = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = record  # dataclasses look their module up
+spec.loader.exec_module(record)
+
+
+class Tiny(torch.nn.Module):  # type: ignore[misc]
+    """An embedding, a layer and a decoder that shares the embedding's matrix.
+
+    The layer is registered after the decoder but used before it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(10, 4)
+        self.decoder = torch.nn.Linear(4, 10)
+        self.layer = torch.nn.Linear(4, 4)
+        self.decoder.weight = self.embedding.weight
+
+    def forward(self, words: Any) -> SimpleNamespace:
+        guesses = self.decoder(self.layer(self.embedding(words)))
+        return SimpleNamespace(loss=torch.nn.functional.cross_entropy(guesses, words))
+
+
+def tiny(build: Any) -> Any:
+    return record.Model(
+        build=build,
+        inputs=lambda batch: {"words": torch.randint(0, 10, (batch,))},
+        description="tiny",
+        shape="a word",
+        loss="cross entropy",
+        published=record.Published(batch=100, samples_per_s=50, source="nowhere"),
+    )
+
+
+def test_a_tiny_model_end_to_end(tmp_path: Path) -> None:
+    model = tiny(Tiny)
+    trace = record.record("tiny", model, batch=8, warmup=1, iterations=3, seed=1)
+    # In forward order, the tied tensor once and under its first name.
+    names = [tensor.name for tensor in trace.tensors]
+    assert names == ["embedding.weight", "layer.weight", "layer.bias", "decoder.bias"]
+    assert [tensor.elements for tensor in trace.tensors] == [40, 16, 4, 10]
+    # The decoder's gradients come first; the tied matrix is ready only after the embedding's.
+    assert names[trace.ready[0]] == "decoder.bias"
+    assert names[trace.ready[-1]] == "embedding.weight"
+    assert trace.forward_s > 0 and trace.backward_s > 0
+    assert trace.batch == 8
+
+    scaled = record.scale_to(trace, model.published)
+    assert scaled.compute_s == pytest.approx(2.0) and scaled.batch == 100
+    assert scaled.provenance["iteration_time_source"] == "nowhere"
+
+    save(scaled, tmp_path / "tiny.trace")
+    loaded = load(tmp_path / "tiny.trace")
+    assert loaded.ready == scaled.ready and loaded.provenance == scaled.provenance
+    assert loaded.compute_s == pytest.approx(2.0, abs=1e-6)
+
+
+def test_a_tensor_without_gradient_is_refused() -> None:
+    class Idle(Tiny):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused = torch.nn.Linear(2, 2)
+
+    with pytest.raises(RuntimeError, match="every tensor"):
+        record.record("idle", tiny(Idle), batch=2, warmup=0, iterations=2, seed=1)
