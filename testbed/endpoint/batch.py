@@ -125,6 +125,16 @@ class BatchSocket:
         return sent
 
 
+def runs(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Cut ``index``, increasing but for at most one wrap-around, into runs of neighbours.
+
+    A run's rows can be sent without a copy.
+    """
+    if index[-1] - index[0] == len(index) - 1:
+        return [index]
+    return np.split(index, np.flatnonzero(np.diff(index) != 1) + 1)
+
+
 def _messages(batch: int, parts: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void]]:
     iov = np.zeros((batch, parts), _IOVEC)
     messages = np.zeros(batch, _MMSGHDR)

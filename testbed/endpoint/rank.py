@@ -33,6 +33,7 @@ class Worker:
         self._window: Window | None = None
         self._socket: BatchSocket | None = None
         self._aggregating: list[int] = []
+        self._tick_s = self._quiet_until = 0.0
         if _streams(task):
             self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
             self._selector.register(self._mesh, selectors.EVENT_READ)
@@ -40,6 +41,7 @@ class Worker:
             self._socket = BatchSocket(task.addresses[task.rank])
             self._selector.register(self._socket, selectors.EVENT_READ)
             self._window = Window(self._socket, tree.job, task.rank, tree.parent, tree.slots)
+            self._tick_s = tree.tick_s
             shape = (task.elements // wire.VALUES, wire.VALUES)
             self._sent, self._sums = np.empty(shape, ">i4"), np.empty(shape, ">i4")
         self._interpreter = Interpreter(
@@ -98,12 +100,15 @@ class Worker:
                 self._window.pump(now)
                 if (deadline := self._window.deadline) is not None:
                     deadlines.append(deadline)
+            if self._quiet_until > now:
+                time.sleep(max(0.0, min([self._quiet_until, *deadlines]) - now))
             timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
             for key, _ in self._selector.select(timeout):
                 if key.fileobj is self._mesh:
                     self._read_mesh()
                 else:
                     self._read_socket()
+                    self._quiet_until = time.monotonic() + self._tick_s
 
     def _late(self, seconds: float) -> None:
         self._outcome.late_s = max(self._outcome.late_s, seconds)
@@ -159,6 +164,7 @@ class Server:
         self._mesh: Mesh | None = None
         self._root: Root | None = None
         self._socket: BatchSocket | None = None
+        self._tick_s = 0.0
         if _streams(task):
             self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
             self._selector.register(self._mesh, selectors.EVENT_READ)
@@ -168,6 +174,7 @@ class Server:
         if (tree := task.aggregation) is not None:
             self._socket = BatchSocket(task.addresses[task.rank])
             self._selector.register(self._socket, selectors.EVENT_READ)
+            self._tick_s = tree.tick_s
             workers = task.addresses[: task.plan.workers]
             self._root = Root(self._socket, tree.job, workers, tree.children, len(tree.slots))
 
@@ -183,12 +190,14 @@ class Server:
             blocked = self._root is not None and self._root.blocked
             for key, _ in self._selector.select(0.001 if blocked else None):
                 if key.fileobj is orders:
+                    orders.recv()
                     return self._account()
                 if key.fileobj is self._mesh:
                     self._read_mesh()
                 else:
                     assert self._root is not None and self._socket is not None
                     self._root.take(self._socket.receive())
+                    time.sleep(self._tick_s)
             if blocked and self._root is not None:
                 self._root.flush()
 

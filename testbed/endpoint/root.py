@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane import wire
-from testbed.endpoint.batch import BatchSocket
+from testbed.endpoint.batch import BatchSocket, runs
 
 
 class Root:
@@ -103,7 +103,7 @@ class Root:
         self._headers["slot"][row] = packets["slot"]
         # Packets with the same contributors have distinct fragments, but for duplicates: each
         # such group is one vector operation.
-        for contributors in np.unique(bitmap):
+        for contributors in bitmap[:1] if (bitmap == bitmap[0]).all() else np.unique(bitmap):
             same = np.flatnonzero(bitmap == contributors)
             rows, first = np.unique(row[same], return_index=True)
             counted = self._counted[rows]
@@ -155,7 +155,7 @@ class Root:
             return
         index = np.asarray(rows)
         sent = 0
-        for run in np.split(index, np.flatnonzero(np.diff(index) != 1) + 1):
+        for run in runs(index):
             part = slice(run[0], run[-1] + 1)
             went = self._socket.send(self._headers[part], self._results[part], to)
             sent += went

@@ -31,12 +31,17 @@ class Unit:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """How a rank takes part in a tree: its parent's address, or the root's children."""
+    """How a rank takes part in a tree: its parent's address, or the root's children.
+
+    ``tick_s`` is how long a rank that was woken by packets lets more of them gather before it
+    is woken again: interrupt moderation, as network cards do it.
+    """
 
     job: int
     slots: npt.NDArray[np.uint32]
     parent: str
     children: tuple[str, ...]
+    tick_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane import wire
-from testbed.endpoint.batch import BatchSocket
+from testbed.endpoint.batch import BatchSocket, runs
 
 FIRST_TIMEOUT = 0.05
 LEAST_TIMEOUT = 0.02
@@ -94,6 +94,8 @@ class Window:
 
     def take(self, packets: npt.NDArray[np.void], now: float) -> None:
         """Account for results, a batch as :meth:`BatchSocket.receive` gives it."""
+        if not len(packets):
+            return
         index = packets["sequence"].astype(np.int64) - self._first
         mine = (packets["kind"] == wire.KIND_RESULT) & (packets["job"] == self._job)
         mine &= (index >= self._lowest) & (index < self._next)
@@ -140,8 +142,7 @@ class Window:
     def _send(self, index: npt.NDArray[np.int64], now: float, flags: int) -> int:
         """Send the fragments ``index``; return how many of them went out."""
         sent = 0
-        # Runs of neighbours share an array of values without a copy.
-        for run in np.split(index, np.flatnonzero(np.diff(index) != 1) + 1):
+        for run in runs(index):
             headers = self._headers[: len(run)]
             sequence = run + self._first
             headers["sequence"] = sequence

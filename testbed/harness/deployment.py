@@ -39,6 +39,7 @@ class DeployedJob:
     units: tuple[Unit, ...]
     compute_s: float
     window: int
+    tick_s: float
     expected: model.Expected
 
     @property
@@ -68,13 +69,13 @@ class DeployedJob:
                 compute_s=self.compute_s * dilation,
                 iterations=self.job.warmup + self.job.iterations,
                 gradients=gradients,
-                aggregation=self._aggregation(rank, addresses, slots),
+                aggregation=self._aggregation(rank, addresses, slots, dilation),
             )
             for rank in self.plan.ranks
         ]
 
     def _aggregation(
-        self, rank: int, addresses: Mapping[str, str], slots: int
+        self, rank: int, addresses: Mapping[str, str], slots: int, dilation: float
     ) -> Aggregation | None:
         if not self.plan.trees:
             return None
@@ -85,6 +86,7 @@ class DeployedJob:
             slots=hashed_slots(self.number, self.window, slots),
             parent=addresses[tree.parent[host]] if host in tree.parent else "",
             children=tuple(addresses[child] for child in tree.children(tree.root)),
+            tick_s=self.tick_s * dilation,
         )
 
 
@@ -171,6 +173,7 @@ def _deploy(number: int, job: Job, place: Placement, fabric: Fabric, scale: floa
     if not job.overlap:
         buckets = after_compute(buckets, compute_s)
     units = cut(buckets, plan, scale)
+    window = _window(job, plan, fabric)
     pieces = [(unit.ready_s, unit.elements * 4) for unit in units]
     return DeployedJob(
         number=number,
@@ -180,7 +183,8 @@ def _deploy(number: int, job: Job, place: Placement, fabric: Fabric, scale: floa
         plan=plan,
         units=units,
         compute_s=compute_s,
-        window=_window(job, plan, fabric),
+        window=window,
+        tick_s=_tick_s(window, plan, fabric),
         expected=model.iteration(plan, fabric, pieces, compute_s),
     )
 
@@ -200,3 +204,12 @@ def _window(job: Job, plan: Plan, fabric: Fabric) -> int:
     queue = fabric.link(tree.root, fabric.tor_of(tree.root)).queue
     fair = queue // 2 // (wire.FRAME * tree.streams)
     return max(2, min(fair, LARGEST_WINDOW, fabric.slots))
+
+
+def _tick_s(window: int, plan: Plan, fabric: Fabric) -> float:
+    """Endpoints may let packets gather for an eighth of the time that a window lasts."""
+    if not plan.trees:
+        return 0.0
+    (tree,) = plan.trees
+    rate = fabric.link(tree.root, fabric.tor_of(tree.root)).rate
+    return window * tree.streams * wire.FRAME * 8 / rate / 8
