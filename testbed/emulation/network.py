@@ -1,0 +1,252 @@
+"""The fabric in Mininet: hosts and switches in namespaces of their own, links between them.
+
+Veths are made directly between the namespaces, so that nothing of a run ever lies in the root
+namespace, and a namespace takes its veths with it when its last process ends. Whoever ends in
+whatever way: Mininet's shells see the end of their terminals, switches and ranks die with their
+parent.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+from testbed.dataplane import entries
+from testbed.dataplane.control import Control
+from testbed.emulation import node_setup
+from testbed.plan.trees import Tree
+from testbed.topology.addressing import Addressing
+from testbed.topology.fabric import Fabric
+
+TAG = "INA_TESTBED_RUN"
+"""Environment variable of every process of a run; its value names the run."""
+
+TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
+
+
+class EmulationError(Exception):
+    """The fabric cannot be emulated here; the message says why and what mends it."""
+
+
+class SwitchTarget(Control, Protocol):
+    """A running P4 switch."""
+
+    def start(self, interfaces: Mapping[int, str], prefix_command: Sequence[str]) -> None: ...
+
+    def lost(self) -> int:
+        """Packets lost between a port and the program."""
+
+    def died(self) -> str | None:
+        """Why the switch is no longer running; None while it is."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Packets lost per P4 switch, packets dropped in links' queues, bytes sent per interface."""
+
+    lost: Mapping[str, int]
+    queue_drops: int
+    sent_bytes: Mapping[str, int]
+
+
+def require() -> None:
+    """EmulationError unless this machine and this user can emulate at all."""
+    problems = []
+    if os.geteuid() != 0:
+        problems.append("not root: network namespaces need it; use sudo")
+    if importlib.util.find_spec("mininet") is None:
+        problems.append(
+            "Mininet is not importable: apt-get install mininet, and make the virtual environment"
+            " from the system's Python with --system-site-packages, as setup.sh does"
+        )
+    for tool in TOOLS:
+        if shutil.which(tool) is None:
+            problems.append(f"{tool} is not installed: ./setup.sh installs what is missing")
+    if problems:
+        raise EmulationError("; ".join(problems))
+
+
+class Network:
+    """A context in which the fabric runs.
+
+    Args:
+        fabric: what to build.
+        dilation: divides the links' rates; None leaves links unshaped.
+        targets: for each switch that runs the P4 program, a target not yet started.
+        jobs: the aggregation tree of each job that has one.
+        seed: of the kernel routers' ECMP hash.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        dilation: float | None,
+        targets: Mapping[str, SwitchTarget],
+        jobs: Mapping[int, Tree],
+        seed: int = 0,
+    ) -> None:
+        self.fabric = fabric
+        self.addressing = Addressing(fabric)
+        self._dilation, self._targets, self._jobs, self._seed = dilation, targets, jobs, seed
+        self._nodes: dict[str, Any] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Network:
+        require()
+        with ExitStack() as stack:
+            stack.callback(self._terminate)
+            self._build()
+            self._set_up()
+            for switch, target in self._targets.items():
+                stack.callback(target.close)
+                self._start(switch, target)
+            self._probe()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def pid(self, node: str) -> int:
+        """A process in the node's namespace, for as long as the network is up."""
+        pid: int = self._nodes[node].pid
+        return pid
+
+    def namespace(self, node: str) -> str:
+        """Path of the node's network namespace."""
+        return f"/proc/{self.pid(node)}/ns/net"
+
+    def inside(self, node: str) -> list[str]:
+        """What to put before a command so that it runs in the node's namespace."""
+        return ["mnexec", "-a", str(self.pid(node))]
+
+    def dead(self) -> dict[str, str]:
+        """P4 switches that ended by themselves, with the reason."""
+        reasons = {name: target.died() for name, target in self._targets.items()}
+        return {name: reason for name, reason in reasons.items() if reason is not None}
+
+    def statistics(self) -> Statistics:
+        sent: dict[str, int] = {}
+        drops = 0
+        for node in self.fabric.nodes:
+            text = self._run(node, ["tc", "-s", "-j", "qdisc", "show"])
+            for qdisc in json.loads(text or "[]"):
+                if qdisc.get("root") and qdisc["dev"] != "lo":
+                    sent[qdisc["dev"]] = qdisc["bytes"]
+                elif qdisc["kind"] == "bfifo":
+                    drops += qdisc["drops"]
+        lost = {name: target.lost() for name, target in self._targets.items()}
+        return Statistics(lost, drops, sent)
+
+    def _build(self) -> None:
+        from mininet.link import Link
+        from mininet.log import setLogLevel
+        from mininet.net import Mininet
+        from mininet.node import Node
+
+        # Its init() raises system-wide limits, which are not ours to change.
+        Mininet.inited = True
+        setLogLevel("error")
+        os.environ[TAG] = f"{os.getpid()}"
+        mininet = Mininet(build=False, controller=None)
+        for name in self.fabric.nodes:
+            # To Mininet a switch in a namespace of its own is a node like any other.
+            self._nodes[name] = mininet.addHost(name, cls=Node)
+        for link in self.fabric.links:
+            Link(
+                self._nodes[link.a],
+                self._nodes[link.b],
+                intfName1=self.addressing.interface(link.a, link.b),
+                intfName2=self.addressing.interface(link.b, link.a),
+                fast=True,
+            )
+
+    def _set_up(self) -> None:
+        running = []
+        for name in self.fabric.nodes:
+            text = node_setup.script(
+                name,
+                self.fabric,
+                self.addressing,
+                name in self._targets,
+                self._dilation,
+                self._seed,
+            )
+            process = subprocess.Popen(
+                [*self.inside(name), "sh", "-e"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert process.stdin is not None
+            process.stdin.write(text)
+            process.stdin.close()
+            running.append((name, process))
+        problems = []
+        for name, process in running:
+            assert process.stderr is not None
+            said = process.stderr.read().strip()
+            process.stderr.close()
+            if process.wait() != 0:
+                problems.append(f"{name}: {said}")
+        if problems:
+            raise EmulationError("cannot set up " + "; ".join(problems))
+
+    def _start(self, switch: str, target: SwitchTarget) -> None:
+        interfaces = {
+            self.addressing.port(switch, neighbour): self.addressing.interface(switch, neighbour)
+            for neighbour in self.fabric.neighbours(switch)
+        }
+        target.start(interfaces, self.inside(switch))
+        entries.derive(switch, self.fabric, self.addressing, self._jobs).install(target)
+
+    def _probe(self) -> None:
+        """One host of each rack reaches one of every other rack, or the fabric is not up."""
+        first = [hosts[0] for tor in self.fabric.tors if (hosts := self.fabric.rack_hosts(tor))]
+        probes = [
+            (
+                source,
+                to,
+                subprocess.Popen(
+                    [*self.inside(source), "ping", "-q", "-c1", "-W3", self.addressing.ip(to)],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                ),
+            )
+            for source in first
+            for to in first
+            if source < to
+        ]
+        silent = [f"{source} to {to}" for source, to, probe in probes if probe.wait() != 0]
+        if silent:
+            raise EmulationError("no way through the fabric from " + ", ".join(silent))
+
+    def _run(self, node: str, command: Sequence[str]) -> str:
+        done = subprocess.run(
+            [*self.inside(node), *command], capture_output=True, text=True, check=False
+        )
+        return done.stdout
+
+    def _terminate(self) -> None:
+        shells = [node.shell for node in self._nodes.values()]
+        for node in self._nodes.values():
+            node.waitExited = False  # they end side by side
+            node.terminate()
+        for shell in shells:
+            shell.wait()
+        self._nodes.clear()
+        os.environ.pop(TAG, None)

@@ -1,0 +1,67 @@
+"""Addresses of a fabric's nodes, a function of the fabric alone.
+
+Host j of rack r is 10.r.0.(j+1), its ToR 10.r.255.254, switches above are 10.255.0.(i+1). A node
+has one MAC for all its interfaces, so that a next hop's MAC is the node's.
+"""
+
+from __future__ import annotations
+
+from testbed.topology.fabric import Fabric, Kind
+
+LONGEST_INTERFACE = 15  # IFNAMSIZ, less the closing zero
+MOST_RACKS = 254
+MOST_IN_RACK = 254
+
+
+class Addressing:
+    """IP and MAC addresses, port numbers and interface names.
+
+    ValueError if the fabric has more racks or hosts than the scheme has room for, or a name
+    that is too long for an interface.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._ip: dict[str, str] = {}
+        self._mac = {name: 0x02_00_00_00_00_01 + index for index, name in enumerate(fabric.nodes)}
+        above = 0
+        for name, node in fabric.nodes.items():
+            if node.kind is Kind.TOR:
+                self._ip[name] = f"10.{node.rack}.255.254"
+            elif node.kind is not Kind.HOST:
+                above += 1
+                self._ip[name] = f"10.255.0.{above}"
+        for tor in fabric.tors:
+            for index, host in enumerate(fabric.rack_hosts(tor)):
+                self._ip[host] = f"10.{fabric.nodes[tor].rack}.0.{index + 1}"
+                if index >= MOST_IN_RACK:
+                    raise ValueError(f"{tor}: more than {MOST_IN_RACK} hosts in a rack")
+        if len(fabric.tors) > MOST_RACKS or above > MOST_IN_RACK:
+            raise ValueError(f"more than {MOST_RACKS} racks, or as many switches above them")
+        for link in fabric.links:
+            if len(name := self.interface(link.a, link.b)) > LONGEST_INTERFACE:
+                raise ValueError(
+                    f"{name}: longer than an interface's name may be ({LONGEST_INTERFACE})"
+                )
+
+    def ip(self, node: str) -> str:
+        return self._ip[node]
+
+    def mac(self, node: str) -> int:
+        return self._mac[node]
+
+    def mac_text(self, node: str) -> str:
+        return ":".join(f"{byte:02x}" for byte in self._mac[node].to_bytes(6, "big"))
+
+    def prefix(self, tor: str) -> str:
+        """The prefix of a whole rack, its ToR included."""
+        return f"10.{self._fabric.nodes[tor].rack}.0.0/16"
+
+    def port(self, switch: str, neighbour: str) -> int:
+        """Port of ``switch`` that ``neighbour`` hangs on, from 1."""
+        return self._fabric.neighbours(switch).index(neighbour) + 1
+
+    @staticmethod
+    def interface(node: str, neighbour: str) -> str:
+        """Name of ``node``'s interface towards ``neighbour``."""
+        return f"{node}-{neighbour}"
