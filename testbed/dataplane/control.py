@@ -1,0 +1,95 @@
+"""How a control plane speaks to a switch, whichever target runs it.
+
+Names are those of the compiled program (``"MyIngress.ipv4_lpm"``), values are plain integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ControlError(Exception):
+    """The switch refused a request; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    value: int
+
+
+@dataclass(frozen=True)
+class Lpm:
+    """Matches where the first ``prefix`` bits of the key are those of ``value``."""
+
+    value: int
+    prefix: int
+
+
+@dataclass(frozen=True)
+class Ternary:
+    """Matches where ``key & mask == value & mask``."""
+
+    value: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class Range:
+    """Matches where ``low <= key <= high``."""
+
+    low: int
+    high: int
+
+
+Match = Exact | Lpm | Ternary | Range
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """One entry. ``match`` has a part per key of the table, in the program's order.
+
+    ``priority`` counts only in tables with a ternary or range key. As in BMv2's runtime the lower
+    number wins, and among equals the entry that was inserted first.
+    """
+
+    table: str
+    match: tuple[Match, ...]
+    action: str
+    params: tuple[int, ...] = ()
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A copy that a multicast group makes: out of ``port``, seen in egress as ``egress_rid``."""
+
+    port: int
+    rid: int = 0
+
+
+class Control(Protocol):
+    """What every switch target offers. Each method raises ``ControlError`` when refused."""
+
+    def insert(self, entry: TableEntry) -> None:
+        """Adds an entry; a second entry of the same match is refused."""
+
+    def set_default(self, table: str, action: str, params: Sequence[int] = ()) -> None:
+        """Sets what a table does where nothing matches."""
+
+    def multicast_group(self, group: int, replicas: Sequence[Replica]) -> None:
+        """Sets, or replaces, the copies that ``mcast_grp == group`` makes."""
+
+    def read_register(self, name: str, index: int) -> int: ...
+
+    def write_register(self, name: str, index: int, value: int) -> None: ...
+
+    def reset_register(self, name: str) -> None:
+        """Sets every cell to zero."""
+
+    def read_counter(self, name: str, index: int) -> tuple[int, int]:
+        """Packets and bytes counted."""
+
+    def close(self) -> None:
+        """Stops the switch; may be called twice."""

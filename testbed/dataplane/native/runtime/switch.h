@@ -1,0 +1,276 @@
+// The switch around a program: control over a Unix socket on standard input, packets from that
+// socket too (tests), or from the rings of ring.h.
+#ifndef SWITCH_H
+#define SWITCH_H
+
+#include "packet.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONTROL 0 // file descriptor
+#define MAX_PORTS 512
+#define MAX_MESSAGE (1u << 20)
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static volatile sig_atomic_t stopped;
+
+#include "ring.h"
+
+static bool offline; // packets come over the control socket; their outputs go back the same way
+
+// Replies
+
+static uint8_t *reply;
+static size_t reply_used, reply_size;
+
+static void reply_bytes(const void *p, size_t n) {
+    if (reply_used + n > reply_size) {
+        reply_size = 2 * (reply_used + n);
+        reply = realloc(reply, reply_size);
+        if (reply == NULL)
+            fail("memory for a reply");
+    }
+    memcpy(reply + reply_used, p, n);
+    reply_used += n;
+}
+
+static void reply_u32(uint32_t x) {
+    reply_bytes(&x, sizeof x);
+}
+
+static void reply_u64(uint64_t x) {
+    reply_bytes(&x, sizeof x);
+}
+
+static void flush(void) {
+    if (offline) {
+        for (unsigned n = 0; n < output_count; n++) {
+            reply_u32(outputs[n].port);
+            reply_u32((uint32_t)outputs[n].bytes);
+            for (unsigned i = 0; i < outputs[n].segments; i++) {
+                const struct iovec *v = &segments[outputs[n].first + i];
+                reply_bytes(v->iov_base, v->iov_len);
+            }
+        }
+    } else {
+        ring_send();
+    }
+    output_count = segment_count = 0;
+    arena_used = 0;
+}
+
+// Requests: native byte order, as both ends run on one machine. target.py writes them.
+
+struct request {
+    const uint8_t *at;
+    size_t left;
+};
+
+enum { DONE, MALFORMED, NO_SUCH_INDEX, FULL, DUPLICATE };
+
+static uint64_t take(struct request *r, unsigned n) {
+    uint64_t x = 0;
+    if (r->left < n) {
+        r->left = 0;
+        return 0;
+    }
+    memcpy(&x, r->at, n);
+    r->at += n;
+    r->left -= n;
+    return x;
+}
+
+static const uint64_t *take_words(struct request *r, uint64_t *to, unsigned n) {
+    for (unsigned i = 0; i < n; i++)
+        to[i] = take(r, 8);
+    return to;
+}
+
+static uint32_t do_insert(struct request *r) {
+    const uint64_t index = take(r, 2), action = take(r, 2);
+    const int32_t priority = (int32_t)take(r, 4);
+    if (index >= table_count)
+        return NO_SUCH_INDEX;
+    struct table *t = tables[index];
+    if (r->left != 8 * (2 * t->key_words + t->data_words))
+        return MALFORMED;
+    uint64_t words[2 * t->key_words + t->data_words + 1];
+    take_words(r, words, 2 * t->key_words + t->data_words);
+    const int result = table_insert(t, (unsigned)action, priority, words, words + t->key_words,
+                                    words + 2 * t->key_words);
+    return result == TABLE_OK ? DONE : result == TABLE_FULL ? FULL : DUPLICATE;
+}
+
+static uint32_t do_default(struct request *r) {
+    const uint64_t index = take(r, 2), action = take(r, 2);
+    if (index >= table_count)
+        return NO_SUCH_INDEX;
+    if (r->left != 8 * tables[index]->data_words)
+        return MALFORMED;
+    uint64_t words[tables[index]->data_words + 1];
+    table_set_miss(tables[index], (unsigned)action,
+                   take_words(r, words, tables[index]->data_words));
+    return DONE;
+}
+
+static uint32_t do_group(struct request *r) {
+    const uint64_t index = take(r, 2), count = take(r, 2);
+    if (r->left != 4 * count)
+        return MALFORMED;
+    struct group *g = allocate(sizeof *g + count * sizeof g->replicas[0]);
+    g->count = (unsigned)count;
+    for (unsigned i = 0; i < count; i++) {
+        g->replicas[i].port = (uint16_t)take(r, 2);
+        g->replicas[i].rid = (uint16_t)take(r, 2);
+    }
+    free(groups[index]);
+    groups[index] = g;
+    return DONE;
+}
+
+// Cells travel big-endian.
+static uint32_t do_register(struct request *r, char op) {
+    const uint64_t index = take(r, 2), at = take(r, 4);
+    if (index >= register_count || at >= registers[index].size)
+        return NO_SUCH_INDEX;
+    const struct registers *array = &registers[index];
+    uint8_t *cell = (uint8_t *)array->cells + at * array->cell;
+    if (op == 'Z') {
+        memset(array->cells, 0, (size_t)array->size * array->cell);
+    } else if (op == 'R') {
+        if (array->cell == 8)
+            reply_bytes(&(uint64_t){WIRE64(*(uint64_t *)(void *)cell)}, 8);
+        else
+            reply_bytes(cell, array->cell);
+    } else if (r->left != array->cell) {
+        return MALFORMED;
+    } else if (array->cell == 8) {
+        *(uint64_t *)(void *)cell = load64(r->at);
+    } else {
+        memcpy(cell, r->at, array->cell);
+    }
+    return DONE;
+}
+
+static uint32_t do_counter(struct request *r) {
+    const uint64_t index = take(r, 2), at = take(r, 4);
+    if (index >= counter_count)
+        return NO_SUCH_INDEX;
+    const struct counters *array = &counters[index];
+    if (at >= (array->table ? array->table->count : array->size))
+        return NO_SUCH_INDEX;
+    if (array->table) {
+        reply_u64(array->table->entries[at]->packets);
+        reply_u64(array->table->entries[at]->bytes);
+    } else {
+        reply_u64(array->cells[at].packets);
+        reply_u64(array->cells[at].bytes);
+    }
+    return DONE;
+}
+
+static uint32_t do_packet(struct request *r) {
+    const unsigned port = (unsigned)take(r, 2);
+    uint8_t *copy = allocate(r->left); // exactly its size, so that sanitizers see its end
+    memcpy(copy, r->at, r->left);
+    offline = true;
+    process(port, copy, r->left);
+    flush();
+    offline = false;
+    free(copy);
+    return DONE;
+}
+
+static uint32_t answer(struct request r) {
+    const char op = (char)take(&r, 1);
+    switch (op) {
+    case 'I':
+        return do_insert(&r);
+    case 'D':
+        return do_default(&r);
+    case 'G':
+        return do_group(&r);
+    case 'R':
+    case 'W':
+    case 'Z':
+        return do_register(&r, op);
+    case 'C':
+        return do_counter(&r);
+    case 'P':
+        return do_packet(&r);
+    case 'S':
+        ring_statistics();
+        return DONE;
+    default:
+        return MALFORMED;
+    }
+}
+
+static bool read_exactly(void *to, size_t n) {
+    for (uint8_t *p = to; n > 0;) {
+        const ssize_t got = read(CONTROL, p, n);
+        if (got == 0 || (got < 0 && errno != EINTR) || stopped)
+            return false;
+        if (got > 0) {
+            p += got;
+            n -= (size_t)got;
+        }
+    }
+    return true;
+}
+
+// Serves one request; false when the control plane has gone.
+static bool serve(void) {
+    static uint8_t message[MAX_MESSAGE];
+    uint32_t size;
+    if (!read_exactly(&size, sizeof size) || size > MAX_MESSAGE || !read_exactly(message, size))
+        return false;
+    reply_used = 0;
+    reply_u32(0);
+    reply_u32(0);
+    const uint32_t head[2] = {0, answer((struct request){message, size})};
+    memcpy(reply, (uint32_t[2]){(uint32_t)reply_used - 8, head[1]}, 8);
+    for (size_t done = 0; done < reply_used;) {
+        const ssize_t n = send(CONTROL, reply + done, reply_used - done, MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR)
+            return false;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+static void stop(int signal_number) {
+    (void)signal_number;
+    stopped = 1;
+}
+
+// Arguments: PORT=INTERFACE each, after ring frames and the seed of random().
+int main(int count, char **arguments) {
+    struct sigaction action = {.sa_handler = stop};
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGINT, SIG_IGN); // Ctrl-C is the control plane's, which then closes the socket
+    if (count < 3)
+        return 2;
+    random_state ^= strtoull(arguments[2], NULL, 10) * 0x2545f4914f6cdd1du;
+    hash_setup();
+    install();
+    for (int i = 3; i < count; i++)
+        ring_open(arguments[i], (unsigned)strtoul(arguments[1], NULL, 10));
+    if (count == 3)
+        while (!stopped && serve())
+            continue;
+    else
+        ring_run();
+    return 0;
+}
+
+#endif
