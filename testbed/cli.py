@@ -53,7 +53,7 @@ def run(files: tuple[Path, ...], output: Path, dry_run: bool) -> None:
         directories, failures = [], 0
         with termination_unwinds():
             for experiment in experiments:
-                directory, failed = evaluation.run(experiment, output, sys.argv)
+                directory, failed = evaluation.run(experiment, output)
                 directories.append(directory)
                 failures += failed
     except (DeploymentError, EmulationError) as error:

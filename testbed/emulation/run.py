@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from testbed.emulation.network import Network
+from testbed.emulation.network import Network, SwitchTarget
 from testbed.emulation.verdict import Sampler
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Outcome, Task
@@ -31,29 +30,21 @@ class Observation:
 
 def emulate(
     fabric: Fabric,
-    targets: Mapping[str, str],
+    targets: Mapping[str, SwitchTarget],
     trees: Mapping[int, Tree],
     make_tasks: Callable[[Network], Sequence[Task]],
     dilation: float,
     seed: int,
-    log_dir: Path,
     timeout: float,
 ) -> Observation:
     """Run the tasks on ``fabric`` in Mininet, INA switches on ``targets``, and tear all down.
 
     ``timeout`` is in seconds of the emulator's clock. Raises EmulationError or RankFailed.
     """
-    with Network(
-        fabric,
-        dilation=dilation,
-        switches=targets,
-        jobs=trees,
-        seed=seed,
-        log_dir=log_dir,
-    ) as network:
+    with Network(fabric, dilation, targets, trees, seed) as network:
         tasks = make_tasks(network)
         hosts = [task.plan.hosts[task.rank] for task in tasks]
-        namespaces = [f"/proc/{network.host_pid(host)}/ns/net" for host in hosts]
+        namespaces = [network.namespace(host) for host in hosts]
         sampler = Sampler()
         with Crew(tasks, namespaces) as crew:
             outcomes = crew.run(sampler.sample, timeout, started=sampler.start)

@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection
 from testbed.endpoint.rank import Server, Worker
 from testbed.endpoint.stream import PeerLost
 from testbed.endpoint.task import Outcome, Task
+from testbed.lifetime import die_with_parent
 
 _CLONE_NEWNET = 0x40000000
-_PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -28,7 +28,7 @@ class Failure(str):
 
 def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> None:
     """Run ``task`` inside the network namespace at path ``namespace`` (None: the present one)."""
-    _die_with(parent)
+    die_with_parent(parent)
     # Ctrl-C reaches the whole process group; the harness decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     endpoint: Worker | Server | None = None
@@ -59,12 +59,6 @@ def _say(pipe: Connection, failure: Failure) -> None:
     try:
         pipe.send(failure)
     except OSError:
-        os._exit(1)
-
-
-def _die_with(parent: int) -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the request took effect
         os._exit(1)
 
 

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from testbed.dataplane.control import ControlError
+from testbed.emulation import targets
 from testbed.emulation.network import EmulationError
 from testbed.endpoint.crew import RankFailed
 from testbed.experiment.cells import Cell, expand
-from testbed.experiment.load import load
+from testbed.experiment.load import dump, load
 from testbed.experiment.schema import Experiment
-from testbed.harness.cell import (
-    CellResult,
-    Row,
-    SumMismatch,
-    describe,
-    expected_wall_s,
-    run_cell,
-)
+from testbed.harness.cell import CellResult, SumMismatch, describe, expected_wall_s, run_cell
 from testbed.harness.deployment import DeploymentError, build_fabric, deploy
 from testbed.harness.isolation import Failed, call
 from testbed.harness.progress import Progress
-from testbed.results import RunDirectory, environment, now
+from testbed.provenance import environment, now
+from testbed.results import RunDirectory
 from testbed.systems import registry
 from testbed.workload import trace
 
-EXPECTED_ERRORS = (DeploymentError, EmulationError, RankFailed, SumMismatch, FileNotFoundError)
+EXPECTED_ERRORS = (ControlError, DeploymentError, EmulationError, RankFailed, SumMismatch)
 
 
 def read(path: Path) -> Experiment:
     """Load and validate an experiment file. Invalid lists every problem with its place."""
-    return load(path, systems=tuple(registry), workloads=trace.names())
+    return load(
+        path,
+        systems={name: system.servers for name, system in registry.items()},
+        workloads=trace.names(),
+    )
 
 
 def plan(experiment: Experiment) -> list[tuple[Cell, float]]:
@@ -45,37 +44,32 @@ def plan(experiment: Experiment) -> list[tuple[Cell, float]]:
 BRING_UP_S = 3.0
 
 
-def run(experiment: Experiment, root: Path, command: Sequence[str]) -> tuple[Path, int]:
+def run(experiment: Experiment, root: Path) -> tuple[Path, int]:
     """Run every cell; return the results directory and the number of cells that failed."""
     planned = plan(experiment)
-    directory = RunDirectory.create(root, experiment)
-    metadata: dict[str, Any] = environment(command) | {
-        "started_at": now(),
-        "seeds": {"experiment": experiment.emulation.seed},
-        "finished_at": None,
-    }
-    directory.write_metadata(metadata)
+    targets.prepare(targets.choose(experiment.emulation.target))
+    directory = RunDirectory.create(root, experiment.name)
+    directory.write("experiment.yaml", dump(experiment))
+    metadata = environment() | {"seeds": {"experiment": experiment.emulation.seed}}
+    directory.write_metadata(metadata | {"finished_at": None})
     progress = Progress(len(planned), [seconds for _, seconds in planned])
     failures = 0
     for cell, _ in planned:
-        what = title(cell)
-        progress.start(what)
-        started = now()
-        log_dir = directory.path / "logs" / f"{cell.id}-{cell.repeat}"
+        progress.start(title(cell))
+        log_dir = directory.logs / f"{cell.id}-{cell.repeat}"
         try:
-            result = call(run_cell, cell.experiment, log_dir, expected=EXPECTED_ERRORS)
+            result = call(run_cell, cell, log_dir, expected=EXPECTED_ERRORS)
         except Failed as failure:
             failures += 1
             result = _failed(cell, str(failure))
             if failure.details:
                 log_dir.mkdir(parents=True, exist_ok=True)
                 (log_dir / "error.txt").write_text(failure.details)
-            progress.finish(f"{what}: FAILED: {failure}")
+            progress.finish(f"{title(cell)}: FAILED: {failure}")
         else:
-            progress.finish(f"{what}: {_summary(result)}")
-        names = {"experiment": experiment.name, "cell": cell.id, "repeat": cell.repeat}
-        directory.append([names | {"started_at": started} | row for row in result.jobs])
-        directory.append_iterations([names | row for row in result.iterations])
+            progress.finish(f"{title(cell)}: {_summary(result)}")
+        directory.append(result.jobs)
+        directory.append_iterations(result.iterations)
     directory.write_metadata(metadata | {"finished_at": now()})
     return directory.path, failures
 
@@ -83,12 +77,8 @@ def run(experiment: Experiment, root: Path, command: Sequence[str]) -> tuple[Pat
 def _failed(cell: Cell, reason: str) -> CellResult:
     """What is known of a cell that did not run, so that it is a row and not a gap."""
     fabric = build_fabric(cell.experiment)
-    jobs: list[Row] = [
-        describe(cell.experiment, fabric, job)
-        | {"verified": False, "verdict": "failed", "error": reason}
-        for job in deploy(cell.experiment, fabric)
-    ]
-    return CellResult(jobs, [])
+    rows = [describe(cell, fabric, job) for job in deploy(cell.experiment, fabric)]
+    return CellResult([replace(row, verdict="failed", error=reason) for row in rows], [])
 
 
 def title(cell: Cell) -> str:
@@ -103,6 +93,6 @@ def title(cell: Cell) -> str:
 
 def _summary(result: CellResult) -> str:
     return "; ".join(
-        f"JCT {row['jct_s']:.3g} s (closed form {row['expected_jct_s']:.3g} s), {row['verdict']}"
+        f"JCT {row.jct_s:.3g} s (closed form {row.expected_jct_s:.3g} s), {row.verdict}"
         for row in result.jobs
     )

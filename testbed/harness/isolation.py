@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -12,8 +11,9 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
+from testbed.lifetime import die_with_parent
+
 T = TypeVar("T")
-_PR_SET_PDEATHSIG = 1
 _CLEAN_UP_TIME = 20.0
 
 
@@ -86,9 +86,7 @@ def _child(
     arguments: tuple[Any, ...],
     expected: tuple[type[Exception], ...],
 ) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
-        os._exit(1)
+    die_with_parent(parent, signal.SIGTERM)
     try:
         with termination_unwinds():
             answer = ("done", function(*arguments), "")

@@ -1,0 +1,55 @@
+"""Which program runs the P4 switches: BMv2, or the same compiled program as native code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.dataplane import bmv2
+from testbed.dataplane.control import ControlError
+from testbed.dataplane.native.build import BuildError, build
+from testbed.dataplane.native.target import NativeSwitch
+from testbed.emulation.network import EmulationError, SwitchTarget
+
+PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "build" / "ina.json"
+
+
+def choose(wanted: str) -> str:
+    """``auto`` is native: it carries more, and is held equal to BMv2. EmulationError if absent."""
+    if wanted == "bmv2" and not bmv2.installed():
+        raise EmulationError(
+            "target bmv2: simple_switch and simple_switch_CLI are not installed;"
+            " install p4lang's package p4lang-bmv2, or use target native"
+        )
+    return "native" if wanted == "auto" else wanted
+
+
+def make(target: str, log: Path) -> SwitchTarget:
+    """A switch of the chosen target, not yet started, that logs to ``log``."""
+    if target == "bmv2":
+        return bmv2.Bmv2Switch(PROGRAM, log)
+    return _Native(PROGRAM)
+
+
+class _Native(NativeSwitch):
+    """The native switch as the network watches it."""
+
+    def lost(self) -> int:
+        statistics = self.statistics()
+        ports = statistics.ports.values()
+        return statistics.oversize + statistics.no_port + sum(port.rx_drops for port in ports)
+
+    def died(self) -> str | None:
+        try:
+            self.statistics()
+        except ControlError as error:
+            return str(error)
+        return None
+
+
+def prepare(target: str) -> None:
+    """Do what takes time once: compile the program. EmulationError if there is no compiler."""
+    if target == "native":
+        try:
+            build(PROGRAM)
+        except BuildError as error:
+            raise EmulationError(str(error)) from error
