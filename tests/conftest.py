@@ -1,0 +1,33 @@
+"""Skips, with the reason, what this machine or this user cannot run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+from testbed.dataplane import bmv2
+
+
+def _no_root() -> str | None:
+    if os.geteuid() != 0:
+        return "not root: network namespaces need it"
+    if importlib.util.find_spec("mininet") is None:
+        return "Mininet is not importable from this Python"
+    return None
+
+
+def _no_bmv2() -> str | None:
+    return None if bmv2.installed() else "simple_switch and simple_switch_CLI are not installed"
+
+
+_OBSTACLES = {"root": _no_root, "bmv2": _no_bmv2}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for marker, obstacle in _OBSTACLES.items():
+        marked = [item for item in items if item.get_closest_marker(marker) is not None]
+        if marked and (reason := obstacle()) is not None:
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,100 @@
+"""The compiled program is that of the sources, and the hosts' packet is the switch's packet."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+from testbed.dataplane import wire
+from testbed.dataplane.compile import (
+    COMPILER,
+    DIGESTS,
+    PROGRAM,
+    SOURCES,
+    CompileError,
+    compile_program,
+    digests,
+    sources_digest,
+)
+from testbed.topology.fabric import Fabric
+
+
+def test_the_compiled_program_is_not_stale():
+    assert DIGESTS.read_text() == digests(sources_digest(), PROGRAM.read_bytes()), (
+        "p4/build/ina.json is not made from p4/*.p4: run python -m testbed.dataplane.compile"
+    )
+
+
+def copy_of_the_sources(folder):
+    for path in SOURCES.glob("*.p4"):
+        shutil.copy(path, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "atp.p4").write_text((folder / "atp.p4").read_text() + "\n"),
+        lambda folder: (folder / "atp.p4").rename(folder / "atq.p4"),
+        lambda folder: (folder / "new.p4").touch(),
+        lambda folder: (folder / "lanes.p4").unlink(),
+    ],
+    ids=["edited", "renamed", "added", "removed"],
+)
+def test_the_digest_notices_a_source(tmp_path, change):
+    folder = copy_of_the_sources(tmp_path)
+    assert sources_digest(folder) == sources_digest()
+    change(folder)
+    assert sources_digest(folder) != sources_digest()
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
+def test_compiling_again_elsewhere_gives_the_same_program(tmp_path):
+    assert compile_program(copy_of_the_sources(tmp_path)) == PROGRAM.read_bytes()
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
+def test_a_refused_program_is_told_with_its_place(tmp_path):
+    folder = copy_of_the_sources(tmp_path)
+    (folder / "ina.p4").write_text("header broken_t { bit<8> x }\n")
+    with pytest.raises(CompileError, match=r"ina\.p4\(1\)"):
+        compile_program(folder)
+
+
+def test_the_hosts_read_the_header_that_the_switch_reads():
+    program = json.loads(PROGRAM.read_bytes())
+    types = {each["name"]: each["fields"] for each in program["header_types"]}
+    assert [(name, bits) for name, bits, signed in types["ina_t"]] == list(wire.FIELDS)
+    assert sum(bits for _, bits, _ in types["values_t"]) == 32 * wire.VALUES
+    payload = sum(bits for name in ("ina_t", "values_t") for _, bits, _ in types[name])
+    assert payload == 8 * wire.PACKET.itemsize
+
+
+def constants() -> dict[str, int]:
+    text = (SOURCES / "headers.p4").read_text()
+    found = re.findall(r"^const bit<\d+>\s+(\w+)\s*=\s*(\w+)\s*;", text, re.MULTILINE)
+    found += re.findall(r"^#define (SLOTS) (\d+)", text, re.MULTILINE)
+    return {name: int(value, 0) for name, value in found}
+
+
+def test_constants_are_those_of_the_headers():
+    of = constants()
+    assert of["INA_PORT"] == wire.PORT
+    assert (of["KIND_DATA"], of["KIND_RESULT"]) == (wire.KIND_DATA, wire.KIND_RESULT)
+    assert (of["FLAG_RESEND"], of["FLAG_COLLISION"]) == (wire.FLAG_RESEND, wire.FLAG_COLLISION)
+    assert of["SLOTS"] == Fabric("", {}, ()).slots
+
+
+def test_every_register_has_an_entry_a_slot():
+    registers = json.loads(PROGRAM.read_bytes())["register_arrays"]
+    assert registers
+    assert {each["size"] for each in registers} == {constants()["SLOTS"]}
+
+
+def test_the_bitmap_holds_every_worker():
+    assert dict(wire.FIELDS)["bitmap"] == wire.MAX_WORKERS
