@@ -1,0 +1,237 @@
+"""What this machine has, lacks and limits, for ``ina-testbed doctor``.
+
+Kernel features are tried out in a network namespace that ends with the trial, so that nothing
+is loaded, changed or left behind.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from testbed.dataplane.compile import COMPILER
+from testbed.emulation.network import TOOLS
+
+Status = Literal["ok", "missing", "limited"]
+
+LEAST_MEMORY = 2 << 30
+LEAST_CORES = 2
+
+_PACKAGES = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "mnexec": "mininet",
+    "ethtool": "ethtool",
+    "ping": "iputils-ping",
+    "unshare": "util-linux",
+    "nft": "nftables",
+}
+
+_VETH = "ip link add probe0 type veth peer name probe1 && ip link set probe0 up"
+_HTB = (
+    "tc qdisc add dev lo root handle 1: htb default 1 &&"
+    " tc class add dev lo parent 1: classid 1:1 htb rate 1mbit"
+)
+_FEATURES = {
+    # name: (trial, what is built on it)
+    "namespaces": ("true", "every node is one"),
+    "veth": (_VETH, "every link is one"),
+    "htb": (_HTB, "shapes every link"),
+    "bfifo": (f"{_HTB} && tc qdisc add dev lo parent 1:1 bfifo limit 9000", "every port's queue"),
+    "multipath": (
+        f"{_VETH} && ip address add 10.0.0.1/32 dev lo &&"
+        " ip route add 10.1.0.0/16 nexthop via 10.0.0.2 dev probe0 onlink"
+        " nexthop via 10.0.0.3 dev probe0 onlink",
+        "ECMP in kernel routers",
+    ),
+}
+_OPTIONAL_FEATURES = {
+    # name: (trial, what is lost without it)
+    "netem": (
+        "tc qdisc add dev lo root netem delay 1ms",
+        "no links with delay; nothing else needs it",
+    ),
+    "nft loss": (
+        "nft 'add table netdev probe; add chain netdev probe in"
+        " { type filter hook ingress device lo priority 0 ; };"
+        " add rule netdev probe in numgen random mod 1000 < 10 drop'",
+        "the tests that lose packets on purpose cannot run",
+    ),
+}
+_SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. ``mend`` says what to do about it; empty where nothing is needed."""
+
+    name: str
+    status: Status
+    detail: str
+    mend: str = ""
+
+
+def checks() -> list[Check]:
+    """All checks: ``missing`` is what no emulation can do without."""
+    return [*_rights(), *_tools(), *_kernel(), *_switches(), *_machine()]
+
+
+def _rights() -> Iterator[Check]:
+    if os.geteuid() == 0:
+        yield Check("root", "ok", "network namespaces can be made")
+    else:
+        yield Check("root", "missing", "network namespaces need it", "run with sudo")
+    if importlib.util.find_spec("mininet") is not None:
+        yield Check("mininet", "ok", "importable")
+    else:
+        yield Check(
+            "mininet",
+            "missing",
+            "not importable from this Python",
+            "apt-get install mininet, and make the virtual environment from the system's Python"
+            " with --system-site-packages, as setup.sh does",
+        )
+
+
+def _tools() -> Iterator[Check]:
+    for tool in (*TOOLS, "unshare"):
+        if path := _which(tool):
+            yield Check(tool, "ok", path)
+        else:
+            yield Check(tool, "missing", "not installed", f"apt-get install {_PACKAGES[tool]}")
+    if path := _which("nft"):
+        yield Check("nft", "ok", path)
+    else:
+        detail = "not installed: only tests that lose packets need it"
+        yield Check("nft", "limited", detail, f"apt-get install {_PACKAGES['nft']}")
+
+
+def _which(tool: str) -> str | None:
+    """As root finds it, whoever asks: Debian keeps /usr/sbin out of other users' PATH."""
+    return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin")
+
+
+def _kernel() -> Iterator[Check]:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        yield Check("kernel", "limited", "not tried: that needs root and unshare")
+        return
+    mend = "a kernel with this feature; `modprobe` it where the kernel has it as a module"
+    for name, (trial, purpose) in _FEATURES.items():
+        refusal = _try(trial)
+        if refusal is None:
+            yield Check(name, "ok", purpose)
+        else:
+            yield Check(name, "missing", f"{purpose}; {refusal}", mend)
+    for name, (trial, cost) in _OPTIONAL_FEATURES.items():
+        refusal = _try(trial)
+        if refusal is None:
+            yield Check(name, "ok", "there")
+        else:
+            yield Check(name, "limited", f"{cost}; {refusal}", mend)
+
+
+def _try(trial: str) -> str | None:
+    """What a shell in a throwaway network namespace says against ``trial``; None if nothing."""
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-ec", trial],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    if done.returncode == 0:
+        return None
+    said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
+    return said[0]
+
+
+def _switches() -> Iterator[Check]:
+    yield _compiler()
+    source = "p4lang's own package repository has it for Debian and Ubuntu"
+    optional = {
+        "simple_switch": ("BMv2", "target bmv2 cannot run; native runs the same program", source),
+        COMPILER: ("p4c", "p4/*.p4 cannot be changed; the compiled program is there", source),
+    }
+    for tool, (name, cost, mend) in optional.items():
+        if shutil.which(tool) is None:
+            yield Check(name, "limited", f"{tool} is not installed: {cost}", mend)
+        else:
+            yield Check(name, "ok", f"{tool} {_version(tool)}")
+
+
+def _compiler() -> Check:
+    """Whether it compiles a program that needs the C library's headers."""
+    command = os.environ.get("CC") or "cc"
+    mend = "apt-get install gcc libc6-dev"
+    if shutil.which(command) is None:
+        purpose = "the native switch is built with it"
+        return Check("C compiler", "missing", f"{command} is not installed: {purpose}", mend)
+    done = subprocess.run(
+        [command, "-x", "c", "-fsyntax-only", "-"],
+        input="#include <stdio.h>\n#include <linux/if_packet.h>\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[:1]
+        return Check("C compiler", "missing", f"{command} fails: {' '.join(said)}", mend)
+    return Check("C compiler", "ok", _version(command))
+
+
+def _version(tool: str) -> str:
+    said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+    # p4c says it on standard error, in its second line.
+    lines = [line for line in (said.stdout + said.stderr).splitlines() if "." in line]
+    return lines[0] if lines else "of unknown version"
+
+
+def _machine() -> Iterator[Check]:
+    memory = psutil.virtual_memory().total
+    enough = memory >= LEAST_MEMORY
+    yield Check(
+        "memory",
+        "ok" if enough else "limited",
+        f"{memory / (1 << 30):.1f} GiB",
+        "" if enough else f"{LEAST_MEMORY >> 30} GiB carry the examples; choose a smaller scale",
+    )
+    cores = len(os.sched_getaffinity(0))
+    enough = cores >= LEAST_CORES
+    yield Check(
+        "cores",
+        "ok" if enough else "limited",
+        f"{cores} for this process",
+        "" if enough else f"{LEAST_CORES} carry the examples; choose a larger dilation",
+    )
+    governors = {
+        path.read_text().strip()
+        for path in Path("/sys/devices/system/cpu").glob("cpu*/cpufreq/scaling_governor")
+    }
+    if governors - {"performance"}:
+        yield Check(
+            "governor",
+            "limited",
+            f"{', '.join(sorted(governors))}: the clock rate changes while an experiment runs",
+            "cpupower frequency-set -g performance",
+        )
+    else:
+        yield Check("governor", "ok", ", ".join(governors) or "none visible")
+    try:
+        clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text()
+    except OSError:
+        clock = "not visible"
+    clock = clock.strip()
+    if clock in _SLOW_CLOCKS:
+        yield Check(
+            "clock", "limited", f"{clock}: slow to read, and every packet's time is read", ""
+        )
+    else:
+        yield Check("clock", "ok", clock)
