@@ -22,12 +22,11 @@ from typing import Any, Protocol
 from testbed.dataplane import entries
 from testbed.dataplane.control import Control
 from testbed.emulation import node_setup
+from testbed.emulation.cleanup import TAG, mark
+from testbed.emulation.tag import TAG
 from testbed.plan.trees import Tree
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
-
-TAG = "INA_TESTBED_RUN"
-"""Environment variable of every process of a run; its value names the run."""
 
 TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
 
@@ -160,7 +159,7 @@ class Network:
         # Its init() raises system-wide limits, which are not ours to change.
         Mininet.inited = True
         setLogLevel("error")
-        os.environ[TAG] = f"{os.getpid()}"
+        os.environ[TAG] = mark()
         mininet = Mininet(build=False, controller=None)
         for name in self.fabric.nodes:
             # To Mininet a switch in a namespace of its own is a node like any other.

@@ -1,0 +1,68 @@
+"""Ends what earlier runs left behind, and nothing else.
+
+A run's nodes are namespaces without a name, that go with their last process, and its links go
+with the namespaces: all there is to remove are processes. Ours carry a tag in their environment
+that names the process which held the run; where that one is gone, they are left over.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from testbed.emulation.tag import TAG, alive
+
+_PATIENCE_MS = 2000
+
+
+def clean() -> list[str]:
+    """Kill the processes of runs that are no longer alive; a line for each one killed."""
+    removed = []
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):
+        # The process may end while it is looked at, or belong to somebody else.
+        with (
+            suppress(FileNotFoundError, ProcessLookupError, PermissionError),
+            _handle(pid) as pidfd,
+        ):
+            run = _run_of(pid)
+            if run is None or alive(run):
+                continue
+            what = _command(pid)
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            gone = poll.poll(_PATIENCE_MS)
+            end = "" if gone else ", which does not end"
+            removed.append(f"process {pid} of run {run}: {what}{end}")
+    return removed
+
+
+@contextmanager
+def _handle(pid: int) -> Iterator[int]:
+    """What still means the same process when its number is used anew."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        yield pidfd
+    finally:
+        os.close(pidfd)
+
+
+def _run_of(pid: int) -> str | None:
+    """The tag of a process, None if it has none or its holder cannot be judged from here."""
+    # Another container's process has a tag whose number means nothing here.
+    if os.stat(f"/proc/{pid}/ns/pid").st_ino != os.stat("/proc/self/ns/pid").st_ino:
+        return None
+    for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        name, _, value = variable.partition(b"=")
+        if name == TAG.encode():
+            return value.decode(errors="replace")
+    return None
+
+
+def _command(pid: int) -> str:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return b" ".join(words).decode(errors="replace").strip() or "(without a command line)"
