@@ -14,9 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from testbed.emulation.tag import TAG, alive
+TAG = "INA_TESTBED_RUN"
+"""Environment variable of every process of a run; its value names the process that holds it."""
 
 _PATIENCE_MS = 2000
+
+
+def mark() -> str:
+    """The value of ``TAG`` for a run that this process holds."""
+    name = _name(os.getpid())
+    assert name is not None
+    return name
 
 
 def clean() -> list[str]:
@@ -29,7 +37,7 @@ def clean() -> list[str]:
             _handle(pid) as pidfd,
         ):
             run = _run_of(pid)
-            if run is None or alive(run):
+            if run is None or _alive(run):
                 continue
             what = _command(pid)
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -49,6 +57,25 @@ def _handle(pid: int) -> Iterator[int]:
         yield pidfd
     finally:
         os.close(pidfd)
+
+
+def _name(pid: int) -> str | None:
+    """Number and time of start (since boot) of a process: no later process has the same.
+
+    None if there is no such process, or if it ended and only waits to be collected.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the command's name in brackets, which may hold anything.
+    state, *rest = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else f"{pid}.{rest[18]}"
+
+
+def _alive(run: str) -> bool:
+    pid = run.partition(".")[0]
+    return pid.isdecimal() and _name(int(pid)) == run
 
 
 def _run_of(pid: int) -> str | None:

@@ -23,7 +23,6 @@ from testbed.dataplane import entries
 from testbed.dataplane.control import Control
 from testbed.emulation import node_setup
 from testbed.emulation.cleanup import TAG, mark
-from testbed.emulation.tag import TAG
 from testbed.plan.trees import Tree
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
