@@ -1,4 +1,237 @@
-static void ring_send(void) {}
-static void ring_statistics(void) {}
-static void ring_open(const char *x, unsigned n) {(void)x;(void)n;}
-static void ring_run(void) {}
+// Packets in and out: a ring per interface, shared with the kernel, and one socket to send from.
+//
+// The ring is of version 2, whose frames are handed over one by one. Version 3 hands over blocks,
+// and a block that is not full waits for a timer of a millisecond or more: too long for hosts that
+// wait for an answer before they send on. Packets are changed where they lie in the ring, sent
+// from there, and then their frames go back to the kernel.
+#ifndef RING_H
+#define RING_H
+
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#define BURST 64 // packets read from one port before the next port's turn
+#define ROUNDS 16 // busy rounds between two looks at the control socket
+#define NAP 50000 // nanoseconds; see ring_run
+#define SEND_BUFFER (256 << 20) // the queue is the interface's, not the socket's
+
+static void reply_u64(uint64_t x);
+static bool serve(void);
+static void flush(void);
+static void process(unsigned port, uint8_t *packet, size_t length);
+
+struct port {
+    unsigned number;
+    int fd;
+    uint8_t *frames;
+    size_t frame_size;
+    unsigned frame_count, head;
+    struct sockaddr_ll address;
+    uint64_t rx_packets, rx_bytes, rx_drops, tx_packets, tx_bytes, tx_drops;
+};
+
+static struct port ports[MAX_PORTS];
+static struct port *port_by_number[MAX_PORTS];
+static unsigned port_count;
+static int send_socket = -1;
+static uint64_t oversize, partial_checksums, no_port;
+
+static void ring_setup(struct port *p, unsigned frames, int mtu) {
+    const int version = TPACKET_V2, on = 1;
+    const size_t room = (size_t)mtu + ETH_HLEN + 4 + TPACKET2_HDRLEN + 64;
+    for (p->frame_size = 2048; p->frame_size < room;)
+        p->frame_size *= 2;
+    for (p->frame_count = 64; p->frame_count < frames;)
+        p->frame_count *= 2;
+    const size_t size = p->frame_count * p->frame_size;
+    struct tpacket_req request = {.tp_frame_size = (unsigned)p->frame_size,
+                                  .tp_frame_nr = p->frame_count};
+    request.tp_block_size = size < (1 << 18) ? (unsigned)size : 1 << 18;
+    request.tp_block_nr = (unsigned)(size / request.tp_block_size);
+    if (setsockopt(p->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof version) != 0 ||
+        setsockopt(p->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0 ||
+        setsockopt(p->fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) != 0)
+        fail("packet ring");
+    p->frames = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, p->fd, 0);
+    if (p->frames == MAP_FAILED)
+        fail("packet ring, mmap");
+}
+
+// `argument` is PORT=INTERFACE.
+static void ring_open(const char *argument, unsigned frames) {
+    char *name;
+    const unsigned long number = strtoul(argument, &name, 10);
+    if (*name++ != '=' || number >= DROP_PORT || port_count == MAX_PORTS ||
+        port_by_number[number] != NULL || strlen(name) >= IFNAMSIZ) {
+        fprintf(stderr, "%s: expected PORT=INTERFACE, a new port below %d\n", argument, DROP_PORT);
+        exit(1);
+    }
+    struct port *p = &ports[port_count++];
+    struct ifreq interface;
+    memset(&interface, 0, sizeof interface);
+    memcpy(interface.ifr_name, name, strlen(name));
+    p->number = (unsigned)number;
+    p->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (p->fd < 0)
+        fail("packet socket (root is needed)");
+    if (ioctl(p->fd, SIOCGIFMTU, &interface) != 0)
+        fail(name);
+    ring_setup(p, frames, interface.ifr_mtu);
+    p->address = (struct sockaddr_ll){.sll_family = AF_PACKET,
+                                      .sll_protocol = WIRE16(ETH_P_ALL),
+                                      .sll_ifindex = (int)if_nametoindex(name),
+                                      .sll_halen = ETH_ALEN};
+    struct packet_mreq all = {.mr_ifindex = p->address.sll_ifindex, .mr_type = PACKET_MR_PROMISC};
+    if (setsockopt(p->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) != 0 ||
+        bind(p->fd, (struct sockaddr *)&p->address, sizeof p->address) != 0)
+        fail(name);
+    port_by_number[number] = p;
+    if (send_socket < 0) {
+        const int size = SEND_BUFFER;
+        send_socket = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+        if (send_socket < 0 ||
+            setsockopt(send_socket, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0)
+            fail("sending socket");
+    }
+}
+
+// Sends what process() put out. A packet that the interface's queue refuses is lost, as it would
+// be in any switch, and counted.
+static void ring_send(void) {
+    static struct mmsghdr messages[MAX_OUTPUTS];
+    static struct port *ports_of[MAX_OUTPUTS];
+    unsigned count = 0;
+    for (unsigned n = 0; n < output_count; n++) {
+        const struct output *o = &outputs[n];
+        struct port *p = o->port < MAX_PORTS ? port_by_number[o->port] : NULL;
+        if (p == NULL) {
+            no_port++;
+            continue;
+        }
+        messages[count].msg_hdr = (struct msghdr){.msg_name = &p->address,
+                                                  .msg_namelen = sizeof p->address,
+                                                  .msg_iov = segments + o->first,
+                                                  .msg_iovlen = o->segments};
+        messages[count].msg_len = (unsigned)o->bytes;
+        ports_of[count++] = p;
+    }
+    for (unsigned done = 0; done < count;) {
+        const int sent = sendmmsg(send_socket, messages + done, count - done, MSG_DONTWAIT);
+        for (int i = 0; i < sent; i++, done++) {
+            ports_of[done]->tx_packets++;
+            ports_of[done]->tx_bytes += messages[done].msg_len;
+        }
+        if (sent <= 0 && errno != EINTR)
+            ports_of[done++]->tx_drops++;
+    }
+}
+
+INLINE struct tpacket2_hdr *ring_frame(const struct port *p, unsigned n) {
+    return (struct tpacket2_hdr *)(void *)(p->frames +
+                                           (n & (p->frame_count - 1)) * p->frame_size);
+}
+
+// Processes up to BURST packets; returns how many there were.
+static unsigned ring_drain(struct port *p) {
+    unsigned n = 0;
+    for (; n < BURST && n < p->frame_count; n++) {
+        struct tpacket2_hdr *frame = ring_frame(p, p->head + n);
+        const uint32_t status = __atomic_load_n(&frame->tp_status, __ATOMIC_ACQUIRE);
+        if (!(status & TP_STATUS_USER))
+            break;
+        const uint8_t *ahead = (uint8_t *)ring_frame(p, p->head + n + 1);
+        for (unsigned i = 0; i < 4; i++)
+            __builtin_prefetch(ahead + 64 * i);
+        p->rx_packets++;
+        p->rx_bytes += frame->tp_len;
+        partial_checksums += (status & TP_STATUS_CSUMNOTREADY) != 0;
+        if (frame->tp_snaplen < frame->tp_len)
+            oversize++;
+        else
+            process(p->number, (uint8_t *)frame + frame->tp_mac, frame->tp_len);
+    }
+    if (n > 0) {
+        flush();
+        for (unsigned i = 0; i < n; i++)
+            __atomic_store_n(&ring_frame(p, p->head + i)->tp_status, TP_STATUS_KERNEL,
+                             __ATOMIC_RELEASE);
+        p->head += n;
+    }
+    return n;
+}
+
+static void ring_statistics(void) {
+    const uint64_t totals[] = {oversize, partial_checksums, no_port};
+    for (unsigned i = 0; i < 3; i++)
+        reply_u64(totals[i]);
+    for (unsigned i = 0; i < port_count; i++) {
+        struct port *p = &ports[i];
+        struct tpacket_stats since;
+        socklen_t size = sizeof since;
+        if (getsockopt(p->fd, SOL_PACKET, PACKET_STATISTICS, &since, &size) == 0)
+            p->rx_drops += since.tp_drops; // reading them resets them
+        const uint64_t words[] = {p->number,   p->rx_packets, p->rx_bytes, p->rx_drops,
+                                  p->tx_packets, p->tx_bytes, p->tx_drops};
+        for (unsigned k = 0; k < 7; k++)
+            reply_u64(words[k]);
+    }
+}
+
+static uint64_t microseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+// Runs until SIGTERM, or until the control plane has gone. Sleeps whenever all rings are empty.
+//
+// A sleeper in epoll_wait is woken by every packet, which costs its sender and this process some
+// microseconds each. So after some packets comes a nap by the clock first, in which more of them
+// gather without a wake-up; only when nothing has come meanwhile does it sleep for long.
+static void ring_run(void) {
+    const uint64_t start = microseconds();
+    const struct timespec nap = {.tv_nsec = NAP};
+    prctl(PR_SET_TIMERSLACK, 1000ul);
+    setpriority(PRIO_PROCESS, 0, -20); // a switch does not wait for its hosts; best effort
+    const int poll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    if (poll < 0 || epoll_ctl(poll, EPOLL_CTL_ADD, CONTROL, &event) != 0)
+        fail("epoll");
+    for (unsigned i = 0; i < port_count; i++) {
+        event.data.ptr = &ports[i];
+        if (epoll_ctl(poll, EPOLL_CTL_ADD, ports[i].fd, &event) != 0)
+            fail("epoll");
+    }
+    for (unsigned round = 1; !stopped; round++) {
+        unsigned most = 0;
+        now = microseconds() - start;
+        for (unsigned i = 0; i < port_count; i++) {
+            const unsigned n = ring_drain(&ports[i]);
+            most = n > most ? n : most;
+        }
+        if (most > 0 && most < BURST)
+            nanosleep(&nap, NULL);
+        const bool busy = most > 0;
+        if (busy && round % ROUNDS != 0)
+            continue;
+        struct epoll_event events[16];
+        const int count = epoll_wait(poll, events, 16, busy ? 0 : -1);
+        for (int i = 0; i < count; i++) {
+            const struct port *p = events[i].data.ptr;
+            int error;
+            socklen_t size = sizeof error;
+            if (p == NULL && !serve())
+                return;
+            if (p != NULL && events[i].events & EPOLLERR) // the interface went down: note taken
+                getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+        }
+    }
+}
+
+#endif
