@@ -4,6 +4,10 @@ Every fragment goes up as DATA and is done when its RESULT comes back; the resul
 acknowledgement and clocks the next fragment out (ATP, NSDI 2021). Loss is seen as a gap in
 the results, or by a timeout; a lost fragment is sent again with the resend flag, which makes
 switches on the way give up what they hold of it.
+
+Loss also halves the number of fragments in flight, at most once a round trip, and every window
+of results without loss adds one, up to the window's size (the paper's additive increase,
+multiplicative decrease; its other signal, ECN, is not used here).
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ from testbed.endpoint.batch import BatchSocket, runs
 
 FIRST_TIMEOUT = 0.05
 LEAST_TIMEOUT = 0.02
+LONGEST_TIMEOUT = 1.0
 REORDERING = 3
+LEAST_IN_FLIGHT = 4
 
 
 class Window:
@@ -47,6 +53,8 @@ class Window:
         self._headers["bitmap"] = 1 << rank
         self._job = job
         self._first = 0
+        self._in_flight = float(self.size)
+        self._last_cut = 0.0
         self._timeout = FIRST_TIMEOUT
         self._round_trip: float | None = None
         self._open(np.zeros((0, wire.VALUES), ">i4"), np.zeros((0, wire.VALUES), ">i4"))
@@ -83,14 +91,16 @@ class Window:
 
     def pump(self, now: float) -> None:
         """Send what the window allows, and what timed out."""
-        last = min(self._ready, self._lowest + self.size)
+        last = min(self._ready, self._lowest + int(self._in_flight))
         if last > self._next:
             self._next += self._send(np.arange(self._next, last), now, flags=0)
         window = slice(self._lowest, self._next)
         late = np.flatnonzero(~self._done[window] & (self._sent_at[window] < now - self._timeout))
         if len(late):
-            self._resend(late + self._lowest, now)
-            self._timeout = min(2 * self._timeout, FIRST_TIMEOUT)
+            self._slow_down(now)
+            # Not all at once: what was late because of a queue would only lengthen it.
+            self._resend(late[: int(self._in_flight)] + self._lowest, now)
+            self._timeout = min(2 * self._timeout, LONGEST_TIMEOUT)
 
     def take(self, packets: npt.NDArray[np.void], now: float) -> None:
         """Account for results, a batch as :meth:`BatchSocket.receive` gives it."""
@@ -111,6 +121,7 @@ class Window:
         self._slots[packets["sequence"] % self.size] = packets["next_slot"]
         self.collisions += int(np.count_nonzero(packets["flags"] & wire.FLAG_COLLISION))
         self._highest = max(self._highest, int(index.max()))
+        self._in_flight = min(self.size, self._in_flight + len(index) / self._in_flight)
         self._advance()
         self._measure(index, now)
         self._mend_gaps(now)
@@ -121,18 +132,27 @@ class Window:
 
     def _measure(self, index: npt.NDArray[np.int64], now: float) -> None:
         once = index[~self._resent[index]]  # Karn: a resent fragment's time is ambiguous
-        if not len(once):
-            return
-        sample = now - float(self._sent_at[once].min())
-        trip = self._round_trip
-        self._round_trip = sample if trip is None else 0.875 * trip + 0.125 * sample
-        self._timeout = min(max(4 * self._round_trip, LEAST_TIMEOUT), FIRST_TIMEOUT)
+        if len(once):
+            sample = now - float(self._sent_at[once].min())
+            trip = self._round_trip
+            self._round_trip = sample if trip is None else 0.875 * trip + 0.125 * sample
+        # Any result ends a back-off.
+        if self._round_trip is None:
+            self._timeout = FIRST_TIMEOUT
+        else:
+            self._timeout = min(max(4 * self._round_trip, LEAST_TIMEOUT), LONGEST_TIMEOUT)
 
     def _mend_gaps(self, now: float) -> None:
         overtaken = slice(self._lowest, max(self._lowest, self._highest - REORDERING))
         lost = np.flatnonzero(~self._done[overtaken] & ~self._resent[overtaken])
         if len(lost):
+            self._slow_down(now)
             self._resend(lost + self._lowest, now)
+
+    def _slow_down(self, now: float) -> None:
+        if now - self._last_cut > (self._round_trip or FIRST_TIMEOUT):
+            self._in_flight = max(min(LEAST_IN_FLIGHT, self.size), self._in_flight / 2)
+            self._last_cut = now
 
     def _resend(self, index: npt.NDArray[np.int64], now: float) -> None:
         sent = self._send(index, now, flags=wire.FLAG_RESEND)
