@@ -1,0 +1,171 @@
+"""Entries of INA switches, followed by hand: every packet must get where it belongs."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from testbed.dataplane.control import Exact, Lpm
+from testbed.dataplane.entries import derive
+from testbed.systems import Placement
+from testbed.systems.atp import tree as atp_tree
+from testbed.topology.addressing import Addressing
+from testbed.topology.builders import leaf_spine
+
+SHAPES = [(1, (2,)), (2, (3, 3)), (3, (5, 1, 2)), (2, (1, 4, 4, 2))]
+FORWARDING = "InaIngress.forwarding"
+
+
+class Switch:
+    """Looks up in derived entries as the P4 program does."""
+
+    def __init__(self, name, fabric, addressing, jobs=None):
+        self.fabric, self.addressing, self.name = fabric, addressing, name
+        derived = derive(name, fabric, addressing, jobs or {})
+        self.entries, self.groups = derived.entries, derived.groups
+        self.neighbours = fabric.neighbours(name)
+
+    def table(self, name):
+        return [entry for entry in self.entries if entry.table == name]
+
+    def hops(self, ip):
+        """Every neighbour that a packet to ``ip`` may be sent to."""
+        address = int(ipaddress.ip_address(ip))
+        fitting = []
+        for entry in self.table(f"{FORWARDING}.routes"):
+            (lpm,) = entry.match
+            assert isinstance(lpm, Lpm)
+            if address >> (32 - lpm.prefix) == lpm.value >> (32 - lpm.prefix):
+                fitting.append((lpm.prefix, entry))
+        if not fitting:
+            return []
+        first, count = max(fitting, key=lambda pair: pair[0])[1].params
+        chosen = [
+            entry.params
+            for index in range(first, first + count)
+            for entry in self.table(f"{FORWARDING}.next_hops")
+            if entry.match == (Exact(index),)
+        ]
+        assert len(chosen) == count
+        hops = []
+        for port, source, destination in chosen:
+            hop = self.neighbours[port - 1]
+            assert source == self.addressing.mac(self.name)
+            assert destination == self.addressing.mac(hop)
+            hops.append(hop)
+        return hops
+
+    def copies(self, group):
+        """(neighbour, address) of each copy that a multicast group makes."""
+        rewrites = {
+            entry.match[0].value: entry.params for entry in self.table("InaEgress.replicas")
+        }
+        copies = []
+        for replica in self.groups[group]:
+            ip, source, destination = rewrites[replica.rid]
+            hop = self.neighbours[replica.port - 1]
+            assert source == self.addressing.mac(self.name)
+            assert destination == self.addressing.mac(hop)
+            copies.append((hop, str(ipaddress.ip_address(ip))))
+        return copies
+
+
+def arrive(fabric, switches, addressing, at, to, left=8):
+    """Assert that a packet to node ``to`` gets there from ``at`` over every choice of ECMP."""
+    if at == to:
+        return
+    assert left, f"a loop on the way to {to}"
+    assert at in switches or at in fabric.switches, f"{at} is no switch on the way to {to}"
+    hops = switches[at].hops(addressing.ip(to)) if at in switches else fabric.next_hops(at, to)
+    assert hops, f"{at} knows no way to {to}"
+    for hop in hops:
+        arrive(fabric, switches, addressing, hop, to, left - 1)
+
+
+@pytest.mark.parametrize(("spines", "racks"), SHAPES, ids=str)
+def test_routes_lead_to_every_host_and_summing_tor(spines, racks):
+    fabric = leaf_spine(spines, len(racks), racks, 1e10, 1e10, 100_000)
+    addressing = Addressing(fabric)
+    switches = {tor: Switch(tor, fabric, addressing) for tor in fabric.tors}
+    for tor in fabric.tors:
+        for to in fabric.hosts + fabric.tors:
+            arrive(fabric, switches, addressing, tor, to)
+
+
+def test_all_uplinks_share_the_way_to_another_rack():
+    fabric = leaf_spine(3, 2, 2, 1e10, 1e10, 100_000)
+    addressing = Addressing(fabric)
+    hops = Switch("t0", fabric, addressing).hops(addressing.ip("h3"))
+    assert sorted(hops) == ["s0", "s1", "s2"]
+
+
+def test_a_strange_address_has_no_route():
+    fabric = leaf_spine(1, 2, 2, 1e10, 1e10, 100_000)
+    switch = Switch("t0", fabric, Addressing(fabric))
+    assert switch.hops("192.0.2.1") == []
+    assert switch.hops("10.0.0.77") == []
+
+
+def trees(fabric):
+    """Two jobs of ATP on disjoint hosts, the second with its server in the first rack."""
+    hosts = list(fabric.hosts)
+    half = len(hosts) // 2
+    places = [Placement(tuple(hosts[: half - 1]), (hosts[-1],))]
+    places.append(Placement(tuple(hosts[half:-1]), (hosts[half - 1],)))
+    return {number: atp_tree(place, fabric) for number, place in enumerate(places)}
+
+
+@pytest.mark.parametrize(("spines", "racks"), [(2, (4, 4)), (3, (5, 1, 2)), (2, (3, 4, 4, 2))])
+@pytest.mark.parametrize("chosen", [slice(0, 1), slice(None, None, 2), slice(None)], ids=str)
+def test_sums_climb_and_results_reach_each_member_once(spines, racks, chosen):
+    fabric = leaf_spine(spines, len(racks), racks, 1e10, 1e10, 100_000)
+    fabric = fabric.with_ina(fabric.tors[chosen])
+    addressing = Addressing(fabric)
+    jobs = trees(fabric)
+    inner = {name for tree in jobs.values() for name in tree.switches}
+    switches = {name: Switch(name, fabric, addressing, jobs) for name in inner}
+    by_ip = {addressing.ip(node): node for node in fabric.nodes}
+    for job, tree in jobs.items():
+        below = {}
+        group_of = {}
+        for name in tree.switches:
+            own = int(ipaddress.ip_address(addressing.ip(name)))
+            (entry,) = (
+                entry
+                for entry in switches[name].table("InaIngress.jobs")
+                if entry.match == (Exact(own), Exact(job))
+            )
+            members, parent, source, group_of[name] = entry.params
+            assert source == own
+            below[name] = members
+            up = by_ip[str(ipaddress.ip_address(parent))]
+            assert up == tree.parent[name]
+            arrive(fabric, switches, addressing, name, up)
+        contributions = [
+            below.get(child, 1 << tree.rank_of.get(child, 0)) for child in tree.children(tree.root)
+        ]
+        assert sum(contributions) == (1 << len(tree.rank_of)) - 1
+
+        reached = []
+        waiting = [child for child in tree.children(tree.root)]
+        while waiting:
+            node = waiting.pop()
+            if node in tree.rank_of:
+                reached.append(node)
+                continue
+            for hop, ip in switches[node].copies(group_of[node]):
+                waiting.append(by_ip[ip])
+                arrive(fabric, switches, addressing, hop, by_ip[ip])
+        assert sorted(reached) == sorted(tree.rank_of)
+
+
+def test_replicas_and_groups_of_two_jobs_do_not_meet():
+    fabric = leaf_spine(1, 1, 8, 1e10, 1e10, 100_000).with_ina(["t0"])
+    jobs = trees(fabric)
+    entries = derive("t0", fabric, Addressing(fabric), jobs)
+    rids = [replica.rid for replicas in entries.groups.values() for replica in replicas]
+    assert len(entries.groups) == 2
+    assert 0 not in entries.groups
+    assert len(set(rids)) == len(rids)
+    assert 0 not in rids
