@@ -16,8 +16,6 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 PACKAGES = ("ina-testbed", "numpy", "pandas", "networkx", "pydantic", "matplotlib", "scapy")
 
 
@@ -35,7 +33,7 @@ def environment() -> dict[str, Any]:
         "kernel": platform.release(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
 
 

@@ -252,7 +252,8 @@ def _replace(path: Path, content: bytes) -> None:
 def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
     tables = [_read_csv(run / name, columns).assign(run=str(run)) for run in runs]
     filled = [table for table in tables if len(table)] or tables[:1]
-    return pd.concat(filled, ignore_index=True)
+    table: pd.DataFrame = pd.concat(filled, ignore_index=True)
+    return table
 
 
 def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -260,7 +261,7 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
         whole = path.read_bytes().rpartition(b"\n")[0]
     except FileNotFoundError:
         whole = b""
-    table = pd.read_csv(
+    table: pd.DataFrame = pd.read_csv(
         io.BytesIO(whole or ",".join(columns).encode()), dtype=str, keep_default_na=False
     )
     table = table.reindex(columns=list(columns), fill_value="")
