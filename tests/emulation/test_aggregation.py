@@ -1,0 +1,92 @@
+"""Sums made by real switches on real links, without any of the testbed's endpoints."""
+
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+import pytest
+from namespaces import open_socket
+
+from testbed.dataplane import wire
+from testbed.emulation import targets
+from testbed.emulation.network import Network
+from testbed.systems import Placement
+from testbed.systems.atp import tree as atp_tree
+from testbed.topology.builders import leaf_spine
+
+JOB = 7
+FRAGMENTS = 40
+WORKERS, SERVER = ("h0", "h1", "h3", "h4"), "h5"
+
+
+def packets(kind: int, values: np.ndarray, bitmap: int) -> np.ndarray:
+    """A packet per row of ``values``, each with a slot of its own."""
+    made = np.zeros(len(values), wire.PACKET)
+    made["kind"], made["job"], made["bitmap"] = kind, JOB, bitmap
+    made["sequence"] = made["slot"] = np.arange(len(values))
+    made["values"] = values
+    return made
+
+
+def received(endpoint: socket.socket, count: int) -> np.ndarray:
+    """``count`` packets in the order of their sequence numbers, and none after them."""
+    got = np.concatenate([np.frombuffer(endpoint.recv(2048), wire.PACKET) for _ in range(count)])
+    endpoint.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        endpoint.recv(2048)
+    return got[np.argsort(got["sequence"])]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("target", ["native", pytest.param("bmv2", marks=pytest.mark.bmv2)])
+@pytest.mark.parametrize("ina", [("t0",), ("t1",), ("t0", "t1")], ids="+".join)
+def test_the_server_gets_the_sum_and_every_worker_the_result(target, ina, tmp_path):
+    fabric = leaf_spine(2, 2, 3, 1e9, 1e9, 256_000).with_ina(ina)
+    tree = atp_tree(Placement(WORKERS, (SERVER,)), fabric)
+    assert set(tree.switches) == set(ina)
+    switches = {name: targets.make(target, tmp_path / name) for name in ina}
+    # All ranks' values reach both ends of an int32, so that sums wrap around.
+    random = np.random.default_rng(1)
+    shape = (len(WORKERS), FRAGMENTS, wire.VALUES)
+    values = random.integers(-(2**31), 2**31, shape, dtype=np.int32)
+    total = values.sum(axis=0, dtype=np.int32)
+
+    with Network(fabric, 10, switches, {JOB: tree}) as network:
+        address = {node: (network.addressing.ip(node), wire.PORT) for node in fabric.nodes}
+        sockets = {
+            host: open_socket(network, host, socket.SOCK_DGRAM) for host in (*WORKERS, SERVER)
+        }
+        try:
+            for host, endpoint in sockets.items():
+                endpoint.bind(address[host])
+                endpoint.settimeout(3)
+            for rank, host in enumerate(WORKERS):
+                for packet in packets(wire.KIND_DATA, values[rank], 1 << rank):
+                    sockets[host].sendto(packet.tobytes(), address[tree.parent[host]])
+
+            streams = received(sockets[SERVER], FRAGMENTS * tree.streams)
+            assert not streams["flags"].any()
+            for child in tree.children(SERVER):
+                ranks = sorted(tree.ranks_below(child))
+                stream = streams[streams["bitmap"] == sum(1 << rank for rank in ranks)]
+                partial = values[ranks].sum(axis=0, dtype=np.int32)
+                assert np.array_equal(stream["values"], partial)
+
+            for packet in packets(wire.KIND_RESULT, total, 0):
+                for child in tree.children(SERVER):
+                    sockets[SERVER].sendto(packet.tobytes(), address[child])
+            for host in WORKERS:
+                result = received(sockets[host], FRAGMENTS)
+                assert (result["kind"] == wire.KIND_RESULT).all()
+                assert (result["values"] == total).all()
+        finally:
+            for endpoint in sockets.values():
+                endpoint.close()
+        for switch in switches.values():
+            held = [
+                switch.read_register("InaIngress.atp.contributors", slot)
+                for slot in range(FRAGMENTS)
+            ]
+            assert not any(held)
+        assert not any(network.statistics().lost.values())
