@@ -33,17 +33,23 @@ def make(target: str, log: Path) -> SwitchTarget:
 class _Native(NativeSwitch):
     """The native switch as the network watches it."""
 
+    _death: str | None = None
+
     def lost(self) -> int:
+        if self.died() is not None:
+            return 0
         statistics = self.statistics()
         ports = statistics.ports.values()
         return statistics.oversize + statistics.no_port + sum(port.rx_drops for port in ports)
 
     def died(self) -> str | None:
-        try:
-            self.statistics()
-        except ControlError as error:
-            return str(error)
-        return None
+        # Only the first one to ask hears why.
+        if self._death is None:
+            try:
+                self.statistics()
+            except ControlError as error:
+                self._death = str(error)
+        return self._death
 
 
 def prepare(target: str) -> None:
