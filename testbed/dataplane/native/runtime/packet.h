@@ -96,9 +96,9 @@ INLINE void output_begin(unsigned port) {
 
 INLINE void output_segment(uint8_t *p, size_t n) {
     struct output *o = &outputs[output_count];
-    struct iovec *last = &segments[segment_count - 1];
+    struct iovec *last = o->segments > 0 ? &segments[segment_count - 1] : NULL;
     o->bytes += n;
-    if (o->segments > 0 && (uint8_t *)last->iov_base + last->iov_len == p) {
+    if (last != NULL && (uint8_t *)last->iov_base + last->iov_len == p) {
         last->iov_len += n;
     } else if (n > 0) {
         segments[segment_count++] = (struct iovec){p, n};

@@ -1,0 +1,91 @@
+"""Asks BMv2 what it does with the packets of ``native_cases.py``, and writes the answers down.
+
+    sudo python tests/dataplane/native/record_bmv2.py [case ...]
+
+The files ``programs/*.recorded.json`` then stand in for BMv2 where it is not installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from native_cases import CASES, PROGRAMS, Packet
+
+from testbed.dataplane.bmv2 import Bmv2Switch
+
+_PORTS = (1, 2, 3)
+_SILENCE = 0.03  # seconds without a packet, after which a packet has had all its effect
+_ALL = 0x0003
+
+
+def _command(text: str) -> str:
+    return subprocess.run(text.split(), check=True, capture_output=True, text=True).stdout
+
+
+@contextlib.contextmanager
+def ends() -> Iterator[dict[int, socket.socket]]:
+    """A veth pair per port, ``record<port>`` the switch's end; sockets on the other ends."""
+    sockets: dict[int, socket.socket] = {}
+    try:
+        for port in _PORTS:
+            _command(f"ip link add record{port} type veth peer name recorder{port}")
+            for name in (f"record{port}", f"recorder{port}"):
+                _command(f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1")
+                _command(f"ip link set {name} up")
+            sockets[port] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL))
+            sockets[port].bind((f"recorder{port}", _ALL))
+        yield sockets
+    finally:
+        for port in _PORTS:
+            if port in sockets:
+                sockets[port].close()
+            subprocess.run(["ip", "link", "del", f"record{port}"], check=False, capture_output=True)
+
+
+def answers(sockets: dict[int, socket.socket], port: int, packet: bytes) -> list[Packet]:
+    sockets[port].send(packet)
+    left: list[Packet] = []
+    by_file = {s.fileno(): number for number, s in sockets.items()}
+    while ready := select.select(by_file, [], [], _SILENCE)[0]:
+        for file in ready:
+            data, address = sockets[by_file[file]].recvfrom(65536)
+            if address[2] != socket.PACKET_OUTGOING:
+                left.append((by_file[file], data))
+    return sorted(left)
+
+
+def record(name: str) -> None:
+    case = CASES[name]
+    program = PROGRAMS / f"{name}.json"
+    with ends() as sockets, tempfile.TemporaryDirectory() as folder:
+        switch = Bmv2Switch(program, Path(folder) / "log")
+        switch.start({port: f"record{port}" for port in _PORTS})
+        try:
+            case.set_up(switch)
+            steps = [
+                {
+                    "in": [port, packet.hex()],
+                    "out": [[out, data.hex()] for out, data in answers(sockets, port, packet)],
+                }
+                for port, packet in case.packets()
+            ]
+        finally:
+            switch.close()
+    version = _command("simple_switch --version").split()[0]
+    document = {"by": f"simple_switch {version}", "steps": steps}
+    path = PROGRAMS / f"{name}.recorded.json"
+    path.write_text(json.dumps(document, indent=0) + "\n")
+    print(f"{path}: {len(steps)} packets")
+
+
+if __name__ == "__main__":
+    for case_name in sys.argv[1:] or CASES:
+        record(case_name)
