@@ -246,11 +246,10 @@ def test_packets_pass_interfaces(pairs):
                     source.send(frame)
                 for _ in range(50):
                     assert sink.recv(2000)[:6].hex() == "020000000002"
-            source.send(frame.replace(frame[30:34], bytes([192, 168, 1, 1])))  # to port 2 or 3
         ports = switch.statistics().ports
-        assert ports[1].rx_packets == 1001
-        assert ports[1].rx_bytes == 1001 * len(frame)
-        assert ports[2].tx_packets + switch.statistics().no_port == 1001
+        assert ports[1].rx_packets == 1000
+        assert ports[1].rx_bytes == 1000 * len(frame)
+        assert ports[2].tx_packets == 1000
         assert ports[1].rx_drops == ports[2].tx_drops == 0
 
 
