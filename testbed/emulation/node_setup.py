@@ -75,10 +75,12 @@ def _ip(
     node: str, fabric: Fabric, addressing: Addressing, interfaces: Mapping[str, str], p4: bool
 ) -> list[str]:
     commands = ["link set lo up"]
+    if p4:
+        # Without the node's address on them the kernel sees frames for somebody else, and leaves
+        # them to the P4 switch before it looks for a route, at the expense of who sent them.
+        return [*commands, *(f"link set {name} up" for name in interfaces.values())]
     for name in interfaces.values():
         commands.append(f"link set {name} address {addressing.mac_text(node)} up")
-    if p4:
-        return commands
     home = next(iter(interfaces.values())) if fabric.nodes[node].kind is Kind.HOST else "lo"
     commands.append(f"address add {addressing.ip(node)}/32 dev {home}")
     for neighbour, name in interfaces.items():
