@@ -39,7 +39,6 @@ def run(files: tuple[Path, ...], output: Path, dry_run: bool) -> None:
     from testbed.harness import evaluation
     from testbed.harness.deployment import DeploymentError
     from testbed.harness.isolation import Terminated, termination_unwinds
-    from testbed.harness.reporting import report
 
     experiments = _read(files)
     try:
@@ -61,6 +60,8 @@ def run(files: tuple[Path, ...], output: Path, dry_run: bool) -> None:
     except (KeyboardInterrupt, Terminated):
         click.echo("interrupted; finished rows are kept", err=True)
         sys.exit(130)
+    from testbed.harness.reporting import report
+
     page = report(directories, directories[-1])
     click.echo(f"report: {page}")
     if failures:

@@ -38,7 +38,7 @@ class Worker:
             self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
             self._selector.register(self._mesh, selectors.EVENT_READ)
         if (tree := task.aggregation) is not None:
-            self._socket = BatchSocket(task.addresses[task.rank])
+            self._socket = BatchSocket(task.addresses[task.rank], burst=tree.burst)
             self._selector.register(self._socket, selectors.EVENT_READ)
             self._window = Window(self._socket, tree.job, task.rank, tree.parent, tree.slots)
             self._tick_s = tree.tick_s
@@ -172,7 +172,7 @@ class Server:
                 task.plan, task.rank, self._mesh.send, _no_aggregation, lambda unit: None
             )
         if (tree := task.aggregation) is not None:
-            self._socket = BatchSocket(task.addresses[task.rank])
+            self._socket = BatchSocket(task.addresses[task.rank], burst=tree.burst)
             self._selector.register(self._socket, selectors.EVENT_READ)
             self._tick_s = tree.tick_s
             workers = task.addresses[: task.plan.workers]

@@ -34,7 +34,8 @@ class Aggregation:
     """How a rank takes part in a tree: its parent's address, or the root's children.
 
     ``tick_s`` is how long a rank that was woken by packets lets more of them gather before it
-    is woken again: interrupt moderation, as network cards do it.
+    is woken again: interrupt moderation, as network cards do it. ``burst`` packets may leave
+    back to back, whatever the link's rate.
     """
 
     job: int
@@ -42,6 +43,7 @@ class Aggregation:
     parent: str
     children: tuple[str, ...]
     tick_s: float = 0.0
+    burst: int = 1
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from testbed.dataplane import wire
 from testbed.endpoint.batch import BatchSocket, runs
 
-FIRST_TIMEOUT = 0.05
-LEAST_TIMEOUT = 0.02
+FIRST_TIMEOUT = 0.2
+LEAST_TIMEOUT = 0.1
 LONGEST_TIMEOUT = 1.0
 REORDERING = 3
 LEAST_IN_FLIGHT = 4

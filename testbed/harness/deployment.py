@@ -87,6 +87,7 @@ class DeployedJob:
             parent=addresses[tree.parent[host]] if host in tree.parent else "",
             children=tuple(addresses[child] for child in tree.children(tree.root)),
             tick_s=self.tick_s * dilation,
+            burst=max(1, self.window // 8),
         )
 
 
