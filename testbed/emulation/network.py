@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -48,7 +49,11 @@ class SwitchTarget(Control, Protocol):
 
 @dataclass(frozen=True)
 class Statistics:
-    """Packets lost per P4 switch, packets dropped in links' queues, bytes sent per interface."""
+    """What became of the packets.
+
+    ``lost`` counts those that came too fast for a P4 switch or for a host's UDP sockets, by node;
+    ``queue_drops`` those that a full link's queue dropped; ``sent_bytes`` goes by interface.
+    """
 
     lost: Mapping[str, int]
     queue_drops: int
@@ -147,6 +152,7 @@ class Network:
                 elif qdisc["kind"] == "bfifo":
                     drops += qdisc["drops"]
         lost = {name: target.lost() for name, target in self._targets.items()}
+        lost |= {host: self._unread(host) for host in self.fabric.hosts}
         return Statistics(lost, drops, sent)
 
     def _build(self) -> None:
@@ -232,6 +238,12 @@ class Network:
         silent = [f"{source} to {to}" for source, to, probe in probes if probe.wait() != 0]
         if silent:
             raise EmulationError("no way through the fabric from " + ", ".join(silent))
+
+    def _unread(self, host: str) -> int:
+        """UDP packets that found the buffer of their socket full."""
+        text = Path(f"/proc/{self.pid(host)}/net/snmp").read_text()
+        names, counts = (line.split() for line in text.splitlines() if line.startswith("Udp:"))
+        return int(counts[names.index("RcvbufErrors")])
 
     def _run(self, node: str, command: Sequence[str]) -> str:
         done = subprocess.run(
