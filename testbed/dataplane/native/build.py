@@ -16,7 +16,14 @@ from testbed.dataplane.native.reader import read
 _RUNTIME = Path(__file__).parent / "runtime"
 _WARNINGS = ["-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-Wno-unused"]
 _FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O3", "-march=native", *_WARNINGS]
-_SANITIZED = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-fsanitize=address,undefined", *_WARNINGS]
+_SANITIZED = [
+    "-std=gnu11",
+    "-D_GNU_SOURCE",
+    "-O1",
+    "-g",
+    "-fsanitize=address,undefined",
+    *_WARNINGS,
+]
 _SANITIZED += ["-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 

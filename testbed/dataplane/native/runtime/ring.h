@@ -18,7 +18,6 @@
 
 #define BURST 64 // packets read from one port before the next port's turn
 #define ROUNDS 16 // busy rounds between two looks at the control socket
-#define NAP 50000 // nanoseconds; see ring_run
 #define SEND_BUFFER (256 << 20) // the queue is the interface's, not the socket's
 
 static void reply_u64(uint64_t x);
@@ -183,6 +182,20 @@ static void ring_statistics(void) {
     }
 }
 
+// A switch does not wait for its hosts. A nice value counts within a session's group of processes,
+// and the group's own against other groups, where the kernel groups them so (sched_autogroup).
+// Best effort: without the right to it the switch only runs later.
+static void take_precedence(void) {
+    setpriority(PRIO_PROCESS, 0, -20);
+    if (setsid() < 0)
+        return; // no session of its own: the group's nice value is somebody else's
+    FILE *group = fopen("/proc/self/autogroup", "w");
+    if (group != NULL) {
+        fputs("-20", group);
+        fclose(group);
+    }
+}
+
 static uint64_t microseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -194,11 +207,11 @@ static uint64_t microseconds(void) {
 // A sleeper in epoll_wait is woken by every packet, which costs its sender and this process some
 // microseconds each. So after some packets comes a nap by the clock first, in which more of them
 // gather without a wake-up; only when nothing has come meanwhile does it sleep for long.
-static void ring_run(void) {
+static void ring_run(long nap_nanoseconds) {
     const uint64_t start = microseconds();
-    const struct timespec nap = {.tv_nsec = NAP};
+    const struct timespec nap = {.tv_nsec = nap_nanoseconds};
     prctl(PR_SET_TIMERSLACK, 1000ul);
-    setpriority(PRIO_PROCESS, 0, -20); // a switch does not wait for its hosts; best effort
+    take_precedence();
     const int poll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     if (poll < 0 || epoll_ctl(poll, EPOLL_CTL_ADD, CONTROL, &event) != 0)

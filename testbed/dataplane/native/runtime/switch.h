@@ -253,23 +253,23 @@ static void stop(int signal_number) {
     stopped = 1;
 }
 
-// Arguments: PORT=INTERFACE each, after ring frames and the seed of random().
+// Arguments: frames of a ring, nanoseconds of a nap, seed of random(), and PORT=INTERFACE each.
 int main(int count, char **arguments) {
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGTERM, &action, NULL);
     signal(SIGINT, SIG_IGN); // Ctrl-C is the control plane's, which then closes the socket
-    if (count < 3)
+    if (count < 4)
         return 2;
-    random_state ^= strtoull(arguments[2], NULL, 10) * 0x2545f4914f6cdd1du;
+    random_state ^= strtoull(arguments[3], NULL, 10) * 0x2545f4914f6cdd1du;
     hash_setup();
     install();
-    for (int i = 3; i < count; i++)
+    for (int i = 4; i < count; i++)
         ring_open(arguments[i], (unsigned)strtoul(arguments[1], NULL, 10));
-    if (count == 3)
+    if (count == 4)
         while (!stopped && serve())
             continue;
     else
-        ring_run();
+        ring_run(strtol(arguments[2], NULL, 10));
     return 0;
 }
 
