@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 
@@ -16,6 +17,8 @@ def _here() -> tuple[set[str], int]:
 @pytest.fixture
 def root_namespace():
     """Fails a test that leaves a link in the root namespace, or a file open."""
+    gc.collect()
     before = _here()
     yield
+    gc.collect()  # a process that was joined keeps a descriptor for as long as it is an object
     assert _here() == before

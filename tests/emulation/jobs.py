@@ -1,0 +1,73 @@
+"""One experiment's jobs on the emulated fabric, with a chance to disturb them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from leftovers import namespaces
+from traffic import switches
+
+from testbed.emulation.network import Network, Statistics
+from testbed.endpoint.crew import Crew
+from testbed.endpoint.task import Outcome
+from testbed.experiment.schema import Experiment
+from testbed.harness.deployment import DeployedJob, build_fabric, deploy
+from testbed.plan.trees import Tree
+
+
+@dataclass
+class Reduction:
+    """What came of it; ``inodes`` are the namespaces that it had."""
+
+    jobs: list[DeployedJob]
+    trees: Mapping[int, Tree]
+    outcomes: list[Outcome]
+    statistics: Statistics
+    inodes: set[int]
+
+    @property
+    def workers(self) -> list[Outcome]:
+        found, first = [], 0
+        for job in self.jobs:
+            found += self.outcomes[first : first + job.plan.workers]
+            first += len(job.plan.hosts)
+        return found
+
+    def assert_exact(self) -> None:
+        """Every worker compared every value of every iteration, and none differed."""
+        for job in self.jobs:
+            rounds = job.job.warmup + job.job.iterations
+            for outcome in self.workers:
+                assert outcome.wrong == 0
+                assert outcome.checked == rounds * job.gradient_bytes // 4 > 0
+
+
+def reduce(
+    experiment: Experiment,
+    folder: Path,
+    disturb: Callable[[Network], object] = lambda network: None,
+    watch: Callable[[Network, Crew], None] = lambda network, crew: None,
+    timeout: float = 60.0,
+) -> Reduction:
+    """Run all jobs of ``experiment``; ``disturb`` is called once, ``watch`` every 0.2 s."""
+    fabric = build_fabric(experiment)
+    jobs = deploy(experiment, fabric)
+    trees = {job.number: job.plan.trees[0] for job in jobs if job.plan.trees}
+    p4 = {switch for tree in trees.values() for switch in tree.switches}
+    emulation = experiment.emulation
+    made = switches(emulation.target, p4, folder)
+    with Network(fabric, emulation.dilation, made, trees, emulation.seed) as network:
+        addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
+        tasks = [
+            task
+            for job in jobs
+            for task in job.tasks(addresses, fabric.slots, emulation.dilation, emulation.seed)
+        ]
+        inodes = namespaces(network)
+        disturb(network)
+        hosts = [network.namespace(task.plan.hosts[task.rank]) for task in tasks]
+        with Crew(tasks, hosts) as crew:
+            outcomes = crew.run(lambda: watch(network, crew), timeout)
+        return Reduction(jobs, trees, outcomes, network.statistics(), inodes)
