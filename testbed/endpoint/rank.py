@@ -84,8 +84,11 @@ class Worker:
         units, released = self._task.units, 0
         while True:
             now = time.monotonic()
-            while released < len(units) and start + units[released].ready_s <= now:
-                self._late(now - start - units[released].ready_s)
+            while (
+                released < len(units)
+                and start + units[released].ready_s <= now
+                and self._may_begin(released)
+            ):
                 unit = units[released]
                 values = self._values[unit.offset : unit.offset + unit.elements]
                 self._interpreter.begin(self._number(released), values)
@@ -94,7 +97,7 @@ class Worker:
             if released == len(units) and not self._unfinished and now >= compute_end:
                 return max(now, compute_end) if self._task.units else compute_end
             deadlines = [compute_end] if now < compute_end else []
-            if released < len(units):
+            if released < len(units) and start + units[released].ready_s > now:
                 deadlines.append(start + units[released].ready_s)
             if self._window is not None:
                 self._window.pump(now)
@@ -103,15 +106,20 @@ class Worker:
             if self._quiet_until > now:
                 time.sleep(max(0.0, min([self._quiet_until, *deadlines]) - now))
             timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
-            for key, _ in self._selector.select(timeout):
+            events = self._selector.select(timeout)
+            if not events and deadlines:
+                late = time.monotonic() - min(deadlines)
+                self._outcome.late_s = max(self._outcome.late_s, late)
+            for key, _ in events:
                 if key.fileobj is self._mesh:
                     self._read_mesh()
                 else:
                     self._read_socket()
                     self._quiet_until = time.monotonic() + self._tick_s
 
-    def _late(self, seconds: float) -> None:
-        self._outcome.late_s = max(self._outcome.late_s, seconds)
+    def _may_begin(self, released: int) -> bool:
+        under_way = released - (len(self._task.units) - self._unfinished)
+        return self._task.plan.credit is None or under_way < self._task.plan.credit
 
     def _number(self, index: int) -> int:
         return self._iteration * len(self._task.units) + index

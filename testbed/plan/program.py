@@ -57,6 +57,7 @@ class Plan:
         trees: aggregation trees that the operations name by index.
         partition: largest piece of a bucket, in bytes, that runs the program on its own, so
             that pieces pipeline; None runs whole buckets.
+        credit: how many pieces a worker may have under way; None means any number.
     """
 
     system: str
@@ -66,6 +67,7 @@ class Plan:
     programs: tuple[tuple[Operation, ...], ...]
     trees: tuple[Tree, ...] = ()
     partition: int | None = None
+    credit: int | None = None
 
     @property
     def ranks(self) -> range:
