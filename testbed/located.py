@@ -2,11 +2,12 @@
 
 Scalars follow YAML 1.2's core schema rather than the 1.1 that PyYAML reads by default: ``4:1`` is
 text and not 241, ``no`` is text and not false, ``1e6`` is a number. Anchors, aliases and merge
-keys (``<<``) work.
+keys (``<<``) work; infinities and not-a-numbers are refused.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -163,6 +164,14 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        # PyYAML writes Unicode's line breaks as they are, and reads them back as a space.
+        style = '"' if set(data) & set("\x85\u2028\u2029") else None
+        return self.represent_scalar(_TAG + "str", data, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
 
 class _Reading:
     """One pass over the composed nodes."""
@@ -256,7 +265,10 @@ class _Reading:
             if tag == "int":
                 return int(text)
             if tag == "float":
-                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+                number = float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
+                if not math.isfinite(number):
+                    self.report(node, place, f"found {text!r}, wanted a finite number; change it")
+                return number
         except (ValueError, KeyError):
             self.report(node, place, f"found {text!r}, wanted !!{tag}; remove the tag")
             return None

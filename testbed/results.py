@@ -269,5 +269,5 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
         if column == "verified":
             table[column] = table[column] == "True"
         elif column not in _TEXT:
-            table[column] = pd.to_numeric(table[column].replace("", "nan"))
+            table[column] = pd.to_numeric(table[column].mask(table[column] == ""))
     return table

@@ -114,7 +114,9 @@ def parse_ratio(text: str) -> float:
         raise ValueError(f"found {text!r}, wanted a ratio; write for example 1/128 or 0.5")
     above, below = Fraction(match[1]), Fraction(match[2] or 1)
     if below == 0:
-        raise ValueError(f"found {text!r}, wanted a ratio; a ratio cannot have 0 below the line")
+        raise ValueError(
+            f"found {text!r}, wanted a ratio to something above 0; write for example 1/128"
+        )
     return float(above / below)
 
 

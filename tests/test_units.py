@@ -68,7 +68,7 @@ def test_ratios(text: str, ratio: float) -> None:
         (units.parse_size, "1.5B", "wanted a whole number of bytes"),
         (units.parse_time, "2", "found '2' without a unit, wanted a time"),
         (units.parse_time, "2 parsecs", "write for example 2ms"),
-        (units.parse_ratio, "1/0", "0 below the line"),
+        (units.parse_ratio, "1/0", "a ratio to something above 0"),
         (units.parse_ratio, "half", "found 'half', wanted a ratio"),
     ],
 )

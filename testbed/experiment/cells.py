@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from testbed.experiment import sweep
@@ -35,29 +35,35 @@ def expand(experiment: Experiment) -> list[Cell]:
 
     All cells are run once before any is repeated, each time in another order (drawn from the
     experiment's seed), so that no drift of the machine favours a system.
-
-    Raises ValueError if the sweep makes cells that are not valid or not distinct, which `load`
-    finds before.
     """
-    data = experiment.data()
-    once = []
-    seen: dict[str, dict[str, Any]] = {}
-    for settings in sweep.settings(experiment.sweep):
-        resolved = Experiment.model_validate(sweep.apply(data, settings))
-        identity = cell_id(resolved)
-        if identity in seen:
-            raise ValueError(
-                f"found the same cell twice, as {seen[identity]} and as {settings},"
-                " wanted each once; remove one from the sweep"
-            )
-        seen[identity] = settings
-        once.append((identity, resolved, settings))
+    once = distinct(experiment)
     cells = []
     for repeat in range(experiment.emulation.repeats):
         order = once.copy()
         random.Random(f"{experiment.emulation.seed}/{repeat}").shuffle(order)
-        cells += [Cell(*run, repeat) for run in order]
+        cells += [replace(cell, repeat=repeat) for cell in order]
     return cells
+
+
+def distinct(experiment: Experiment) -> list[Cell]:
+    """Every cell once, in the order of the sweep.
+
+    Raises ValueError if the sweep makes cells that are not valid, or one twice: `load` lets no
+    such experiment through.
+    """
+    data = experiment.data()
+    cells: dict[str, Cell] = {}
+    for settings in sweep.settings(experiment.sweep):
+        resolved = Experiment.model_validate(sweep.apply(data, settings))
+        cell = Cell(cell_id(resolved), resolved, settings, repeat=0)
+        if cell.id in cells:
+            first, second = sweep.written(cells[cell.id].settings), sweep.written(settings)
+            raise ValueError(
+                f"found the same cell twice, with {first} and with {second}, wanted it once;"
+                " remove one value from the sweep"
+            )
+        cells[cell.id] = cell
+    return list(cells.values())
 
 
 def cell_id(experiment: Experiment) -> str:

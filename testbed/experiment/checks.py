@@ -44,7 +44,8 @@ class Known:
     def servers(self, system: str) -> tuple[int, int] | None:
         """Least and most parameter servers of a system, None where that is not known."""
         if isinstance(self.systems, Mapping):
-            limits: tuple[int, int] | None = self.systems.get(system)
+            # A system that does not exist is complaint enough, without any about its servers.
+            limits: tuple[int, int] = self.systems.get(system, (0, 0))
             return limits
         return None
 
@@ -55,9 +56,9 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     jobs = {
         index: job
         for index, raw in enumerate(raw_jobs if isinstance(raw_jobs, list) else [])
-        if (job := _valid(Job, raw, known)) is not None
+        if (job := _valid(Job, raw)) is not None
     }
-    fabric = _valid(Fabric, data.get("fabric"), known)
+    fabric = _valid(Fabric, data.get("fabric"))
     wrong = list(_fabric(fabric)) if fabric else []
     yield from wrong
     for index, job in jobs.items():
@@ -70,9 +71,9 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         yield from _host_count(jobs, fabric, known)
 
 
-def _valid(model: Any, raw: object, known: Known) -> Any:
+def _valid(model: Any, raw: object) -> Any:
     try:
-        return model.model_validate(raw, context=known.context)
+        return model.model_validate(raw)
     except ValidationError:
         return None
 
@@ -121,6 +122,12 @@ def _servers(index: int, job: Job, known: Known) -> Iterator[Finding]:
             ("jobs", index, "servers"),
             f"found {_counted(count, 'parameter server')}, wanted {wanted} for the system"
             f' "{job.system}"; write servers: {least if count < least else most}',
+        )
+    if job.colocated and isinstance(job.servers, int) and count > _size(job.workers):
+        yield Finding(
+            ("jobs", index, "servers"),
+            f"found {_counted(count, 'colocated parameter server')}, wanted at most one for each"
+            f" of {_counted(_size(job.workers), 'worker')}; take fewer, or name hosts",
         )
     if isinstance(job.workers, tuple) and isinstance(job.servers, tuple) and not job.colocated:
         for position, host in enumerate(job.servers):
@@ -181,12 +188,11 @@ def extra_servers(job: Job, limits: tuple[int, int] | None = None) -> int:
     """
     if limits is not None and limits[1] == 0:
         return 0
-    if not job.colocated:
-        return _size(job.servers)
-    if isinstance(job.servers, tuple) and isinstance(job.workers, tuple):
+    if isinstance(job.servers, int):
+        return 0 if job.colocated else job.servers
+    if job.colocated and isinstance(job.workers, tuple):
         return len(set(job.servers) - set(job.workers))
-    # Counted ones share hosts while these last.
-    return max(0, _size(job.servers) - _size(job.workers))
+    return len(job.servers)  # counted workers are placed beside hosts that are named
 
 
 def _size(hosts: int | tuple[str, ...]) -> int:

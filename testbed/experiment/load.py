@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from testbed.experiment import checks, sweep
-from testbed.experiment.cells import expand
+from testbed.experiment.cells import distinct
 from testbed.experiment.checks import Finding, Known
 from testbed.experiment.fields import shown, suggestion
 from testbed.experiment.schema import Experiment, Sweep, is_short_sweep
@@ -66,15 +67,19 @@ def _experiment(located: Located, known: Known) -> Experiment:
         experiment, findings = _validate(data, known)
         findings += between(data)
     else:
-        wrong = sweep.check(data, swept, fields, between)
+        wrong = sweep.check_values(data, swept, fields)
+        # Without sound values there are no cells to check, only the file as it stands.
+        between_fields = between(data) if wrong else sweep.check_cells(data, swept, between)
         filled = data if wrong else sweep.with_first_values(data, swept)
         experiment, findings = _validate(filled, known)
-        # What is missing may be swept, with values that are wrong or at a path that is.
-        findings = [f for f in findings if not any(_at(f.place, path) for path in swept.values)]
-        findings += wrong
+        if wrong:
+            # What the file leaves out may be what is swept.
+            places = [sweep.place_of(path) for path in swept.values]
+            findings = [finding for finding in findings if finding.place not in places]
+        findings += wrong + between_fields
     if experiment is not None and not findings:
         try:
-            expand(experiment)
+            distinct(experiment)
         except ValueError as error:
             findings = [Finding(("sweep",), str(error), at_key=True)]
     if findings or experiment is None:
@@ -89,10 +94,6 @@ def _sweep(raw: object) -> Sweep | None:
         return None
 
 
-def _at(place: Place, path: str) -> bool:
-    return place == sweep.place_of(path)
-
-
 def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None, list[Finding]]:
     """Check each field by itself; the experiment is None as soon as there are findings."""
     try:
@@ -105,8 +106,11 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
             *around, key = detail["loc"]
             names = list(_model(tuple(around)).model_fields)
             mend = suggestion(key, names)
-            findings.append(Finding(detail["loc"], f"found an unknown key, {mend}", at_key=True))
             mistyped |= {(*around, name) for name in names if f'"{name}"' in mend}
+            if not mend.startswith("did"):
+                mend = "put it under product" if around == ["sweep"] else "remove it"
+            message = f'found "{key}", wanted one of the keys {", ".join(names)}; {mend}'
+            findings.append(Finding(detail["loc"], message, at_key=True))
     for detail in errors:
         place = detail["loc"]
         if place[:2] == ("sweep", "product") and is_short_sweep(data.get("sweep")):
@@ -123,9 +127,7 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
 
 def _missing(place: Place) -> str:
     field = _field(place)
-    mend = f"add the key {place[-1]}"
-    if field.examples:
-        mend = f"add for example `{place[-1]}: {_written(field.examples[0])}`"
+    mend = f"add for example `{_example(place[-1], field)}`"
     return f"found no such key, wanted {field.description}; {mend}"
 
 
@@ -138,15 +140,15 @@ def _mistake(place: Place, value: object) -> str:
         mend = suggestion(value, choices)
     elif isinstance(value, str) and value.isdecimal():
         mend = "remove the quotes"
-    elif field.examples:
-        mend = f"write for example `{key}: {_written(field.examples[0])}`"
     else:
-        mend = "see the example in the README"
+        mend = f"write for example `{_example(key, field)}`"
     return f"found {shown(value)}, wanted {field.description}; {mend}"
 
 
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else shown(value)
+def _example(key: str | int, field: FieldInfo) -> str:
+    """The key with its example, as a line of YAML."""
+    (example,) = field.examples or [""]
+    return f"{key}: {example if isinstance(example, str) else json.dumps(example)}"
 
 
 def _field(place: Place) -> FieldInfo:

@@ -10,6 +10,7 @@ What no single field can know (names that must exist, hosts that must suffice) i
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -129,7 +130,9 @@ class Job(_Model):
         examples=[1],
     )
     colocated: bool = Field(
-        default=False, description="whether servers may sit on workers' hosts, true or false"
+        default=False,
+        description="whether servers may sit on workers' hosts, true or false",
+        examples=[True],
     )
     iterations: Annotated[int, _count("the iterations that are measured", 3)] = 3
     warmup: Annotated[int, _count("the iterations before those", 1, least=0)] = 1
@@ -154,14 +157,19 @@ class Job(_Model):
     @field_validator("system", "workload")
     @classmethod
     def _known(cls, value: str, info: ValidationInfo) -> str:
-        """The context may hold the known ``systems`` and ``workloads``; paths are let through."""
+        """The context may hold the known ``systems`` and ``workloads``."""
         assert info.field_name is not None
         names = (info.context or {}).get(f"{info.field_name}s")
-        path = info.field_name == "workload" and ("/" in value or "." in value)
-        if names is not None and value not in names and not path:
-            wanted = f"a known {info.field_name}"
-            raise ValueError(f"found {shown(value)}, wanted {wanted}; {suggestion(value, names)}")
-        return value
+        if names is None or value in names:
+            return value
+        wanted, mend = f"a known {info.field_name}", suggestion(value, names)
+        if info.field_name == "workload":
+            wanted = "a known workload or the path of a trace"
+            if "/" in value or value.endswith(".trace"):
+                if Path(value).is_file():
+                    return value
+                mend = "no such file is to be seen from this directory, mend the path"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; {mend}")
 
 
 class Emulation(_Model):
@@ -173,7 +181,9 @@ class Emulation(_Model):
         examples=["auto"],
     )
     dilation: Dilation = Field(
-        default=200.0, description="the number by which rates are divided and times multiplied"
+        default=200.0,
+        description="the number by which rates are divided and times multiplied",
+        examples=[200],
     )
     scale: Scale = Field(
         default=1 / 128,
@@ -219,13 +229,21 @@ class Sweep(_Model):
         }
     )
     product: dict[str, Values] = Field(
-        default_factory=dict, json_schema_extra=_PATHS, description="a mapping of path to values"
+        default_factory=dict,
+        json_schema_extra=_PATHS,
+        description="a mapping of path to values",
+        examples=[{"jobs.0.system": ["ps", "ring"]}],
     )
     zip: dict[str, Values] = Field(
-        default_factory=dict, json_schema_extra=_PATHS, description="a mapping of path to values"
+        default_factory=dict,
+        json_schema_extra=_PATHS,
+        description="a mapping of path to values",
+        examples=[{"jobs.0.system": ["ps", "ring"]}],
     )
     exclude: tuple[dict[str, Any], ...] = Field(
-        default=(), description="a list of mappings of path to value"
+        default=(),
+        description="a list of mappings of path to value",
+        examples=[[{"jobs.0.system": "ps"}]],
     )
 
     @model_validator(mode="before")
@@ -251,6 +269,14 @@ def is_short_sweep(data: object) -> bool:
     return isinstance(data, dict) and bool(data) and not set(data) & set(_PARTS)
 
 
+def _jobs(value: Any) -> Any:
+    # Pydantic's own check of the length would count only the jobs that are valid.
+    if isinstance(value, (list, tuple)) and not value:
+        raise ValueError("found no job, wanted at least one; add a system, a workload and workers")
+    # Strict mode takes no list for a tuple, and YAML has only lists.
+    return tuple(value) if isinstance(value, list) else value
+
+
 class Experiment(_Model):
     """An experiment file: jobs on a fabric, how they are run, and what is varied."""
 
@@ -258,14 +284,35 @@ class Experiment(_Model):
         description="the version of this format, 1", examples=[SCHEMA_VERSION]
     )
     name: Name = Field(description="a name, also of the directory of results", examples=["quick"])
-    description: str = Field(default="", description="a line of text for people")
-    fabric: Fabric = Field(description="a mapping that describes the fabric")
-    jobs: tuple[Job, ...] = Field(min_length=1, description="a list of at least one job")
+    description: str = Field(
+        default="", description="a line of text for people", examples=["PS and ring"]
+    )
+    fabric: Fabric = Field(
+        description="a mapping that describes the fabric",
+        examples=[
+            {
+                "kind": "leaf-spine",
+                "spines": 2,
+                "leaves": 2,
+                "hosts_per_leaf": 5,
+                "host_rate": "10Gbit",
+            }
+        ],
+    )
+    jobs: Annotated[tuple[Job, ...], BeforeValidator(_jobs)] = Field(
+        description="a list of at least one job",
+        examples=[[{"system": "ring", "workload": "resnet50", "workers": 8}]],
+        json_schema_extra={"minItems": 1},
+    )
     emulation: Emulation = Field(
-        default_factory=Emulation, description="a mapping that says how the experiment is run"
+        default_factory=Emulation,
+        description="a mapping that says how the experiment is run",
+        examples=[{"dilation": 200}],
     )
     sweep: Sweep | None = Field(
-        default=None, description="a mapping of paths such as jobs.0.system to lists of values"
+        default=None,
+        description="a mapping of paths such as jobs.0.system to lists of values",
+        examples=[{"jobs.0.system": ["ps", "ring"]}],
     )
 
     def data(self) -> dict[str, Any]:
@@ -277,9 +324,3 @@ class Experiment(_Model):
         else:
             data["sweep"] = {part: value for part, value in data["sweep"].items() if value}
         return data
-
-    @field_validator("jobs", mode="before")
-    @classmethod
-    def _tuple(cls, value: Any) -> Any:
-        # Strict mode takes no list for a tuple, and YAML has only lists.
-        return tuple(value) if isinstance(value, list) else value

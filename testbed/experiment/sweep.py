@@ -47,6 +47,14 @@ def apply(data: Mapping[str, Any], combination: Mapping[str, Any]) -> dict[str, 
     return result
 
 
+def written(combination: Settings) -> str:
+    """``jobs.0.system: ring, jobs.0.workers: 4``"""
+    return ", ".join(
+        f"{path}: {value if isinstance(value, str) else shown(value)}"
+        for path, value in combination.items()
+    )
+
+
 def with_first_values(data: Mapping[str, Any], sweep: Sweep) -> dict[str, Any]:
     """``data`` with the first value of every swept path that ``data`` itself leaves out."""
     first = {path: values[0] for path, values in sweep.values.items() if not _has(data, path)}
@@ -91,11 +99,11 @@ def _known_paths(data: Mapping[str, Any]) -> list[str]:
     return paths
 
 
-def check(data: Mapping[str, Any], sweep: Sweep, fields: Check, between: Check) -> list[Finding]:
-    """Everything that is wrong with a sweep, each at the value that is to blame.
+def check_values(data: Mapping[str, Any], sweep: Sweep, fields: Check) -> list[Finding]:
+    """What is wrong with a sweep's paths and values, each by itself.
 
-    ``fields`` finds what is wrong with each field of some data, ``between`` what is wrong
-    between them; ``data`` is the whole experiment's as the file has it.
+    ``data`` is the whole experiment's as the file has it; ``fields`` finds what is wrong with
+    each field of such data.
     """
     short = is_short_sweep(data["sweep"])
     findings = [_in_file(finding, short) for finding in _shape(data, sweep)]
@@ -108,8 +116,17 @@ def check(data: Mapping[str, Any], sweep: Sweep, fields: Check, between: Check) 
             if finding.place[: len(place)] == place:
                 at = Finding(("sweep", part, path, index), finding.message)
                 findings.append(_in_file(at, short))
-    # Only sound values are worth combining.
-    return findings or [_in_file(f, short) for f in _combinations(filled, sweep, between)]
+    return findings
+
+
+def check_cells(data: Mapping[str, Any], sweep: Sweep, between: Check) -> list[Finding]:
+    """What is wrong with cells as a whole, each at the swept value that is to blame.
+
+    The sweep must have passed `check_values`. ``between`` finds what is wrong between the fields
+    of some data.
+    """
+    filled, short = with_first_values(data, sweep), is_short_sweep(data["sweep"])
+    return [_in_file(finding, short) for finding in _combinations(filled, sweep, between)]
 
 
 def _all_values(sweep: Sweep) -> Iterator[tuple[str, str, int, Any]]:
@@ -157,7 +174,9 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
         message = f"found lists of different lengths ({found}), wanted equal ones; fill them up"
         yield Finding(("sweep", "zip"), message, at_key=True)
         return
-    yield from _excluded(sweep)
+    if wrong := list(_excluded(sweep)):
+        yield from wrong
+        return
     zipped = min(lengths.values(), default=1)
     cells = math.prod(len(values) for values in sweep.product.values()) * zipped
     if cells > MOST_CELLS:
@@ -202,8 +221,7 @@ def _combinations(data: Mapping[str, Any], sweep: Sweep, between: Check) -> Iter
         if place is None:
             yield finding
         else:
-            example = ", ".join(f"{path}: {shown(value)}" for path, value in guilty[0].items())
-            share = f"in {len(guilty)} of {len(cells)} cells, first {example}"
+            share = f"in {len(guilty)} of {len(cells)} cells, first {written(guilty[0])}"
             yield Finding(place, f"{finding.message} ({share})")
 
 

@@ -1,0 +1,196 @@
+"""Results: whole rows only, whatever happens to the writer, and tables across runs."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from testbed import results
+from testbed.results import COLUMNS, Iteration, Row, RunDirectory, read
+
+ROW = Row(
+    experiment="quick",
+    cell="8fa43b1ea8",
+    repeat=0,
+    job=0,
+    system="atp",
+    workload="resnet50",
+    topology="leaf-spine 2x5, 2 spines",
+    workers=8,
+    servers=1,
+    ina_tors=2,
+    tors=2,
+    backend="emulate",
+    switch_target="native",
+    dilation=200.0,
+    scale=1 / 128,
+    iterations=3,
+    jct_s=0.123456789012345,
+    iteration_s=0.04,
+    throughput_samples_s=1e4,
+    algbw_gbit_s=9.5,
+    exposed_comm_s=0.01,
+    retransmitted=0,
+    collisions=7,
+    verified=True,
+    verdict="valid",
+    expected_jct_s=0.12,
+    started_at="2026-11-21T07:00:00Z",
+)
+ITERATION = Iteration("8fa43b1ea8", 0, 0, "atp", "resnet50", 3, 1, 0.5, 0.75, 1.0)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.create(tmp_path, "quick")
+
+
+def test_a_row_reads_back_as_it_was(run: RunDirectory) -> None:
+    run.append([ROW])
+    run.append_iterations([ITERATION, replace(ITERATION, iteration=2)])
+    tables = read(run.path)
+    assert list(tables.results.columns) == [*COLUMNS, "run"]
+    found = {str(name): value for name, value in tables.results.iloc[0].items()}
+    assert found.pop("run") == str(run.path)
+    assert Row(**found) == ROW
+    assert tables.iterations["iteration"].tolist() == [1, 2]
+    assert tables.iterations["end_s"].dtype == float
+
+
+def test_a_failed_cell_is_a_row_with_its_reason(run: RunDirectory) -> None:
+    reason = 'worker 3 of "atp", on h4:\nkilled,\tby signal 9'
+    failed = replace(ROW, jct_s=None, retransmitted=None, verified=False, verdict="", error=reason)
+    run.append([failed, ROW])
+    table = read(run.path).results
+    assert table["error"].tolist() == ['worker 3 of "atp", on h4: killed, by signal 9', ""]
+    assert table["verified"].tolist() == [False, True]
+    assert pd.isna(table["jct_s"][0])
+    assert table["jct_s"][1] == ROW.jct_s
+
+
+def test_text_that_looks_like_a_number_stays_text(run: RunDirectory) -> None:
+    run.append([replace(ROW, cell="0012345678", experiment="1e5", workload="None")])
+    table = read(run.path).results
+    assert table.loc[0, ["cell", "experiment", "workload"]].tolist() == [
+        "0012345678",
+        "1e5",
+        "None",
+    ]
+
+
+def test_runs_of_the_same_second_have_their_own_directories(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 21, 7, 0, 0, tzinfo=timezone.utc)
+    paths = [RunDirectory.create(tmp_path, "quick", now).path for _ in range(3)]
+    assert [path.name for path in paths] == [
+        "20261121-070000",
+        "20261121-070000-2",
+        "20261121-070000-3",
+    ]
+    assert all((path / "logs").is_dir() for path in paths)
+
+
+def test_tables_of_several_runs_together(tmp_path: Path) -> None:
+    first, second, empty = (RunDirectory.create(tmp_path, name) for name in ("a", "a", "b"))
+    first.append([ROW])
+    second.append([ROW, replace(ROW, repeat=1)])
+    # One column more and one less: an older version, or a newer one.
+    table = pd.read_csv(second.path / "results.csv").drop(columns="collisions").assign(extra=1)
+    table.to_csv(second.path / "results.csv", index=False)
+    (second.path / "iterations.csv").unlink()
+    together = read([first.path, second.path, empty.path]).results
+    assert together["run"].tolist() == [str(first.path), str(second.path), str(second.path)]
+    assert together["collisions"].isna().tolist() == [False, True, True]
+    assert list(together.columns) == [*COLUMNS, "run"]
+    pd.testing.assert_frame_equal(read(tmp_path).results, together)
+    assert len(read([first.path, tmp_path / "a"]).results) == 3
+
+
+def test_an_empty_run_has_an_empty_table(run: RunDirectory) -> None:
+    tables = read(run.path)
+    assert len(tables.results) == len(tables.iterations) == 0
+    assert list(tables.results.columns) == [*COLUMNS, "run"]
+
+
+def test_no_results_at_all(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"found no results\.csv"):
+        read(tmp_path)
+
+
+def test_half_a_row_is_neither_read_nor_continued(run: RunDirectory) -> None:
+    run.append([ROW])
+    with (run.path / "results.csv").open("a") as file:
+        file.write("quick,8fa43b1ea8,1,0,a")
+    assert len(read(run.path).results) == 1
+    RunDirectory(run.path).append([replace(ROW, repeat=2)])
+    assert read(run.path).results["repeat"].tolist() == [0, 2]
+
+
+def test_only_a_run_can_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        RunDirectory(tmp_path)
+
+
+def _write_forever(path: Path) -> None:
+    run = RunDirectory(path)
+    for repeat in range(10**6):
+        run.append([replace(ROW, repeat=repeat, job=job, error="x" * 3000) for job in (0, 1)])
+        (path / "done").write_text(str(repeat))
+
+
+def test_a_killed_writer_loses_no_finished_row(run: RunDirectory) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_write_forever, args=(run.path,))
+    process.start()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        # Reading all the while: no row is ever seen in part.
+        table = read(run.path).results
+        assert (table["started_at"] == ROW.started_at).all()
+        if len(table) > 40:
+            break
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    done = int((run.path / "done").read_text() or "-1")
+    run = RunDirectory(run.path)
+    run.append([replace(ROW, repeat=-1)])
+    table = read(run.path).results
+    repeats = table["repeat"].tolist()
+    assert len(repeats) > 40
+    finished = range(done + 1)
+    assert [r for r in repeats if r in finished] == [r for r in finished for _ in "ab"]
+    assert repeats[-1] == -1
+    assert (table["started_at"] == ROW.started_at).all()
+
+
+def test_metadata_is_replaced_as_a_whole(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert results.read_metadata(run.path) == {}
+    run.write_metadata({"seeds": [1]})
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space"):
+            run.write_metadata({"seeds": [2]})
+    assert results.read_metadata(run.path) == {"schema_version": 1, "seeds": [1]}
+    run.write_metadata({"seeds": [3]})
+    assert json.loads((run.path / "run.json").read_text())["seeds"] == [3]
+
+
+def test_bandwidths_are_those_of_nccl_tests() -> None:
+    # 1 GB in 0.1 s is 80 Gbit/s; 4 ranks send 2 * 3 / 4 of it.
+    assert results.algbw(10**9, 0.1) == pytest.approx(80e9)
+    assert results.busbw(10**9, 0.1, 4) == pytest.approx(120e9)
+    assert results.busbw(10**9, 0.1, 1) == 0
