@@ -13,6 +13,7 @@ from testbed.dataplane.native.emit_parser import Parser
 from testbed.dataplane.native.emit_table import Tables
 from testbed.dataplane.native.expression import Header, Instance, Read, Stack, header_of
 from testbed.dataplane.native.layout import Code, Layout, identifier
+from testbed.dataplane.native.liveness import read_before_written
 from testbed.dataplane.native.program import (
     Action,
     Calculation,
@@ -185,8 +186,9 @@ class _Emitter:
         with code.block("static void process(unsigned port, uint8_t *packet, size_t length)"):
             code("struct state state = {0}, *const s = &state;")
             code("struct wide wide, *const w = &wide;")
+            early = read_before_written(self.program)
             for field, name in layout.metadata.items():
-                if field.wide:
+                if field in early:
                     code(f"memset(w->{name}, 0, {8 * field.limbs});")
             code("s->cursor = packet;")
             code("s->end = packet + length;")

@@ -68,7 +68,7 @@ class Tables:
         with code.block(f"INLINE void {pipeline.name}(struct state *s, struct wide *w)"):
             code("(void)w;")
             self.jump(pipeline.first)
-            for name in self.order(pipeline):
+            for name in pipeline.order():
                 node = pipeline.nodes[name]
                 code.depth -= 1
                 code(f"{identifier(name)}:;")
@@ -85,28 +85,6 @@ class Tables:
             code("done:;")
             code.depth += 1
         code("")
-
-    def order(self, pipeline: Pipeline) -> list[str]:
-        """Reachable nodes, each before those that follow it."""
-        seen: list[str] = []
-        visited: set[str] = set()
-
-        def visit(name: str | None) -> None:
-            if name is None or name in visited:
-                return
-            visited.add(name)
-            node = pipeline.nodes[name]
-            if isinstance(node, Conditional):
-                following = [node.if_false, node.if_true]
-            else:
-                following = [node.after_miss, node.after_hit]
-                following += list((node.after_action or {}).values())
-            for next_name in following:
-                visit(next_name)
-            seen.append(name)
-
-        visit(pipeline.first)
-        return seen[::-1]
 
     def jump(self, name: str | None) -> None:
         self.code(f"goto {'done' if name is None else identifier(name)};")

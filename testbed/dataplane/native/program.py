@@ -209,6 +209,11 @@ class Table:
         return not self.keys and self.default_fixed and self.default is not None
 
     @property
+    def following(self) -> list[str | None]:
+        after = list((self.after_action or {}).values())
+        return [self.after_miss, self.after_hit, *after]
+
+    @property
     def key_words(self) -> int:
         return sum(key.words for key in self.keys)
 
@@ -224,12 +229,32 @@ class Conditional:
     if_true: str | None
     if_false: str | None
 
+    @property
+    def following(self) -> list[str | None]:
+        return [self.if_false, self.if_true]
+
 
 @dataclass(frozen=True)
 class Pipeline:
     name: str
     first: str | None
     nodes: dict[str, Table | Conditional]
+
+    def order(self) -> list[str]:
+        """The nodes that can be reached, each before those that follow it."""
+        seen: list[str] = []
+        visited: set[str] = set()
+
+        def visit(name: str | None) -> None:
+            if name is None or name in visited:
+                return
+            visited.add(name)
+            for following in self.nodes[name].following:
+                visit(following)
+            seen.append(name)
+
+        visit(self.first)
+        return seen[::-1]
 
 
 @dataclass(frozen=True)

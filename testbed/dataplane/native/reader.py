@@ -8,32 +8,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from testbed.dataplane.native.expression import (
-    COMPARISONS,
-    Bool,
     Const,
-    Element,
     Expression,
     Field,
     Header,
     Instance,
-    Last,
-    LastIndex,
-    Operation,
     Parameter,
     Read,
-    SameHeader,
     Stack,
     Valid,
-    Where,
-    header_of,
 )
+from testbed.dataplane.native.operands import Json, Operands, number
 from testbed.dataplane.native.program import (
     Action,
     Advance,
-    Argument,
     Assign,
     Calculation,
     Case,
@@ -56,11 +46,8 @@ from testbed.dataplane.native.program import (
     Verify,
 )
 
-Json = dict[str, Any]
-
-_UNARY = frozenset({"~", "not", "d2b", "b2d"})
-_BINARY = COMPARISONS | {"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "and", "or"}
-_BINARY |= {"two_comp_mod", "sat_cast", "usat_cast"}
+_MAX_HEADER = 32768  # bits: 4096 bytes, as in runtime/packet.h
+_MAX_KEY_WORDS = 64  # as in runtime/table.h
 _ALGORITHMS = frozenset({"csum16", "crc16", "crc32", "xor16", "identity"})
 _PRIMITIVES = frozenset(
     {
@@ -95,26 +82,12 @@ def read(path: Path) -> Program:
         ) from error
 
 
-def _number(text: str | int) -> int:
-    return text if isinstance(text, int) else int(text, 16)
-
-
-class _Reader:
+class _Reader(Operands):
     def __init__(self, document: Json) -> None:
+        super().__init__()
         self.document = document
-        self.problems: list[str] = []
-        self.headers: dict[str, Header] = {}
         self.by_id: dict[int, Header] = {}
-        self.stacks: dict[str, Stack] = {}
-        self.registers: dict[str, Register] = {}
-        self.counters: dict[str, Counter] = {}
-        self.calculations: dict[str, Calculation] = {}
-        self.parameters: tuple[Parameter, ...] = ()  # of the action being read
         self.table_index = 0
-
-    def refuse(self, what: str) -> None:
-        if what not in self.problems:
-            self.problems.append(what)
 
     def program(self) -> Program:
         document = self.document
@@ -175,6 +148,8 @@ class _Reader:
                 fields[name] = Field(item["name"], name, width, offset, signed)
                 offset += width
             metadata = item["metadata"]
+            if not metadata and offset > _MAX_HEADER:
+                self.refuse(f"header {item['name']} of {offset} bits, more than {_MAX_HEADER}")
             index = -1 if metadata else sum(not h.metadata for h in self.headers.values())
             header = Header(item["name"], item["header_type"], index, offset, metadata, fields)
             self.headers[header.name] = self.by_id[item["id"]] = header
@@ -206,7 +181,7 @@ class _Reader:
                 else:
                     self.refuse(f"validity bit in the input of {item['name']}")
             elif part["type"] == "hexstr":
-                inputs.append(Constant(_number(part["value"]), part["bitwidth"]))
+                inputs.append(Constant(number(part["value"]), part["bitwidth"]))
             elif part["type"] == "header":
                 header = self.headers[part["value"]]
                 inputs += [Read(Instance(header), f) for f in header.fields.values()]
@@ -228,96 +203,7 @@ class _Reader:
             update=item.get("update", True),
         )
 
-    # Expressions
-
-    def field(self, header_name: str, field_name: str) -> Expression:
-        where = Instance(self.headers[header_name])
-        if field_name == "$valid$":
-            return Operation("b2d", (Valid(where),))
-        if field_name not in where.header.fields:  # a varbit, refused already
-            return Const(0)
-        return Read(where, where.header.fields[field_name])
-
-    def where(self, item: Json) -> Where:
-        while item["type"] == "expression" and item["value"].get("type") == "expression":
-            item = item["value"]
-        if item["type"] == "header":
-            return Instance(self.headers[item["value"]])
-        if item["type"] == "expression" and item["value"]["op"] in (
-            "dereference_header_stack",
-            "dereference_stack",
-        ):
-            value = item["value"]
-            stack = self.stacks[value["left"]["value"]]
-            return Element(stack, self.expression(value["right"]))
-        self.refuse(f"header given by {item['type']} {item['value']}")
-        return Instance(next(iter(self.headers.values())))
-
-    def expression(self, item: Json) -> Expression:
-        kind, value = item["type"], item["value"]
-        if kind == "expression":
-            return self.expression(value) if "type" in value else self.operation(value)
-        if kind == "field":
-            return self.field(*value)
-        if kind == "hexstr":
-            return Const(_number(value))
-        if kind == "bool":
-            return Bool(value)
-        if kind in ("runtime_data", "local"):
-            return self.parameters[value]
-        if kind == "stack_field":
-            where = Last(self.stacks[value[0]])
-            return Read(where, header_of(where).fields[value[1]])
-        self.refuse(f"{kind} in an expression")
-        return Const(0)
-
-    def operation(self, value: Json) -> Expression:
-        op, left, right = value["op"], value["left"], value["right"]
-        if op == "?":
-            parts = (value["cond"], left, right)
-            return Operation("?", tuple(self.expression(part) for part in parts))
-        if op == "valid":
-            return Valid(self.where(right))
-        if op == "access_field":
-            where = self.where(left)
-            fields = list(header_of(where).fields.values())
-            if right == len(fields):  # the hidden validity bit comes last
-                return Operation("b2d", (Valid(where),))
-            return Read(where, fields[right])
-        if op == "last_stack_index":
-            return LastIndex(self.stacks[right["value"]])
-        if op == "size_stack":
-            return Operation("+", (LastIndex(self.stacks[right["value"]]), Const(1)))
-        if op in ("==", "!=") and left["type"] == "header":
-            same = SameHeader(self.where(left), self.where(right))
-            return same if op == "==" else Operation("not", (same,))
-        if op in _UNARY:
-            return Operation(op, (self.expression(right),))
-        if op in _BINARY:
-            return Operation(op, (self.expression(left), self.expression(right)))
-        self.refuse(f"operation {op}")
-        return Const(0)
-
     # Actions
-
-    def argument(self, item: Json) -> Argument:
-        kind, value = item["type"], item["value"]
-        if kind == "header":
-            return Instance(self.headers[value])
-        if kind == "header_stack":
-            return self.stacks[value]
-        if kind == "register_array":
-            return self.registers[value]
-        if kind == "counter_array":
-            return self.counters[value]
-        if kind == "calculation":
-            return self.calculations[value]
-        inner = value
-        while isinstance(inner, dict) and inner.get("type") == "expression":
-            inner = inner["value"]
-        if isinstance(inner, dict) and inner.get("op") == "dereference_header_stack":
-            return self.where(item)
-        return self.expression(item)
 
     def primitive(self, item: Json) -> Primitive:
         op = item["op"]
@@ -364,8 +250,8 @@ class _Reader:
                 mask = transition["mask"]
                 cases.append(
                     Case(
-                        _split(_number(transition["value"]), widths),
-                        None if mask is None else _split(_number(mask), widths),
+                        _split(number(transition["value"]), widths),
+                        None if mask is None else _split(number(mask), widths),
                         transition["next_state"],
                     )
                 )
@@ -427,7 +313,7 @@ class _Reader:
             self.refuse(f"range match over the {width} bits of {item['target']}")
         kind = "ternary" if item["match_type"] == "optional" else item["match_type"]
         name = item.get("name", ".".join(item["target"]))
-        return Key(name, kind, value, width, None if mask is None else _number(mask))
+        return Key(name, kind, value, width, None if mask is None else number(mask))
 
     def table(self, item: Json, actions: dict[int, Action]) -> Table:
         name = item["name"]
@@ -443,7 +329,7 @@ class _Reader:
         if "default_entry" in item:
             entry = item["default_entry"]
             action = actions[entry["action_id"]]
-            data = tuple(_number(v) for v in entry.get("action_data") or ())
+            data = tuple(number(v) for v in entry.get("action_data") or ())
             default = Entry((), 0, action, data, 0)
             default_fixed = bool(entry.get("action_const") and entry.get("action_entry_const"))
         following = dict(item["next_tables"])
@@ -465,6 +351,8 @@ class _Reader:
             after_miss=following.get("__MISS__", base) if by_hit else base,
             after_action=None if by_hit else following,
         )
+        if table.key_words > _MAX_KEY_WORDS:
+            self.refuse(f"key of table {name}: {table.key_words} words, more than {_MAX_KEY_WORDS}")
         if not table.inline:
             self.table_index += 1
         return table
@@ -475,19 +363,19 @@ class _Reader:
         for match, key in zip(item["match_key"], keys, strict=True):
             everything = (1 << key.width) - 1
             if match["match_type"] == "range":
-                parts.append((_number(match["start"]), _number(match["end"])))
+                parts.append((number(match["start"]), number(match["end"])))
                 continue
             value = match["key"]
-            value = int(value) if isinstance(value, bool) else _number(value)
+            value = int(value) if isinstance(value, bool) else number(value)
             mask = everything
             if match["match_type"] == "lpm":
                 prefix = match["prefix_length"]
                 mask ^= everything >> prefix
             elif "mask" in match:
-                mask = _number(match["mask"])
+                mask = number(match["mask"])
             parts.append((value & mask, mask))
         action = item["action_entry"]
-        data = tuple(_number(v) for v in action["action_data"])
+        data = tuple(number(v) for v in action["action_data"])
         priority = item.get("priority", 0)
         return Entry(tuple(parts), prefix, actions[action["action_id"]], data, priority)
 
