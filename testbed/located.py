@@ -37,7 +37,9 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return ": ".join(part for part in (place, self.path, self.message) if part)
+        text = ": ".join(part for part in (place, self.path, self.message) if part)
+        # One line each, and no control characters on the terminal, whatever the file holds.
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class Invalid(ValueError):

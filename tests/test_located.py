@@ -126,6 +126,11 @@ def test_a_problem_of_the_whole_file() -> None:
     assert str(Problem("f.yaml", 0, 0, "", "found nothing")) == "f.yaml: found nothing"
 
 
+def test_a_problem_is_one_printable_line() -> None:
+    problem = Problem("f.yaml", 1, 2, "a\nb", "found é\x1b[31m\u2028")
+    assert str(problem) == "f.yaml:1:2: a\\nb: found é\\x1b[31m\\u2028"
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()
