@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from testbed.dataplane.compile import COMPILER
 from testbed.emulation.network import TOOLS
 
@@ -195,7 +193,7 @@ def _version(tool: str) -> str:
 
 
 def _machine() -> Iterator[Check]:
-    memory = psutil.virtual_memory().total
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     enough = memory >= LEAST_MEMORY
     yield Check(
         "memory",

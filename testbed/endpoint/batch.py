@@ -143,7 +143,7 @@ class BatchSocket:
             self.fileno(), ctypes.c_void_p(_address(messages)), datagrams, _MSG_DONTWAIT
         )
         if taken >= 0:
-            return min(taken * size, count)
+            return min(int(taken) * size, count)
         if ctypes.get_errno() == errno.EIO and size > 1:
             # Before Linux 6.11 a device without checksum offload cannot do it.
             self._segments = 1
