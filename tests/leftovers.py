@@ -13,18 +13,45 @@ def namespaces(network: Network) -> set[int]:
     return {os.stat(network.namespace(node)).st_ino for node in network.fabric.nodes}
 
 
-def processes_in(inodes: set[int]) -> list[str]:
-    """Processes in any of these network namespaces. A namespace without one is gone."""
-    found = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
+def namespace_of(pid: int) -> int | None:
+    """The network namespace of a process; None if it is gone, or not ours to ask."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino
+    except OSError:
+        return None
+
+
+def command_of(pid: int) -> list[str]:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return words.decode(errors="replace").split("\0")[:-1]
+
+
+def descendants(ancestor: int) -> list[int]:
+    """All processes below ``ancestor`` that have not ended, in the order of their numbers."""
+    parent = {}
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         try:
-            inside = os.stat(f"/proc/{pid}/ns/net").st_ino in inodes
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if inside:
-            found.append(f"{pid} {command.decode(errors='replace')}")
-    return found
+        if stat[0] not in "ZX":
+            parent[pid] = int(stat[1])
+    found = {ancestor}
+    while more := {pid for pid, above in parent.items() if above in found} - found:
+        found |= more
+    return sorted(found - {ancestor})
+
+
+def processes_in(inodes: set[int]) -> list[str]:
+    """Processes in any of these network namespaces. A namespace without one is gone."""
+    return [
+        f"{pid} {' '.join(command_of(pid))}"
+        for pid in map(int, filter(str.isdecimal, os.listdir("/proc")))
+        if namespace_of(pid) in inodes
+    ]
 
 
 def assert_gone(inodes: set[int], within: float) -> float:

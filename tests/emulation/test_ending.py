@@ -9,9 +9,15 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
-from leftovers import assert_gone, namespaces, processes_in
+from leftovers import (
+    assert_gone,
+    command_of,
+    descendants,
+    namespace_of,
+    namespaces,
+    processes_in,
+)
 from traffic import TARGETS, fabric, switches
 
 from testbed.emulation.cleanup import clean
@@ -86,14 +92,12 @@ def test_a_dead_switch_is_named(target, tmp_path):
     with Network(fabric(p4), 1.0, switches(target, p4, tmp_path), {}) as network:
         assert network.dead() == {}
         (switch,) = [
-            process
-            for process in psutil.Process().children(recursive=True)
-            if os.stat(f"/proc/{process.pid}/ns/net").st_ino
-            == os.stat(network.namespace("t1")).st_ino
-            and process.name() not in ("bash", "mnexec")
-            and "simple_switch_CLI" not in " ".join(process.cmdline())
+            pid
+            for pid in descendants(os.getpid())
+            if namespace_of(pid) == namespace_of(network.pid("t1"))
+            and not command_of(pid)[0].endswith(("bash", "python3"))  # the shell, BMv2's client
         ]
-        switch.kill()
+        os.kill(switch, signal.SIGKILL)
         deadline = time.monotonic() + 3
         while not (dead := network.dead()) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -1,0 +1,226 @@
+"""Experiments from their file to their results, through the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from leftovers import assert_gone, command_of, descendants, namespace_of
+from tiny import FRAGMENTS, file
+
+from testbed.results import read, read_metadata
+
+COMMAND = [str(Path(sys.executable).parent / "ina-testbed")]
+
+pytestmark = pytest.mark.root
+
+
+def ina_testbed(*arguments: object, **more) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, **more
+    )
+
+
+def only_run(output: Path) -> Path:
+    (run,) = (output / "tiny").iterdir()
+    return run
+
+
+def test_every_system_is_run_verified_and_reported(tmp_path):
+    experiment = file(
+        tmp_path,
+        fabric__ina="all",
+        sweep={"jobs.0.system": ["ps", "ring", "atp"]},
+        emulation__repeats=2,
+    )
+    done = ina_testbed("run", experiment, "-o", tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = only_run(tmp_path)
+
+    rows = read(run).results
+    assert len(rows) == 6
+    assert set(rows.system) == {"ps", "ring", "atp"}
+    assert set(rows.repeat) == {0, 1}
+    assert rows.verified.all()
+    assert (rows.error == "").all()
+    assert (rows.workers == 4).all()
+    assert dict(zip(rows.system, rows.switch_target, strict=True)) == {
+        "ps": "",
+        "ring": "",
+        "atp": "native",
+    }
+    assert dict(zip(rows.system, rows.servers, strict=True)) == {"ps": 1, "ring": 0, "atp": 1}
+    # The real cluster's: a gradient of 240 KB takes at least its bytes over a 10 Gbit/s link.
+    least = FRAGMENTS * 1024 * 8 / 10e9
+    assert (rows.iteration_s >= least).all()
+    assert (rows.iteration_s < 100 * least).all()
+    assert rows.jct_s.to_numpy() == pytest.approx(2 * rows.iteration_s.to_numpy())
+    assert (rows.expected_jct_s > 2 * least).all()
+    assert (rows.algbw_gbit_s < 10).all()
+
+    iterations = read(run).iterations
+    assert len(iterations) == 6 * 4 * 2
+    assert (iterations.end_s >= iterations.compute_end_s).all()
+    assert (iterations.compute_end_s > iterations.start_s).all()
+
+    metadata = read_metadata(run)
+    assert metadata["finished_at"]
+    assert metadata["seeds"] == {"experiment": 1}
+    assert metadata["command"].startswith("ina-testbed run")
+    assert str(tmp_path) not in json.dumps(metadata)
+    again = ina_testbed("validate", run / "experiment.yaml")
+    assert again.returncode == 0, again.stderr
+
+    assert "report:" in done.stdout
+    assert Path(done.stdout.rpartition("report:")[2].strip()).exists()
+    # Not a terminal: plain lines, each cell announced and told.
+    assert "\x1b" not in done.stderr
+    assert done.stderr.count("[6/6]") == 2
+
+
+def test_a_dry_run_lists_the_cells_and_makes_nothing(tmp_path):
+    experiment = file(tmp_path, sweep={"jobs.0.system": ["ps", "ring"]})
+    done = ina_testbed("run", "--dry-run", experiment, "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert not (tmp_path / "out").exists()
+
+
+class Running:
+    """A run in the background, and the processes in its fabric."""
+
+    def __init__(self, experiment: Path, output: Path) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, "run", str(experiment), "-o", str(output)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def inside(self) -> dict[int, int]:
+        """Its processes in other network namespaces than ours, and in which."""
+        namespace = {pid: namespace_of(pid) for pid in descendants(self.process.pid)}
+        return {
+            pid: inode
+            for pid, inode in namespace.items()
+            if inode is not None and inode != namespace_of(os.getpid())
+        }
+
+    def ranks(self) -> list[int]:
+        """Ranks are forks: their command line is the run's own."""
+        own = command_of(self.process.pid)
+        return [pid for pid in self.inside() if command_of(pid) == own]
+
+    def wait_for_ranks(self, count: int) -> list[int]:
+        return self._wait(lambda: ranks if len(ranks := self.ranks()) == count else None)
+
+    def wait_for_rows(self, output: Path, count: int) -> None:
+        def there():
+            files = list(output.glob("tiny/*/results.csv"))
+            return files and len(files[0].read_text().splitlines()) >= count + 1
+
+        self._wait(there)
+
+    def _wait(self, condition):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.process.stderr.read()
+            if found := condition():
+                return found
+            time.sleep(0.05)
+        raise AssertionError("waited in vain")
+
+
+def endless(folder: Path, **more: object) -> Path:
+    """First a cell that ends, then one that does not."""
+    return file(folder, sweep={"jobs.0.iterations": [1, 100_000]}, **more)
+
+
+def long_cell_runs(run: Running, output: Path) -> list[int]:
+    run.wait_for_rows(output, 1)
+    return run.wait_for_ranks(5)
+
+
+@pytest.fixture
+def short_first(tmp_path):
+    """An experiment whose seed has the short cell run first."""
+    from testbed.experiment.cells import expand
+    from testbed.experiment.load import load
+
+    for seed in range(1, 20):
+        experiment = endless(tmp_path, emulation__seed=seed)
+        if expand(load(experiment))[0].experiment.jobs[0].iterations == 1:
+            return experiment
+    raise AssertionError("no such seed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=str)
+@pytest.mark.parametrize("whole_group", [False, True], ids=["the command", "its group"])
+def test_an_interrupted_run_leaves_its_rows_and_nothing_else(
+    number, whole_group, short_first, tmp_path
+):
+    with Running(short_first, tmp_path) as run:
+        long_cell_runs(run, tmp_path)
+        inside = run.inside()
+        everyone = descendants(run.process.pid)
+        if whole_group:
+            os.killpg(run.process.pid, number)
+        else:
+            run.process.send_signal(number)
+        assert_gone(set(inside.values()), 3)
+        code = run.process.wait(3)
+        assert not [pid for pid in everyone if command_of(pid)]
+        if number != signal.SIGKILL:
+            assert code == 130
+    rows = read(only_run(tmp_path)).results
+    assert list(rows.verified) == [True]
+    assert read_metadata(only_run(tmp_path))["finished_at"] is None
+
+
+def test_a_killed_worker_makes_a_failed_row_and_the_others_are_run(short_first, tmp_path):
+    with Running(short_first, tmp_path) as run:
+        ranks = long_cell_runs(run, tmp_path)
+        inside = run.inside()
+        time.sleep(0.3)
+        os.kill(ranks[2], signal.SIGKILL)
+        began = time.monotonic()
+        assert_gone(set(inside.values()), 4)
+        assert time.monotonic() - began < 4
+        assert run.process.wait(20) == 1
+        said = run.process.stderr.read()
+    assert "FAILED: job 0 worker rank 2 died (exit code -9)" in said
+    rows = read(only_run(tmp_path)).results
+    assert len(rows) == 2
+    good, bad = rows.iloc[0], rows.iloc[1]
+    assert good.verified and good.error == ""
+    assert not bad.verified
+    assert bad.verdict == "failed"
+    assert "worker rank 2 died" in bad.error
+    assert str(bad.jct_s) == "nan"
+    assert read_metadata(only_run(tmp_path))["finished_at"]
+
+
+def test_a_killed_cell_makes_a_failed_row(short_first, tmp_path):
+    with Running(short_first, tmp_path) as run:
+        long_cell_runs(run, tmp_path)
+        inside = run.inside()
+        os.kill(descendants(run.process.pid)[0], signal.SIGKILL)
+        assert_gone(set(inside.values()), 4)
+        assert run.process.wait(20) == 1
+    rows = read(only_run(tmp_path)).results
+    assert list(rows.verified) == [True, False]
+    assert "exit code -9" in rows.error[1]
