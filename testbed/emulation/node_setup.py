@@ -14,6 +14,8 @@ TCP_RTO_MIN_MS = 10
 """TCP's least retransmission timeout. The kernel's 200 ms would be 1 ms of the real cluster at a
 dilation of 200, and longer than some whole transfers here."""
 
+TCP_CONGESTION_CONTROL = "reno"
+
 SYSCTLS: Mapping[str, str] = {
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
@@ -24,8 +26,12 @@ SYSCTLS: Mapping[str, str] = {
     # A transfer after a pause for compute starts where the last one ended.
     "net/ipv4/tcp_slow_start_after_idle": "0",
     "net/ipv4/tcp_no_metrics_save": "1",
+    # The same on every kernel, whatever its default; namespaces may always use it.
+    "net/ipv4/tcp_congestion_control": TCP_CONGESTION_CONTROL,
 }
-ROUTER_SYSCTLS: Mapping[str, str] = {
+ROUTER_TCP_CONGESTION_CONTROL = "reno"
+
+SYSCTLS: Mapping[str, str] = {
     "net/ipv4/ip_forward": "1",
     "net/ipv4/fib_multipath_hash_policy": "1",  # by ports as well as addresses
 }

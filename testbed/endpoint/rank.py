@@ -63,6 +63,8 @@ class Worker:
             # Checking and filling run while the next iteration "computes".
             self._check()
             start = end
+        if self._mesh is not None:
+            self._mesh.flush()
         if self._window is not None:
             self._outcome.retransmitted = self._window.retransmitted
             self._outcome.collisions = self._window.collisions

@@ -98,6 +98,13 @@ class Mesh:
                 if not self._out[key.data].queue:
                     self._selector.unregister(key.fileobj)
 
+    def flush(self) -> None:
+        """Send all that is queued, however long it takes: a peer may still wait for it."""
+        for peer, out in self._out.items():
+            out.socket.setblocking(True)
+            self._write(peer, out)
+            out.socket.setblocking(False)
+
     def close(self) -> None:
         for out in self._out.values():
             out.socket.close()

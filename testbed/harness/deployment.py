@@ -139,10 +139,10 @@ def _places(jobs: Sequence[Job], fabric: Fabric) -> list[Placement]:
                 else policy(fabric, job.workers, taken)
             )
             taken |= set(workers)
-            if isinstance(job.servers, tuple):
+            if most_servers == 0:
+                servers: tuple[str, ...] = ()
+            elif isinstance(job.servers, tuple):
                 servers = job.servers
-            elif most_servers == 0:
-                servers = ()
             elif job.colocated:
                 servers = workers[: job.servers]
             else:

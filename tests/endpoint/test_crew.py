@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -92,3 +93,25 @@ def test_slots_outlive_pickling():
     job = tasks("atp")
     assert job[0].aggregation is not None
     np.testing.assert_array_equal(job[0].aggregation.slots, hashed_slots(0, 8, 4096))
+
+
+def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():
+    from testbed.endpoint.stream import Mesh
+
+    addresses = ["127.79.0.1", "127.79.0.2"]
+    sender, receiver = (Mesh(rank, addresses) for rank in (0, 1))
+    values = np.arange(8_000_000, dtype=np.int32)  # more than any socket buffers
+    try:
+        sender.connect([1])
+        sender.send(1, 0, 0, values)
+        arrived: list[np.ndarray] = []
+        flushing = threading.Thread(target=sender.flush)
+        flushing.start()
+        deadline = time.monotonic() + 10
+        while not arrived and time.monotonic() < deadline:
+            arrived += [chunk for *_, chunk in receiver.poll()]
+        flushing.join(1)
+        np.testing.assert_array_equal(arrived[0], values)
+    finally:
+        sender.close()
+        receiver.close()
