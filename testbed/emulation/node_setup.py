@@ -29,9 +29,7 @@ SYSCTLS: Mapping[str, str] = {
     # The same on every kernel, whatever its default; namespaces may always use it.
     "net/ipv4/tcp_congestion_control": TCP_CONGESTION_CONTROL,
 }
-ROUTER_TCP_CONGESTION_CONTROL = "reno"
-
-SYSCTLS: Mapping[str, str] = {
+ROUTER_SYSCTLS: Mapping[str, str] = {
     "net/ipv4/ip_forward": "1",
     "net/ipv4/fib_multipath_hash_policy": "1",  # by ports as well as addresses
 }
