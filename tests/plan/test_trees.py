@@ -1,0 +1,76 @@
+"""Aggregation trees: whose contributions pass where."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.plan.trees import Tree
+
+# Two racks: t0 sums h0 and h1, the root's t1 sums t0 and h2.
+TWO_LEVELS = Tree(
+    root="ps",
+    rank_of={"h0": 0, "h1": 1, "h2": 2},
+    parent={"h0": "t0", "h1": "t0", "h2": "t1", "t0": "t1", "t1": "ps"},
+)
+
+
+def test_switches_come_before_their_parents():
+    assert TWO_LEVELS.switches == ("t0", "t1")
+
+
+def test_ranks_climb():
+    assert TWO_LEVELS.ranks_below("t0") == {0, 1}
+    assert TWO_LEVELS.ranks_below("t1") == {0, 1, 2}
+    assert TWO_LEVELS.ranks_below("h2") == {2}
+    assert TWO_LEVELS.streams == 1
+    assert TWO_LEVELS.children("h0") == ()
+
+
+def test_without_switches_every_member_is_a_stream():
+    tree = Tree("ps", {"h0": 0, "h1": 1}, {"h0": "ps", "h1": "ps"})
+    assert tree.switches == ()
+    assert tree.streams == 2
+    assert set(tree.children("ps")) == {"h0", "h1"}
+
+
+def test_a_root_that_is_a_member_does_not_send_to_itself():
+    tree = Tree("h1", {"h0": 0, "h1": 1}, {"h0": "h1"})
+    assert tree.ranks_below("h1") == {0}
+    assert tree.ranks_below("h0") == {0}
+
+
+@st.composite
+def trees(draw):
+    """Switches s0, s1, … each below an earlier one or the root; members below any of them."""
+    inner = ["root"] + [f"s{index}" for index in range(draw(st.integers(0, 6)))]
+    parent = {
+        node: draw(st.sampled_from(inner[:index])) for index, node in enumerate(inner) if index
+    }
+    members = draw(st.integers(1, 10))
+    parent |= {f"h{rank}": draw(st.sampled_from(inner)) for rank in range(members)}
+    return Tree("root", {f"h{rank}": rank for rank in range(members)}, parent)
+
+
+@given(trees())
+def test_children_part_what_climbs(tree):
+    for node in {*tree.parent, tree.root}:
+        below = [tree.ranks_below(child) for child in tree.children(node)]
+        own = {tree.rank_of[node]} if node in tree.rank_of else set()
+        assert sum(map(len, below)) + len(own) == len(tree.ranks_below(node))
+        assert own.union(*below) == tree.ranks_below(node)
+        for child in tree.children(node):
+            assert tree.depth(child) == tree.depth(node) + 1
+    assert tree.ranks_below(tree.root) == set(tree.rank_of.values())
+    place = {switch: index for index, switch in enumerate(tree.switches)}
+    assert all(
+        place[node] < place[up] for node, up in tree.parent.items() if {node, up} <= set(place)
+    )
+    assert tree.streams == len(tree.children("root"))
+
+
+@pytest.mark.parametrize("node", ["nobody"])
+def test_depth_of_a_stranger_is_an_error(node):
+    with pytest.raises(KeyError):
+        TWO_LEVELS.depth(node)
