@@ -1,0 +1,65 @@
+"""The INA packet as a scapy layer, made from the same fields as the hosts' numpy type.
+
+For captures, tests and hand-made packets; nothing in a run needs it. Importing this module binds
+the layer to its UDP port.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scapy.fields import (
+    ByteEnumField,
+    ByteField,
+    Field,
+    FlagsField,
+    IntField,
+    LongField,
+    ShortField,
+)
+from scapy.layers.inet import UDP
+from scapy.packet import Packet, bind_layers
+
+from testbed.dataplane import wire
+
+_KINDS = {wire.KIND_DATA: "data", wire.KIND_RESULT: "result"}
+_FLAGS = {wire.FLAG_RESEND: "resend", wire.FLAG_COLLISION: "collision"}
+_OF_WIDTH = {8: ByteField, 16: ShortField, 32: IntField, 64: LongField}
+_VALUES = wire.PACKET["values"].base
+
+
+class _Values(Field):  # type: ignore[type-arg]
+    """The fragment, a list of 256 int; scapy's own list of fields takes a hundred at most."""
+
+    islist = 1
+
+    def addfield(self, pkt: Any, s: bytes, val: Any) -> bytes:
+        if len(val) != wire.VALUES:
+            raise ValueError(f"found {len(val)} values, wanted {wire.VALUES}")
+        return s + np.asarray(val, _VALUES).tobytes()
+
+    def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, list[int]]:
+        size = _VALUES.itemsize * wire.VALUES
+        return s[size:], np.frombuffer(s, _VALUES, wire.VALUES).tolist()
+
+
+def _field(name: str, bits: int) -> Any:
+    if name == "kind":
+        return ByteEnumField(name, wire.KIND_DATA, _KINDS)
+    if name == "flags":
+        return FlagsField(name, 0, bits, _FLAGS)
+    return _OF_WIDTH[bits](name, 0)
+
+
+class INA(Packet):
+    """Header and values of one fragment; ``values`` are 256 signed integers of 32 bits."""
+
+    name = "INA"
+    fields_desc = [  # noqa: RUF012  as scapy has it
+        *(_field(name, bits) for name, bits in wire.FIELDS),
+        _Values("values", [0] * wire.VALUES),
+    ]
+
+
+bind_layers(UDP, INA, dport=wire.PORT)

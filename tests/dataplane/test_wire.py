@@ -1,0 +1,100 @@
+"""One packet, three readings: numpy's, scapy's and plain bytes."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from testbed.dataplane import wire
+from testbed.dataplane.layer import INA
+
+headers = st.fixed_dictionaries({name: st.integers(0, 2**bits - 1) for name, bits in wire.FIELDS})
+some_values = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8)
+
+
+def packet(header, some):
+    made = np.zeros((), wire.PACKET)
+    for name, value in header.items():
+        made[name] = value
+    made["values"] = np.resize(np.array(some, np.int32), wire.VALUES)
+    return made
+
+
+def test_the_packet_lies_as_it_is_written():
+    header = {
+        "kind": 1, "flags": 2, "job": 0x0304, "sequence": 0x05060708, "slot": 0x090A0B0C,
+        "next_slot": 0x0D0E0F10, "bitmap": 0x1112131415161718,
+    }  # fmt: skip
+    data = packet(header, [-2]).tobytes()
+    assert data[:24] == bytes(range(1, 25))
+    assert data[24:] == struct.pack("!i", -2) * 256
+    assert len(data) == 24 + 1024
+
+
+@given(headers, some_values)
+def test_scapy_reads_what_numpy_writes(header, some):
+    made = packet(header, some)
+    read = INA(made.tobytes())
+    assert {name: int(getattr(read, name)) for name in header} == header
+    assert read.values == made["values"].tolist()
+    assert not read.payload
+
+
+@given(headers, some_values)
+def test_numpy_reads_what_scapy_writes(header, some):
+    values = np.resize(some, wire.VALUES).tolist()
+    data = bytes(INA(**header, values=values))
+    (read,) = np.frombuffer(data, wire.PACKET)
+    assert {name: int(read[name]) for name in header} == header
+    assert read["values"].tolist() == values
+
+
+def test_a_frame_on_the_link_is_as_long_as_is_said():
+    frame = Ether() / IP() / UDP(sport=wire.PORT, dport=wire.PORT) / INA()
+    assert len(bytes(frame)) == wire.FRAME <= wire.MTU + 14
+
+
+def test_the_layer_is_found_behind_its_port():
+    datagram = bytes(IP() / UDP(sport=wire.PORT, dport=wire.PORT) / INA(job=7, flags="resend"))
+    read = IP(datagram)
+    assert read[INA].job == 7
+    assert read[INA].flags == wire.FLAG_RESEND
+    assert read[INA].sprintf("%INA.kind%") == "data"
+    assert bytes(read) == datagram
+    assert UDP(bytes(UDP(sport=wire.PORT, dport=wire.PORT) / INA()))[INA]
+
+
+@pytest.mark.parametrize("port", [53, wire.PORT + 1])
+def test_other_ports_are_none_of_ours(port):
+    datagram = bytes(IP() / UDP(sport=9, dport=port) / Raw(bytes(wire.PACKET.itemsize)))
+    assert not IP(datagram).haslayer(INA)
+
+
+def test_a_header_has_room_for_every_slot_and_job():
+    widths = dict(wire.FIELDS)
+    assert sum(widths.values()) % 64 == 0  # values lie on a word
+    assert wire.HEADER.itemsize * 8 == sum(widths.values())
+    assert wire.PACKET.itemsize == wire.HEADER.itemsize + 4 * wire.VALUES
+
+
+def test_efficiencies_are_shares_of_the_link():
+    assert pytest.approx(1024 / 1090) == wire.INA_EFFICIENCY
+    assert pytest.approx(1448 / 1514) == wire.TCP_EFFICIENCY
+    assert pytest.approx(66 / 2 / 1448) == wire.TCP_ACK_SHARE
+
+
+def test_a_fragment_cut_short_is_no_packet():
+    datagram = UDP(sport=wire.PORT, dport=wire.PORT) / Raw(bytes(wire.PACKET.itemsize - 1))
+    assert not IP(bytes(IP() / datagram)).haslayer(INA)
+
+
+def test_a_fragment_of_another_length_cannot_be_made():
+    with pytest.raises(ValueError, match="found 3 values, wanted 256"):
+        bytes(INA(values=[1, 2, 3]))
