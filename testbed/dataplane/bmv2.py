@@ -131,6 +131,12 @@ class Bmv2Switch:
         """simple_switch does not tell what it drops between a port and the program."""
         return 0
 
+    @property
+    def pid(self) -> int:
+        if self._switch is None:
+            raise ControlError("simple_switch is not running")
+        return self._switch.pid
+
     def died(self) -> str | None:
         if self._switch is None or self._switch.poll() is None:
             return None

@@ -38,6 +38,10 @@ class EmulationError(Exception):
 class SwitchTarget(Control, Protocol):
     """A running P4 switch."""
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+
     def start(self, interfaces: Mapping[int, str], prefix_command: Sequence[str]) -> None: ...
 
     def lost(self) -> int:

@@ -34,7 +34,7 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
     endpoint: Worker | Server | None = None
     try:
         if namespace is not None:
-            _enter(namespace)
+            enter(namespace)
         endpoint = Worker(task) if task.is_worker else Server(task)
         pipe.send("listening")
         pipe.recv()
@@ -62,7 +62,7 @@ def _say(pipe: Connection, failure: Failure) -> None:
         os._exit(1)
 
 
-def _enter(namespace: str) -> None:
+def enter(namespace: str) -> None:
     descriptor = os.open(namespace, os.O_RDONLY)
     try:
         if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
