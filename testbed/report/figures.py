@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from testbed.report.data import VALID
+from testbed.report.data import VALID, everywhere
 from testbed.report.look import Look, of
 
 Looks = Mapping[str, Look]
@@ -117,7 +117,7 @@ def _against_tors(table: pd.DataFrame, looks: Looks) -> Figure:
         1, len(workloads), figsize=(3.6 * len(workloads), 3), squeeze=False
     )
     for axes, workload in zip(panels[0], workloads, strict=True):
-        for system, group in table[table["workload"] == workload].groupby("system"):
+        for system, group in everywhere(table[table["workload"] == workload]).groupby("system"):
             look = of(str(system), looks)
             line = group.groupby("ina_tors")["jct_s"].mean()
             axes.plot(line.index, line, color=look.colour, marker=look.marker, label=look.title)
@@ -166,7 +166,7 @@ def _timelines(iterations: pd.DataFrame, looks: Looks) -> Figure:
     cells = cells[:_MOST_TIMELINES]
     ranks = int(first["rank"].max()) + 1
     figure, panels = plt.subplots(
-        len(cells), 1, figsize=(7.2, len(cells) * (0.5 + 0.09 * ranks)), squeeze=False
+        len(cells), 1, figsize=(7.2, 0.5 + len(cells) * (0.6 + 0.09 * ranks)), squeeze=False
     )
     for axes, (_, rows) in zip(panels[:, 0], cells, strict=True):
         _timeline(axes, rows, of(rows["system"].iloc[0], looks))
