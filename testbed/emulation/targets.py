@@ -43,8 +43,9 @@ class _Native(NativeSwitch):
         return statistics.oversize + statistics.no_port + sum(port.rx_drops for port in ports)
 
     def died(self) -> str | None:
-        # Only the first one to ask hears why.
-        if self._death is None:
+        # Only the first one to ask hears why, and asking interrupts a switch that works.
+        ended = self._process is None or self._process.poll() is not None
+        if self._death is None and ended:
             try:
                 self.statistics()
             except ControlError as error:
