@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 PORT = 0xBEE1
+_WAKE_BYTES = 64 * 1024
 _GREETING = struct.Struct("!I")
 _HEADER = struct.Struct("!III")  # unit, chunk, bytes that follow
 
@@ -139,6 +140,9 @@ class Mesh:
                 view = memoryview(incoming.buffer)[incoming.filled :]
                 received = incoming.socket.recv_into(view)
             except BlockingIOError:
+                # Woken by every packet, Python would do little else.
+                missing = min(incoming.wanted - incoming.filled, _WAKE_BYTES)
+                incoming.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, missing)
                 return
             except ConnectionResetError:
                 received = 0
