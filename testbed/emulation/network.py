@@ -189,7 +189,7 @@ class Network:
                 name,
                 self.fabric,
                 self.addressing,
-                name in self._targets,
+                self._targets,
                 self._dilation,
                 self._seed,
             )

@@ -5,7 +5,7 @@ Pure text: one shell script a node, so that a node costs one process to set up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric, Kind, Link
@@ -34,18 +34,28 @@ ROUTER_SYSCTLS: Mapping[str, str] = {
     "net/ipv4/fib_multipath_hash_policy": "1",  # by ports as well as addresses
 }
 
-_OFFLOADS = "tx off tso off gso off gro off"
+_WHOLE_FRAMES = "tx off tso off gso off gro off"
+_LARGEST_SUPERFRAME = 6
+"""Segments that the kernel may carry through a fabric of its own routers as one: most of the
+processor's time is per packet, and six are still small against a queue."""
+
 _LEAST_BURST = 3028  # two full frames
 _BURST_TIME = 0.0005
 
 
 def script(
-    node: str, fabric: Fabric, addressing: Addressing, p4: bool, dilation: float | None, seed: int
+    node: str,
+    fabric: Fabric,
+    addressing: Addressing,
+    p4_switches: Collection[str],
+    dilation: float | None,
+    seed: int,
 ) -> str:
-    """The set-up of ``node``. ``p4``: a P4 switch will forward there, not the kernel.
+    """The set-up of ``node``. At ``p4_switches`` a P4 program will forward, not the kernel.
 
     ``dilation`` divides the links' rates; None leaves them unshaped. Run with ``sh -e``.
     """
+    p4 = node in p4_switches
     router = fabric.nodes[node].kind is not Kind.HOST and not p4
     sysctls = {**SYSCTLS, **(ROUTER_SYSCTLS if router else {})}
     lines = [f"echo {value} > /proc/sys/{key}" for key, value in sysctls.items()]
@@ -54,10 +64,18 @@ def script(
         path = "/proc/sys/net/ipv4/fib_multipath_hash_seed"
         lines.append(f"if [ -e {path} ]; then echo {seed + 1} > {path}; fi")
     interfaces = {n: addressing.interface(node, n) for n in fabric.neighbours(node)}
-    for name in interfaces.values():
+    if p4_switches:
         # Frames must be whole and checksummed where a program reads them; some features may be
         # fixed, which is no error.
-        lines.append(f"ethtool -K {name} {_OFFLOADS} >/dev/null 2>&1 || true")
+        lines += [
+            f"ethtool -K {name} {_WHOLE_FRAMES} >/dev/null 2>&1 || true"
+            for name in interfaces.values()
+        ]
+    else:
+        lines += _batch(
+            "ip",
+            [f"link set {name} gso_max_segs {_LARGEST_SUPERFRAME}" for name in interfaces.values()],
+        )
     lines += _batch("ip", _ip(node, fabric, addressing, interfaces, p4))
     if dilation is not None:
         lines += _batch(

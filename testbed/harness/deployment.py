@@ -21,6 +21,8 @@ from testbed.workload.gradients import Gradients
 from testbed.workload.trace import Trace, load
 
 LARGEST_WINDOW = 256
+LONGEST_TICK_S = 0.004
+"""Longer ticks would show in the emulated times, for they end every transfer."""
 
 
 class DeploymentError(Exception):
@@ -86,7 +88,7 @@ class DeployedJob:
             slots=hashed_slots(self.number, self.window, slots),
             parent=addresses[tree.parent[host]] if host in tree.parent else "",
             children=tuple(addresses[child] for child in tree.children(tree.root)),
-            tick_s=self.tick_s * dilation,
+            tick_s=min(self.tick_s * dilation, LONGEST_TICK_S),
             burst=max(1, self.window // 8),
         )
 
@@ -208,9 +210,9 @@ def _window(job: Job, plan: Plan, fabric: Fabric) -> int:
 
 
 def _tick_s(window: int, plan: Plan, fabric: Fabric) -> float:
-    """Endpoints may let packets gather for an eighth of the time that a window lasts."""
+    """Endpoints may let packets gather for a quarter of the time that a window lasts."""
     if not plan.trees:
         return 0.0
     (tree,) = plan.trees
     rate = fabric.link(tree.root, fabric.tor_of(tree.root)).rate
-    return window * tree.streams * wire.FRAME * 8 / rate / 8
+    return window * tree.streams * wire.FRAME * 8 / rate / 4
