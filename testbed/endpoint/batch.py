@@ -68,6 +68,8 @@ class BatchSocket:
             wire.PACKET.itemsize
         )
         self._receive_iov["length"] = wire.PACKET.itemsize
+        self._receive_address = ctypes.c_void_p(_address(self._receive_messages))
+        self._lengths = self._receive_messages["length"]
         self._send_iov, self._send_messages = _messages(batch, 2)
         self._send_iov["length"] = (wire.HEADER.itemsize, _ROW)
         self._names: dict[str, npt.NDArray[np.uint8]] = {}
@@ -88,7 +90,7 @@ class BatchSocket:
         """
         count = _libc.recvmmsg(
             self.fileno(),
-            ctypes.c_void_p(_address(self._receive_messages)),
+            self._receive_address,
             self._batch,
             _MSG_DONTWAIT,
             None,
@@ -96,7 +98,7 @@ class BatchSocket:
         if count < 0:
             _raise_unless_blocked()
             return self._arrived[:0]
-        whole = self._receive_messages["length"][:count] == wire.PACKET.itemsize
+        whole = self._lengths[:count] == wire.PACKET.itemsize
         arrived = self._arrived[:count]
         return arrived if whole.all() else arrived[whole]
 

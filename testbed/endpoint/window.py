@@ -55,6 +55,7 @@ class Window:
         self._first = 0
         self._in_flight = float(self.size)
         self._last_cut = 0.0
+        self._look_again = 0.0
         self._timeout = FIRST_TIMEOUT
         self._round_trip: float | None = None
         self._open(np.zeros((0, wire.VALUES), ">i4"), np.zeros((0, wire.VALUES), ">i4"))
@@ -85,15 +86,19 @@ class Window:
     @property
     def deadline(self) -> float | None:
         """When to call :meth:`pump` again even if nothing arrives, on the caller's clock."""
-        outstanding = slice(self._lowest, self._next)
-        waiting = self._sent_at[outstanding][~self._done[outstanding]]
-        return float(waiting.min()) + self._timeout if len(waiting) else None
+        return self._look_again if self._next > self._lowest else None
 
     def pump(self, now: float) -> None:
         """Send what the window allows, and what timed out."""
         last = min(self._ready, self._lowest + int(self._in_flight))
         if last > self._next:
             self._next += self._send(np.arange(self._next, last), now, flags=0)
+        if now >= self._look_again:
+            self._mend_late(now)
+            # Twice a timeout is often enough, and looking is not free.
+            self._look_again = now + self._timeout / 2
+
+    def _mend_late(self, now: float) -> None:
         window = slice(self._lowest, self._next)
         late = np.flatnonzero(~self._done[window] & (self._sent_at[window] < now - self._timeout))
         if len(late):
@@ -109,13 +114,11 @@ class Window:
         index = packets["sequence"].astype(np.int64) - self._first
         mine = (packets["kind"] == wire.KIND_RESULT) & (packets["job"] == self._job)
         mine &= (index >= self._lowest) & (index < self._next)
+        mine[mine] = ~self._done[index[mine]]
         if not mine.all():
             packets, index = packets[mine], index[mine]
-        new = ~self._done[index]
-        if not new.all():
-            packets, index = packets[new], index[new]
-        if not len(index):
-            return
+            if not len(index):
+                return
         self._sums[index] = packets["values"]
         self._done[index] = True
         self._slots[packets["sequence"] % self.size] = packets["next_slot"]
@@ -127,13 +130,14 @@ class Window:
         self._mend_gaps(now)
 
     def _advance(self) -> None:
-        open_fragments = np.flatnonzero(~self._done[self._lowest : self._next])
-        self._lowest = self._lowest + int(open_fragments[0]) if len(open_fragments) else self._next
+        done = self._done[self._lowest : self._next]
+        first_open = int(done.argmin())
+        self._lowest = self._next if done[first_open] else self._lowest + first_open
 
     def _measure(self, index: npt.NDArray[np.int64], now: float) -> None:
-        once = index[~self._resent[index]]  # Karn: a resent fragment's time is ambiguous
-        if len(once):
-            sample = now - float(self._sent_at[once].min())
+        first = int(index[0])
+        if not self._resent[first]:  # Karn: a resent fragment's time is ambiguous
+            sample = now - float(self._sent_at[first])
             trip = self._round_trip
             self._round_trip = sample if trip is None else 0.875 * trip + 0.125 * sample
         # Any result ends a back-off.
@@ -141,9 +145,12 @@ class Window:
             self._timeout = FIRST_TIMEOUT
         else:
             self._timeout = min(max(4 * self._round_trip, LEAST_TIMEOUT), LONGEST_TIMEOUT)
+        self._look_again = min(self._look_again, now + self._timeout / 2)
 
     def _mend_gaps(self, now: float) -> None:
-        overtaken = slice(self._lowest, max(self._lowest, self._highest - REORDERING))
+        if self._highest - REORDERING <= self._lowest:
+            return
+        overtaken = slice(self._lowest, self._highest - REORDERING)
         lost = np.flatnonzero(~self._done[overtaken] & ~self._resent[overtaken])
         if len(lost):
             self._slow_down(now)

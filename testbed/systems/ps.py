@@ -7,7 +7,7 @@ from testbed.systems.system import Placement, System
 from testbed.topology.fabric import Fabric
 
 PARTITION = 4_000_000
-CREDIT = 8
+CREDIT = 4
 
 
 def plan(placement: Placement, fabric: Fabric) -> Plan:
@@ -48,7 +48,7 @@ SYSTEM = System(
     published=(
         "Workers push gradients, servers sum, workers pull the sum (gradients, not parameters).",
         "Tensors are cut into partitions of at most 4 MB, so that push and pull overlap (BytePS).",
-        "A credit bounds the partitions that a worker has under way (BytePS); here it is 8.",
+        "A credit bounds the partitions that a worker has under way (BytePS); here it is 4.",
     ),
     reading=(
         "With several servers each holds an equal share of every partition.",

@@ -62,7 +62,7 @@ def all_reduce(gradients, window: int, loss: float, iterations: int = 2):
     return results, windows, root
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize("loss", [0.0, 0.02, 0.1])
 @pytest.mark.parametrize("window", [1, 16, 200])
 def test_every_worker_gets_the_exact_sum(loss, window, monkeypatch):
     if loss == 0:  # a busy machine must not look like loss
