@@ -18,6 +18,9 @@ from testbed.topology.builders import leaf_spine
 from testbed.workload.gradients import Gradients
 
 ELEMENTS = 3 * 4 * 256
+
+# Ports are fixed, so the loopback addresses are this process's own.
+NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 UNITS = (Unit(0, 0, ELEMENTS, 0.01), Unit(1, ELEMENTS, ELEMENTS, 0.03))
 
 
@@ -27,7 +30,7 @@ def tasks(system: str, workers: int = 3, iterations: int = 3, seed: int = 5) -> 
     least, _ = registry[system].servers
     placement = Placement(hosts[:workers], hosts[workers : workers + least])
     plan = registry[system].plan(placement, fabric)
-    addresses = tuple(f"127.78.0.{rank + 1}" for rank in plan.ranks)
+    addresses = tuple(f"{NET}.{rank + 1}" for rank in plan.ranks)
     aggregation = None
     if plan.trees:
         slots = hashed_slots(0, 8, 4096)
@@ -98,7 +101,7 @@ def test_slots_outlive_pickling():
 def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():
     from testbed.endpoint.stream import Mesh
 
-    addresses = ["127.79.0.1", "127.79.0.2"]
+    addresses = [f"{NET}.201", f"{NET}.202"]
     sender, receiver = (Mesh(rank, addresses) for rank in (0, 1))
     values = np.arange(8_000_000, dtype=np.int32)  # more than any socket buffers
     try:

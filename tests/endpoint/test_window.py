@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
@@ -13,6 +14,10 @@ from testbed.endpoint.root import Root, hashed_slots
 from testbed.endpoint.window import Window
 
 WORKERS = 3
+
+# Ports are fixed, so the loopback addresses are this process's own.
+NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
+ROOT = f"{NET}.200"
 
 
 class LossySocket(BatchSocket):
@@ -34,12 +39,12 @@ class LossySocket(BatchSocket):
 
 def all_reduce(gradients, window: int, loss: float, iterations: int = 2):
     """Every worker's sums over ``gradients`` of shape (iterations, workers, fragments, 256)."""
-    addresses = [f"127.77.0.{rank + 1}" for rank in range(WORKERS)]
+    addresses = [f"{NET}.{rank + 1}" for rank in range(WORKERS)]
     sockets = [LossySocket(address, loss, seed) for seed, address in enumerate(addresses)]
-    root_socket = LossySocket("127.77.1.1", loss, 99)
+    root_socket = LossySocket(ROOT, loss, 99)
     root = Root(root_socket, 7, addresses, addresses, window)
     slots = hashed_slots(7, window, 4096)
-    windows = [Window(s, 7, rank, "127.77.1.1", slots) for rank, s in enumerate(sockets)]
+    windows = [Window(s, 7, rank, ROOT, slots) for rank, s in enumerate(sockets)]
     results = []
     try:
         for iteration in range(iterations):
