@@ -32,8 +32,10 @@ from testbed.workload.gradients import Gradients
 
 FAN_IN = 32
 JOB = 7
-WINDOW = 1024
-TICK = 0.0005
+WINDOW = 384
+TICK = 0.001
+COMPUTE = 0.5
+"""Seconds before each all-reduce in which the last one's sums are checked."""
 
 
 def packets(target: str, seconds: float, in_flight: int) -> tuple[float, float]:
@@ -136,7 +138,7 @@ def all_reduce(target: str, workers: int, fragments: int, iterations: int = 5) -
         switch = targets.make(target, Path(logs) / "t0.log")
         with Network(fabric, None, {"t0": switch}, {0: tree}) as network:
             addresses = tuple(network.addressing.ip(host) for host in plan.hosts)
-            window = WINDOW // workers
+            window = WINDOW
             aggregation = Aggregation(
                 job=0,
                 slots=hashed_slots(0, window, fabric.slots),
@@ -145,9 +147,9 @@ def all_reduce(target: str, workers: int, fragments: int, iterations: int = 5) -
                 tick_s=TICK,
                 burst=64,
             )
-            units = (Unit(0, 0, elements, 0.0),)
+            units = (Unit(0, 0, elements, COMPUTE),)
             tasks = [
-                Task(plan, rank, 0, addresses, units, 0.0, iterations, gradients, aggregation)
+                Task(plan, rank, 0, addresses, units, COMPUTE, iterations, gradients, aggregation)
                 for rank in plan.ranks
             ]
             with Crew(tasks, [network.namespace(host) for host in plan.hosts]) as crew:
@@ -156,7 +158,7 @@ def all_reduce(target: str, workers: int, fragments: int, iterations: int = 5) -
     assert all(each.wrong == 0 and each.checked == iterations * elements for each in ranks)
     # The first iteration touches all memory for the first time.
     times = [
-        max(each.iterations[i].end - each.iterations[i].start for each in ranks)
+        max(each.iterations[i].end - each.iterations[i].compute_end for each in ranks)
         for i in range(1, iterations)
     ]
     return elements * 32 / float(np.median(times)) / 1e6, sum(r.retransmitted for r in ranks)

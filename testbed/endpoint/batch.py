@@ -58,7 +58,11 @@ class BatchSocket:
                 )
             except PermissionError:
                 self.socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
-        self.socket.bind((address, wire.PORT))
+        try:
+            self.socket.bind((address, wire.PORT))
+        except OSError:
+            self.socket.close()
+            raise
         self.socket.setblocking(False)
         self._batch = batch
         self._rows = np.arange(batch, dtype=np.uint64)
