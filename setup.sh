@@ -27,6 +27,6 @@ stamp="$(sha256sum pyproject.toml | cut -d' ' -f1) $("$python" --version) $PWD"
 if [[ "$(cat .venv/.stamp 2>/dev/null)" != "$stamp" ]]; then
     echo "setup: installing Python packages into .venv"
     [[ -x .venv/bin/python ]] || "$python" -m venv --system-site-packages .venv
-    .venv/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+    .venv/bin/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
     echo "$stamp" > .venv/.stamp
 fi

@@ -49,6 +49,9 @@ def run(files: tuple[Path, ...], output: Path, dry_run: bool) -> None:
                     click.echo(f"{cell.id}  {evaluation.title(cell)}  about {seconds:.0f} s")
             return
         require()
+        for experiment in experiments:
+            for warning in evaluation.warnings(experiment):
+                click.echo(f"warning: {warning}", err=True)
         directories, failures = [], 0
         with termination_unwinds():
             for experiment in experiments:

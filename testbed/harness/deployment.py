@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from testbed import model
 from testbed.dataplane import wire
@@ -21,6 +22,9 @@ from testbed.workload.gradients import Gradients
 from testbed.workload.trace import Trace, load
 
 LARGEST_WINDOW = 256
+INA_RATE_PER_CORE, TCP_RATE_PER_CORE = 60e6, 200e6
+"""Bit/s of all workers' links together that one core carried with a third of its time to spare."""
+
 LONGEST_TICK_S = 0.004
 """Longer ticks would show in the emulated times, for they end every transfer."""
 
@@ -216,3 +220,23 @@ def _tick_s(window: int, plan: Plan, fabric: Fabric) -> float:
     (tree,) = plan.trees
     rate = fabric.link(tree.root, fabric.tor_of(tree.root)).rate
     return window * tree.streams * wire.FRAME * 8 / rate / 4
+
+
+def strain(jobs: Sequence[DeployedJob], fabric: Fabric, dilation: float, cores: int) -> str | None:
+    """A warning, if the jobs' links carry more than such a machine did in our own runs.
+
+    The verdict decides afterwards; this only says it before the time is spent.
+    """
+    load = 0.0
+    for job in jobs:
+        hosts = job.plan.hosts[: job.plan.workers]
+        rate = sum(fabric.link(host, fabric.tor_of(host)).rate for host in hosts)
+        load += rate / (INA_RATE_PER_CORE if job.plan.trees else TCP_RATE_PER_CORE)
+    enough = load / cores
+    if enough <= dilation:
+        return None
+    systems = ", ".join(dict.fromkeys(job.system.name for job in jobs))
+    return (
+        f"{systems}: the workers' links at dilation {dilation:g} carry more than {cores} cores "
+        f"are likely to; a dilation of {ceil(enough)} would do, with scale lowered alike"
+    )

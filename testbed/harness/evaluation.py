@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from testbed.experiment.cells import Cell, expand
 from testbed.experiment.load import dump, load
 from testbed.experiment.schema import Experiment
 from testbed.harness.cell import CellResult, SumMismatch, describe, expected_wall_s, run_cell
-from testbed.harness.deployment import DeploymentError, build_fabric, deploy
+from testbed.harness.deployment import DeploymentError, build_fabric, deploy, strain
 from testbed.harness.isolation import Failed, call
 from testbed.harness.progress import Progress
 from testbed.provenance import environment, now
@@ -72,6 +73,18 @@ def run(experiment: Experiment, root: Path) -> tuple[Path, int]:
         directory.append_iterations(result.iterations)
     directory.write_metadata(metadata | {"finished_at": now()})
     return directory.path, failures
+
+
+def warnings(experiment: Experiment) -> list[str]:
+    """What is likely to make rows invalid on this machine, known before anything runs."""
+    found = []
+    for cell in expand(experiment):
+        fabric = build_fabric(cell.experiment)
+        jobs = deploy(cell.experiment, fabric)
+        found.append(
+            strain(jobs, fabric, cell.experiment.emulation.dilation, len(os.sched_getaffinity(0)))
+        )
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def _failed(cell: Cell, reason: str) -> CellResult:
