@@ -185,7 +185,7 @@ def main() -> None:
     rates = {}
     print("through one ToR, 256 values a packet, fan-in 32")
     for target in chosen:
-        rate, cost = packets(target, options.seconds, 24 if target == "native" else 2)
+        rate, cost = packets(target, options.seconds, 56 if target == "native" else 2)
         rates[target] = rate
         gradients = rate * wire.VALUES * 32 / 1e9
         print(f"  {target:7} {rate:10,.0f} packets/s in  {gradients:6.2f} Gbit/s of gradients"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from testbed.emulation.network import Network, SwitchTarget
+from testbed.emulation.network import EmulationError, Network, SwitchTarget
 from testbed.emulation.verdict import Sampler
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Outcome, Task
@@ -39,15 +39,22 @@ def emulate(
 ) -> Observation:
     """Run the tasks on ``fabric`` in Mininet, INA switches on ``targets``, and tear all down.
 
-    ``timeout`` is in seconds of the emulator's clock. Raises EmulationError or RankFailed.
+    ``timeout`` is in seconds of the emulator's clock. Raises RankFailed, or EmulationError, also
+    when a switch ends in the middle.
     """
     with Network(fabric, dilation, targets, trees, seed) as network:
         tasks = make_tasks(network)
         hosts = [task.plan.hosts[task.rank] for task in tasks]
         namespaces = [network.namespace(host) for host in hosts]
         sampler = Sampler()
+
+        def watch() -> None:
+            sampler.sample()
+            if dead := network.dead():
+                raise EmulationError("; ".join(f"{name}: {why}" for name, why in dead.items()))
+
         with Crew(tasks, namespaces) as crew:
-            outcomes = crew.run(sampler.sample, timeout, started=sampler.start)
+            outcomes = crew.run(watch, timeout, started=sampler.start)
             sampler.stop()
         statistics = network.statistics()
         return Observation(

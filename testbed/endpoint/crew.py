@@ -60,11 +60,12 @@ class Crew:
         if kind is None:
             for pipe in self._pipes:
                 pipe.send("bye")
+            for each in self._processes:
+                each.join(2)
         for each in self._processes:
-            each.join(2 if kind is None else 0)
-            if each.is_alive():
-                each.kill()
-                each.join()
+            each.kill()  # side by side; without effect on one that has ended
+        for each in self._processes:
+            each.join()
         for pipe in self._pipes:
             pipe.close()
 

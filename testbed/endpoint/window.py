@@ -24,7 +24,7 @@ FIRST_TIMEOUT = 0.2
 LEAST_TIMEOUT = 0.1
 LONGEST_TIMEOUT = 1.0
 REORDERING = 3
-LEAST_IN_FLIGHT = 4
+LEAST_IN_FLIGHT = 8
 
 
 class Window:
@@ -68,6 +68,7 @@ class Window:
         self._resent = np.zeros(count, bool)
         self._ready = self._next = self._lowest = 0
         self._highest = -1
+        self._newest = 0.0
 
     def open(self, gradients: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
         """Begin an iteration: big-endian int32 of shape (fragments, 256), in and out."""
@@ -90,7 +91,10 @@ class Window:
 
     def pump(self, now: float) -> None:
         """Send what the window allows, and what timed out."""
-        last = min(self._ready, self._lowest + int(self._in_flight))
+        # A hole holds back as much as it is, not all that follows; only slots bound the span.
+        missing = np.count_nonzero(~self._done[self._lowest : self._next])
+        allowed = self._next + int(self._in_flight) - missing
+        last = min(self._ready, self._lowest + self.size, allowed)
         if last > self._next:
             self._next += self._send(np.arange(self._next, last), now, flags=0)
         if now >= self._look_again:
@@ -137,6 +141,7 @@ class Window:
     def _measure(self, index: npt.NDArray[np.int64], now: float) -> None:
         first = int(index[0])
         if not self._resent[first]:  # Karn: a resent fragment's time is ambiguous
+            self._newest = max(self._newest, float(self._sent_at[first]))
             sample = now - float(self._sent_at[first])
             trip = self._round_trip
             self._round_trip = sample if trip is None else 0.875 * trip + 0.125 * sample
@@ -151,7 +156,10 @@ class Window:
         if self._highest - REORDERING <= self._lowest:
             return
         overtaken = slice(self._lowest, self._highest - REORDERING)
-        lost = np.flatnonzero(~self._done[overtaken] & ~self._resent[overtaken])
+        # Sent again, and still not done when something sent later is: lost again (RACK, RFC 8985).
+        waits = (self._round_trip or FIRST_TIMEOUT) / 2
+        again = self._sent_at[overtaken] < self._newest - waits
+        lost = np.flatnonzero(~self._done[overtaken] & (~self._resent[overtaken] | again))
         if len(lost):
             self._slow_down(now)
             self._resend(lost + self._lowest, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -197,7 +198,10 @@ def _deploy(number: int, job: Job, place: Placement, fabric: Fabric, scale: floa
 
 
 def _window(job: Job, plan: Plan, fabric: Fabric) -> int:
-    """Fragments in flight: what all streams into the root may leave in half of its port's queue."""
+    """Fragments in flight: what all streams that may meet at a port leave in half of its queue.
+
+    ECMP may put any of its flows on the same link, so a stream counts on all of them.
+    """
     asked = job.options.get("window")
     if asked is not None:
         if not isinstance(asked, int) or not 1 <= asked <= fabric.slots:
@@ -208,9 +212,21 @@ def _window(job: Job, plan: Plan, fabric: Fabric) -> int:
     if not plan.trees:
         return 0
     (tree,) = plan.trees
-    queue = fabric.link(tree.root, fabric.tor_of(tree.root)).queue
-    fair = queue // 2 // (wire.FRAME * tree.streams)
+    streams: Counter[tuple[str, str]] = Counter()
+    for child, parent in tree.parent.items():
+        streams.update(_links(fabric, child, parent))
+    fair = min(
+        fabric.link(*ends).queue // 2 // (wire.FRAME * count) for ends, count in streams.items()
+    )
     return max(2, min(fair, LARGEST_WINDOW, fabric.slots))
+
+
+def _links(fabric: Fabric, source: str, to: str) -> set[tuple[str, str]]:
+    """Every directed link on a shortest path."""
+    if source == to:
+        return set()
+    hops = fabric.next_hops(source, to)
+    return {(source, hop) for hop in hops}.union(*(_links(fabric, hop, to) for hop in hops))
 
 
 def _tick_s(window: int, plan: Plan, fabric: Fabric) -> float:

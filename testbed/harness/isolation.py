@@ -27,15 +27,16 @@ def termination_unwinds() -> Iterator[None]:
 
     def unwind(number: int, frame: object) -> None:
         # A second signal must not interrupt the clean-up that the first one began.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise Terminated
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
-    before = signal.signal(signal.SIGTERM, unwind)
+    before = {each: signal.signal(each, unwind) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 class Failed(Exception):

@@ -224,3 +224,15 @@ def test_a_killed_cell_makes_a_failed_row(short_first, tmp_path):
     rows = read(only_run(tmp_path)).results
     assert list(rows.verified) == [True, False]
     assert "exit code -9" in rows.error[1]
+
+
+def test_a_killed_switch_makes_a_failed_row_that_names_it(tmp_path):
+    with Running(file(tmp_path, jobs__0__iterations=100_000, fabric__ina="all"), tmp_path) as run:
+        run.wait_for_ranks(5)
+        inside = run.inside()
+        (switch,) = [pid for pid in inside if any("=t0-h0" in word for word in command_of(pid))]
+        os.kill(switch, signal.SIGKILL)
+        assert_gone(set(inside.values()), 4)
+        assert run.process.wait(20) == 1
+    (error,) = read(only_run(tmp_path)).results.error
+    assert "t0: " in error
