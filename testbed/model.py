@@ -33,9 +33,16 @@ def link_loads(plan: Plan, fabric: Fabric) -> Load:
     aggregated = {op for program in plan.programs for op in program}
     for operation in aggregated:
         if isinstance(operation, SwitchAllReduce):
-            for child, parent in plan.trees[operation.tree].parent.items():
-                _route(fabric, child, parent, share / wire.INA_EFFICIENCY, load)
-                _route(fabric, parent, child, share / wire.INA_EFFICIENCY, load)
+            tree, stream = plan.trees[operation.tree], share / wire.INA_EFFICIENCY
+            for child, parent in tree.parent.items():
+                # Where a tree's switches send, the tree chooses the way; hosts leave it to ECMP.
+                for source, to in ((child, parent), (parent, child)):
+                    if source in tree.switches:
+                        hop = tree.hop(child, fabric.next_hops(source, to))
+                        load[source, hop] += stream
+                        _route(fabric, hop, to, stream, load)
+                    else:
+                        _route(fabric, source, to, stream, load)
     return dict(load)
 
 

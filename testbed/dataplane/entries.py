@@ -34,7 +34,13 @@ def derive(
     switch: str, fabric: Fabric, addressing: Addressing, jobs: Mapping[int, Tree]
 ) -> SwitchEntries:
     """Entries of ``switch``: its routes, and its part in each job's tree."""
-    entries = _routes(switch, fabric, addressing)
+    # A sum takes the tree's own way to the parent, and not the one that ECMP would draw.
+    ways = {
+        tree.parent[switch]: tree.hop(switch, fabric.next_hops(switch, tree.parent[switch]))
+        for tree in jobs.values()
+        if switch in tree.switches
+    }
+    entries = _routes(switch, fabric, addressing, ways)
     groups: dict[int, tuple[Replica, ...]] = {}
     rid = 0
     for job, tree in jobs.items():
@@ -44,8 +50,7 @@ def derive(
         replicas = []
         for child in tree.children(switch):
             rid += 1
-            hops = fabric.next_hops(switch, child)
-            hop = hops[job % len(hops)]
+            hop = tree.hop(child, fabric.next_hops(switch, child))
             replicas.append(Replica(addressing.port(switch, hop), rid))
             entries.append(
                 TableEntry(
@@ -70,15 +75,24 @@ def derive(
     return SwitchEntries(tuple(entries), groups)
 
 
-def _routes(switch: str, fabric: Fabric, addressing: Addressing) -> list[TableEntry]:
-    """A route per host below and per rack beyond; equal sets of next hops share their entries."""
+def _routes(
+    switch: str, fabric: Fabric, addressing: Addressing, ways: Mapping[str, str]
+) -> list[TableEntry]:
+    """A route per host below and per rack beyond; equal sets of next hops share their entries.
+
+    ``ways`` gives nodes beyond the rack a next hop of their own.
+    """
     entries: list[TableEntry] = []
     first_of: dict[tuple[str, ...], int] = {}
     known = 0
     destinations = [(host, f"{addressing.ip(host)}/32") for host in fabric.rack_hosts(switch)]
     destinations += [(tor, addressing.prefix(tor)) for tor in fabric.tors if tor != switch]
+    own = set(fabric.rack_hosts(switch))
+    destinations += [(node, f"{addressing.ip(node)}/32") for node in ways if node not in own]
     for destination, prefix in destinations:
         hops = fabric.next_hops(switch, destination)
+        if prefix.endswith("/32") and destination in ways:
+            hops = (ways[destination],)
         if hops not in first_of:
             first_of[hops] = known
             for hop in hops:

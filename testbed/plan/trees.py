@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,6 +34,14 @@ class Tree:
 
     def children(self, node: str) -> tuple[str, ...]:
         return self._children.get(node, ())
+
+    def hop(self, child: str, hops: Sequence[str]) -> str:
+        """Which of the equally short ``hops`` the link between ``child`` and its parent takes.
+
+        Children take turns, so that a tree's few large streams share what ECMP's hash of them
+        might pile on one link.
+        """
+        return hops[self.children(self.parent[child]).index(child) % len(hops)]
 
     def depth(self, node: str) -> int:
         steps = 0
