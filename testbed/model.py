@@ -3,7 +3,8 @@
 Every operation of the plan is routed over the fabric, ECMP sets sharing evenly; the busiest
 link, per byte of gradient, sets the pace. For the textbook systems on a fabric without
 oversubscription this is the textbook formula: N·M/B for one parameter server, 2(N-1)/N·M/B for
-a ring, M/B for aggregation on the way.
+a ring, M/B for aggregation on the way. A few flows that ECMP's hash happens to put on one link
+are slower than an even share says.
 """
 
 from __future__ import annotations
