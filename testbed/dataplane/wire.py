@@ -13,6 +13,9 @@ VALUES = 256
 KIND_DATA, KIND_RESULT = 1, 2
 FLAG_RESEND, FLAG_COLLISION = 0x01, 0x02
 
+SLOTS = 4096
+"""Aggregators of the compiled program."""
+
 MAX_WORKERS = 64
 """Width of the bitmap of contributors."""
 

@@ -99,8 +99,13 @@ class DeployedJob:
 
 
 def build_fabric(experiment: Experiment) -> Fabric:
-    """The fabric of a resolved experiment, with its INA ToRs chosen."""
+    """The fabric of a resolved experiment, with its INA ToRs chosen. DeploymentError if not."""
     wanted = experiment.fabric
+    if wanted.slots > wire.SLOTS:
+        raise DeploymentError(
+            f"fabric.slots: found {wanted.slots}, wanted at most {wire.SLOTS}, the compiled "
+            "program's memory; lower it, or compile p4/ with a larger SLOTS"
+        )
     fabric = leaf_spine(
         wanted.spines,
         wanted.leaves,

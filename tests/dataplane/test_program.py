@@ -87,7 +87,7 @@ def test_constants_are_those_of_the_headers():
     assert of["INA_PORT"] == wire.PORT
     assert (of["KIND_DATA"], of["KIND_RESULT"]) == (wire.KIND_DATA, wire.KIND_RESULT)
     assert (of["FLAG_RESEND"], of["FLAG_COLLISION"]) == (wire.FLAG_RESEND, wire.FLAG_COLLISION)
-    assert of["SLOTS"] == Fabric("", {}, ()).slots
+    assert of["SLOTS"] == wire.SLOTS == Fabric("", {}, ()).slots
 
 
 def test_every_register_has_an_entry_a_slot():
