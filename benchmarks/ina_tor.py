@@ -26,7 +26,7 @@ from testbed.endpoint.process import enter
 from testbed.endpoint.root import hashed_slots
 from testbed.endpoint.task import Aggregation, Task, Unit
 from testbed.plan.trees import Tree
-from testbed.systems import Placement, registry
+from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.gradients import Gradients
 
@@ -126,7 +126,7 @@ def _drive(own: str, switch: str, in_flight: int, seconds: float) -> int:
 def all_reduce(target: str, workers: int, fragments: int, iterations: int = 5) -> tuple[float, int]:
     """Gradient Mbit/s per worker of ATP all-reduces through one ToR, and fragments resent."""
     fabric = leaf_spine(1, 1, workers + 1, 1e10, 1e10, 10**6).with_ina(["t0"])
-    placement = Placement(fabric.hosts[:workers], fabric.hosts[workers:])
+    placement = Assignment(fabric.hosts[:workers], fabric.hosts[workers:])
     plan = registry["atp"].plan(placement, fabric)
     (tree,) = plan.trees
     elements = fragments * wire.VALUES

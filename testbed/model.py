@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.dataplane import wire
-from testbed.plan.program import Plan, Send, SwitchAllReduce
+from testbed.plan.program import Multicast, Plan, Send, SwitchReduce, TreeOperation
 from testbed.topology.fabric import Fabric
 
 Load = dict[tuple[str, str], float]
@@ -23,27 +23,29 @@ Load = dict[tuple[str, str], float]
 def link_loads(plan: Plan, fabric: Fabric) -> Load:
     """Bytes on each directed link (a, b), headers included, per byte of gradient synchronised."""
     load: defaultdict[tuple[str, str], float] = defaultdict(float)
-    share = 1 / plan.chunks
     for rank, program in enumerate(plan.programs):
         for operation in program:
             if isinstance(operation, Send):
                 source, destination = plan.hosts[rank], plan.hosts[operation.to]
+                share = float(plan.share(operation.chunk))
                 stream = share / wire.TCP_EFFICIENCY
                 _route(fabric, source, destination, stream, load)
                 _route(fabric, destination, source, share * wire.TCP_ACK_SHARE, load)
-    aggregated = {op for program in plan.programs for op in program}
-    for operation in aggregated:
-        if isinstance(operation, SwitchAllReduce):
-            tree, stream = plan.trees[operation.tree], share / wire.INA_EFFICIENCY
-            for child, parent in tree.parent.items():
+    on_trees = {op for ops in plan.programs for op in ops if isinstance(op, TreeOperation)}
+    for operation in on_trees:
+        tree, share = plan.trees[operation.tree], float(plan.share(operation.chunk))
+        stream, receipts = share / wire.INA_EFFICIENCY, share * wire.INA_ACK_SHARE
+        up = receipts if isinstance(operation, Multicast) else stream
+        down = receipts if isinstance(operation, SwitchReduce) else stream
+        for child, parent in tree.parent.items():
+            for source, to, amount in ((child, parent, up), (parent, child, down)):
                 # Where a tree's switches send, the tree chooses the way; hosts leave it to ECMP.
-                for source, to in ((child, parent), (parent, child)):
-                    if source in tree.switches:
-                        hop = tree.hop(child, fabric.next_hops(source, to))
-                        load[source, hop] += stream
-                        _route(fabric, hop, to, stream, load)
-                    else:
-                        _route(fabric, source, to, stream, load)
+                if source in tree.switches and source != to:
+                    hop = tree.hop(child, fabric.next_hops(source, to))
+                    load[source, hop] += amount
+                    _route(fabric, hop, to, amount, load)
+                else:
+                    _route(fabric, source, to, amount, load)
     return dict(load)
 
 

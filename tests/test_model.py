@@ -6,7 +6,7 @@ import pytest
 
 from testbed import model
 from testbed.dataplane import wire
-from testbed.systems import Placement, registry
+from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 
 RATE = 1e9
@@ -18,7 +18,7 @@ def pace(system: str, workers: int, ina=(), servers: int = 0, fabric_rate: float
     """Time per byte in units of one byte at the hosts' rate."""
     fabric = leaf_spine(2, 3, 4, RATE, fabric_rate, 10**6).with_ina(ina)
     hosts = fabric.hosts
-    placement = Placement(hosts[:workers], hosts[len(hosts) - servers :] if servers else ())
+    placement = Assignment(hosts[:workers], hosts[len(hosts) - servers :] if servers else ())
     return model.seconds_per_byte(registry[system].plan(placement, fabric), fabric) * RATE / 8
 
 
@@ -52,7 +52,7 @@ def test_a_narrow_core_binds():
 
 def test_iteration_hides_what_compute_covers():
     fabric = leaf_spine(1, 1, 4, RATE, RATE, 10**6)
-    plan = registry["ring"].plan(Placement(fabric.hosts), fabric)
+    plan = registry["ring"].plan(Assignment(fabric.hosts), fabric)
     per_byte = model.seconds_per_byte(plan, fabric)
     size = 0.1 / per_byte
     hidden = model.iteration(plan, fabric, [(0.5, size), (0.8, size)], compute_s=1.0)

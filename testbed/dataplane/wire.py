@@ -46,3 +46,6 @@ TCP_EFFICIENCY = (MTU - _IP - _TCP) / (MTU + _ETHERNET)
 
 TCP_ACK_SHARE = (_ETHERNET + _IP + _TCP) / 2 / (MTU - _IP - _TCP)
 """Bytes of acknowledgement on the way back per byte of stream (one for two segments)."""
+
+INA_ACK_SHARE = (_ETHERNET + _IP + _UDP + HEADER.itemsize) / (VALUES * 4)
+"""Bytes of receipts on the way back per byte of gradient, where a sum does not come back."""

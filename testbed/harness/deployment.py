@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from testbed import model
@@ -14,7 +14,7 @@ from testbed.endpoint.task import Aggregation, Task, Unit, cut
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import check
 from testbed.plan.program import Plan
-from testbed.systems import Placement, System, registry
+from testbed.systems import Assignment, System, registry
 from testbed.topology import placement
 from testbed.topology.builders import leaf_spine
 from testbed.topology.fabric import Fabric
@@ -131,7 +131,7 @@ def deploy(experiment: Experiment, fabric: Fabric) -> list[DeployedJob]:
     ]
 
 
-def _places(jobs: Sequence[Job], fabric: Fabric) -> list[Placement]:
+def _places(jobs: Sequence[Job], fabric: Fabric) -> list[Assignment]:
     taken = {
         host
         for job in jobs
@@ -164,23 +164,19 @@ def _places(jobs: Sequence[Job], fabric: Fabric) -> list[Placement]:
         taken |= set(servers)
         # Ranks go rack by rack whatever the order in the file, so that a ring stays in its rack.
         order = {host: index for index, host in enumerate(fabric.hosts)}
-        places.append(Placement(tuple(sorted(workers, key=order.__getitem__)), servers))
+        places.append(Assignment(tuple(sorted(workers, key=order.__getitem__)), servers))
     return places
 
 
-def _deploy(number: int, job: Job, place: Placement, fabric: Fabric, scale: float) -> DeployedJob:
+def _deploy(number: int, job: Job, place: Assignment, fabric: Fabric, scale: float) -> DeployedJob:
     system = registry[job.system]
-    if unknown := set(job.options) - system.options:
-        takes = ", ".join(sorted(system.options)) or "none"
-        raise DeploymentError(
-            f"{system.name} knows no option {', '.join(sorted(unknown))}; it takes: {takes}"
-        )
+    trace = load(job.workload)
     try:
-        plan = system.plan(place, fabric)
+        options = system.settle(job.options)
+        plan = system.plan(replace(place, options=options, trace=trace), fabric)
     except ValueError as error:
         raise DeploymentError(str(error)) from error
     check(plan)
-    trace = load(job.workload)
     buckets = fill(trace, job.bucket, job.first_bucket, scale)
     compute_s = trace.compute_s * scale
     if not job.overlap:
@@ -207,11 +203,11 @@ def _window(job: Job, plan: Plan, fabric: Fabric) -> int:
 
     ECMP may put any of its flows on the same link, so a stream counts on all of them.
     """
-    asked = job.options.get("window")
+    asked: int | None = job.options.get("window")
     if asked is not None:
-        if not isinstance(asked, int) or not 1 <= asked <= fabric.slots:
+        if asked > fabric.slots:
             raise DeploymentError(
-                f"window: found {asked!r}, wanted a whole number from 1 to {fabric.slots} slots"
+                f"window: found {asked}, wanted at most the {fabric.slots} slots of a switch"
             )
         return asked
     if not plan.trees:

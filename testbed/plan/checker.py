@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from testbed.plan.program import Plan, Receive, Send, SwitchAllReduce
-from testbed.plan.trees import Tree
+from testbed.plan.program import (
+    Multicast,
+    Operation,
+    Plan,
+    Receive,
+    Send,
+    SwitchReduce,
+    TreeOperation,
+)
+from testbed.plan.trees import Style, Tree
 
 
 class PlanError(Exception):
@@ -21,6 +29,10 @@ def check(plan: Plan) -> None:
     faults = [fault for tree in plan.trees for fault in _tree_faults(plan, tree)]
     if len(plan.programs) != len(plan.hosts):
         faults.append(f"{len(plan.programs)} programs for {len(plan.hosts)} ranks")
+    if sum(plan.share(chunk) for chunk in range(plan.chunks)) != 1:
+        faults.append("the chunks' shares do not add up to a bucket")
+    if not faults:
+        faults = [fault for index in range(len(plan.trees)) for fault in _order(plan, index)]
     if not faults:
         faults = _Run(plan).faults()
     if faults:
@@ -32,6 +44,12 @@ def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
     for host, rank in tree.rank_of.items():
         if plan.hosts[rank] != host:
             faults.append(f"tree names {host} as rank {rank}, which is {plan.hosts[rank]}")
+        if host not in tree.parent:
+            faults.append(f"member {host} hangs on no parent")
+    if tree.root_rank is not None and plan.hosts[tree.root_rank] != tree.root:
+        faults.append(f"the root {tree.root} is not rank {tree.root_rank}")
+    if tree.root_rank is None and tree.style in (Style.ATP, Style.RACK):
+        faults.append(f"a tree of style {tree.style.value} needs a host as its root")
     for node in tree.parent:
         seen, at = set(), node
         while at != tree.root:
@@ -40,6 +58,29 @@ def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
                 break
             seen.add(at)
             at = tree.parent[at]
+    return faults
+
+
+def _order(plan: Plan, index: int) -> list[str]:
+    """Fragments are numbered in the order of use, so all that take part must agree on it."""
+    uses = {
+        rank: [
+            op for op in plan.programs[rank] if isinstance(op, TreeOperation) and op.tree == index
+        ]
+        for rank in plan.ranks
+    }
+    taking_part = plan.trees[index].participants
+    faults = [
+        f"rank {rank} uses tree {index} without being on it"
+        for rank, used in uses.items()
+        if used and rank not in taking_part
+    ]
+    first = min(taking_part)
+    faults += [
+        f"ranks {first} and {rank} use tree {index} in different orders"
+        for rank in sorted(taking_part)
+        if uses[rank] != uses[first]
+    ]
     return faults
 
 
@@ -56,7 +97,7 @@ class _Run:
         self.wire: dict[tuple[int, int, int], deque[Counter[int]]] = {}
         self.released: set[tuple[int, int]] = set()
         # Per rank and chunk, what is still to be done: the order that binds is the chunk's.
-        self.todo: dict[tuple[int, int], deque[Send | Receive | SwitchAllReduce]] = {}
+        self.todo: dict[tuple[int, int], deque[Operation]] = {}
         for rank, program in enumerate(plan.programs):
             for operation in program:
                 self.todo.setdefault((rank, operation.chunk), deque()).append(operation)
@@ -90,7 +131,7 @@ class _Run:
             moved = True
         return moved
 
-    def _step(self, rank: int, operation: Send | Receive | SwitchAllReduce) -> bool:
+    def _step(self, rank: int, operation: Operation) -> bool:
         chunk = operation.chunk
         if isinstance(operation, Send):
             self.wire.setdefault((rank, operation.to, chunk), deque()).append(
@@ -106,23 +147,29 @@ class _Run:
                 self.held[rank, chunk] + received if operation.reduce else received
             )
             return True
-        return self._switch_all_reduce(rank, operation)
+        return self._on_tree(rank, operation)
 
-    def _switch_all_reduce(self, rank: int, operation: SwitchAllReduce) -> bool:
+    def _on_tree(self, rank: int, operation: TreeOperation) -> bool:
+        """Happens at once, when everyone on the tree has come to it."""
         chunk = operation.chunk
         if (rank, chunk) in self.released:
             self.released.remove((rank, chunk))
             return True
         tree = self.plan.trees[operation.tree]
-        taking_part = {*tree.rank_of.values(), self.plan.hosts.index(tree.root)}
-        waiting = [self.todo.get((each, chunk)) for each in taking_part]
+        waiting = [self.todo.get((each, chunk)) for each in tree.participants]
         if not all(queue and queue[0] == operation for queue in waiting):
             return False
-        total: Counter[int] = Counter()
-        for host, member in tree.rank_of.items():
-            if host in tree.parent:
-                total += self.held[member, chunk]
-        for each in taking_part:
-            self.held[each, chunk] = total.copy()
-        self.released |= {(each, chunk) for each in taking_part - {rank}}
+        members = tree.rank_of.values()
+        total = sum((self.held[each, chunk] for each in members), Counter[int]())
+        if isinstance(operation, SwitchReduce):
+            assert tree.root_rank is not None
+            self.held[tree.root_rank, chunk] += total
+        elif isinstance(operation, Multicast):
+            assert tree.root_rank is not None
+            for each in members:
+                self.held[each, chunk] = self.held[tree.root_rank, chunk].copy()
+        else:
+            for each in tree.participants:
+                self.held[each, chunk] = total.copy()
+        self.released |= {(each, chunk) for each in tree.participants - {rank}}
         return True

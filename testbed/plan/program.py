@@ -8,6 +8,8 @@ different chunks are independent; on one chunk they run in the order of the prog
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
 from typing import TypeAlias
 
 from testbed.plan.trees import Tree
@@ -41,7 +43,27 @@ class SwitchAllReduce:
     tree: int
 
 
-Operation: TypeAlias = Send | Receive | SwitchAllReduce
+@dataclass(frozen=True, slots=True)
+class SwitchReduce:
+    """Members' chunks are summed on the way up ``tree``; the root, a rank, adds the sum to its own.
+
+    Members keep what they have.
+    """
+
+    chunk: int
+    tree: int
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """The chunk of the root of ``tree``, a rank, replaces every member's; switches copy it."""
+
+    chunk: int
+    tree: int
+
+
+TreeOperation: TypeAlias = SwitchAllReduce | SwitchReduce | Multicast
+Operation: TypeAlias = Send | Receive | TreeOperation
 
 
 @dataclass(frozen=True)
@@ -52,12 +74,14 @@ class Plan:
         system: name of the system that made it.
         hosts: the host of each rank. Ranks below ``workers`` train, the others serve.
         workers: number of ranks that contribute a gradient and must receive the sum.
-        chunks: equal parts into which a bucket is cut.
-        programs: one sequence of operations per rank.
+        chunks: parts into which a bucket is cut.
+        programs: one sequence of operations per rank. All that take part in a tree use it for
+            the same chunks in the same order.
         trees: aggregation trees that the operations name by index.
         partition: largest piece of a bucket, in bytes, that runs the program on its own, so
             that pieces pipeline; None runs whole buckets.
         credit: how many pieces a worker may have under way; None means any number.
+        shares: what part of a bucket each chunk is; None means equal parts.
     """
 
     system: str
@@ -68,7 +92,22 @@ class Plan:
     trees: tuple[Tree, ...] = ()
     partition: int | None = None
     credit: int | None = None
+    shares: tuple[Fraction, ...] | None = None
 
     @property
     def ranks(self) -> range:
         return range(len(self.hosts))
+
+    def share(self, chunk: int) -> Fraction:
+        """The part of a bucket that ``chunk`` is."""
+        return Fraction(1, self.chunks) if self.shares is None else self.shares[chunk]
+
+    def cuts(self, elements: int, grain: int) -> tuple[int, ...]:
+        """Where the chunks of a bucket begin, and the last one ends, in multiples of ``grain``.
+
+        ``elements`` is a multiple of ``grain`` too; chunks differ from their share by less than
+        one grain.
+        """
+        ends = accumulate(self.share(chunk) for chunk in range(self.chunks))
+        grains = elements // grain
+        return (0, *(round(end * grains) * grain for end in ends))

@@ -4,25 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
+
+
+class Style(str, Enum):
+    """How the switches of a tree use their memory; each is a file of ``p4/``.
+
+    ATP: whoever comes first claims a slot, and the root, a host, frees it. SWITCHML: a pool of
+    slots in two versions, and the root may be a switch. RACK: sums towards a rank, and copies
+    from one. NETREDUCE: messages of the hosts' own connections.
+    """
+
+    ATP = "atp"
+    SWITCHML = "switchml"
+    RACK = "rack"
+    NETREDUCE = "netreduce"
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Leaves are hosts of members, inner nodes are switches that aggregate, the root is a host.
+    """Leaves are hosts of members, inner nodes are switches that aggregate.
 
-    ``rank_of`` maps each member's host to its rank; ``parent`` maps every node but the
-    root to the next aggregating node towards the root (kernel routers do not appear).
+    Attributes:
+        root: a host, or a switch where the style lets sums turn around in the network.
+        rank_of: each member's host and its rank.
+        parent: every node but the root, and the next aggregating node towards the root (kernel
+            routers do not appear).
+        style: what the switches do.
+        root_rank: the rank of the root, None for a switch.
     """
 
     root: str
     rank_of: Mapping[str, int]
     parent: Mapping[str, str]
+    style: Style = Style.ATP
+    root_rank: int | None = None
 
     @cached_property
     def switches(self) -> tuple[str, ...]:
         """The aggregating switches, each one before its parent."""
-        inner = {p for p in self.parent.values() if p != self.root}
+        inner = set(self.parent.values())
+        if self.root_rank is not None:
+            inner.discard(self.root)
         return tuple(sorted(inner, key=lambda node: (-self.depth(node), node)))
 
     @cached_property
@@ -58,3 +82,9 @@ class Tree:
     def streams(self) -> int:
         """How many streams arrive at the root: its fan-in after aggregation."""
         return len(self.children(self.root))
+
+    @property
+    def participants(self) -> frozenset[int]:
+        """The ranks that run an operation on this tree: its members, and the root if a rank."""
+        root = frozenset() if self.root_rank is None else frozenset({self.root_rank})
+        return root | frozenset(self.rank_of.values())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from testbed.systems.system import Placement, System
+from testbed.systems.system import Assignment, Option, System
 
-__all__ = ["Placement", "System", "registry"]
+__all__ = ["Assignment", "Option", "System", "registry"]
 
 
 def _discover() -> dict[str, System]:

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Tree
-from testbed.systems.system import Placement, System
+from testbed.plan.trees import Style, Tree
+from testbed.systems.system import WINDOW, Assignment, System
 from testbed.topology.fabric import Fabric
 
 
-def plan(placement: Placement, fabric: Fabric) -> Plan:
+def plan(job: Assignment, fabric: Fabric) -> Plan:
     """One tree: worker, its ToR, the server's ToR, server; a ToR without INA is passed by."""
-    if len(placement.servers) != 1:
-        raise ValueError(f"atp needs exactly one server, got {len(placement.servers)}")
-    hosts = placement.workers + placement.servers
+    if len(job.servers) != 1:
+        raise ValueError(f"atp needs exactly one server, got {len(job.servers)}")
+    hosts = job.workers + job.servers
     return Plan(
         system="atp",
         hosts=hosts,
-        workers=len(placement.workers),
+        workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(hosts),
-        trees=(tree(placement, fabric),),
+        trees=(tree(job, fabric),),
     )
 
 
-def tree(placement: Placement, fabric: Fabric) -> Tree:
+def tree(job: Assignment, fabric: Fabric) -> Tree:
     """Two levels, as far as the deployment allows. A switch with one child would sum nothing."""
-    (server,) = placement.servers
+    (server,) = job.servers
+    if server in job.workers:
+        raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")
     parent: dict[str, str] = {}
     tops: list[str] = []
-    for tor in dict.fromkeys(fabric.tor_of(host) for host in placement.workers):
-        members = [host for host in placement.workers if fabric.tor_of(host) == tor]
+    for tor in dict.fromkeys(fabric.tor_of(host) for host in job.workers):
+        members = [host for host in job.workers if fabric.tor_of(host) == tor]
         sums_here = tor in fabric.ina and tor != fabric.tor_of(server) and len(members) > 1
         if sums_here:
             parent |= dict.fromkeys(members, tor)
@@ -40,8 +42,8 @@ def tree(placement: Placement, fabric: Fabric) -> Tree:
         parent |= dict.fromkeys(tops, server_tor)
     else:
         parent |= dict.fromkeys(tops, server)
-    ranks = {host: rank for rank, host in enumerate(placement.workers)}
-    return Tree(root=server, rank_of=ranks, parent=parent)
+    ranks = {host: rank for rank, host in enumerate(job.workers)}
+    return Tree(server, ranks, parent, Style.ATP, root_rank=len(job.workers))
 
 
 SYSTEM = System(
@@ -67,5 +69,5 @@ SYSTEM = System(
     servers=(1, 1),
     plan=plan,
     steps=lambda plan: 1,
-    options=frozenset({"window"}),
+    options={"window": WINDOW},
 )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from testbed.plan.program import Operation, Plan, Receive, Send
-from testbed.systems.system import Placement, System
+from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
 PARTITION = 4_000_000
 CREDIT = 4
 
 
-def plan(placement: Placement, fabric: Fabric) -> Plan:
+def plan(job: Assignment, fabric: Fabric) -> Plan:
     """One chunk a server; worker r pushes its chunks, server s sums them in rank order."""
-    workers, servers = len(placement.workers), len(placement.servers)
+    workers, servers = len(job.workers), len(job.servers)
     if servers == 0:
         raise ValueError("ps needs at least one server")
     push_pull: list[Operation] = [
@@ -28,7 +28,7 @@ def plan(placement: Placement, fabric: Fabric) -> Plan:
     ]
     return Plan(
         system="ps",
-        hosts=placement.workers + placement.servers,
+        hosts=job.workers + job.servers,
         workers=workers,
         chunks=servers,
         programs=(*(tuple(push_pull) for _ in range(workers)), *serve),

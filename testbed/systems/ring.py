@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from testbed.plan.program import Operation, Plan, Receive, Send
-from testbed.systems.system import Placement, System
+from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
 
-def plan(placement: Placement, fabric: Fabric) -> Plan:
+def plan(job: Assignment, fabric: Fabric) -> Plan:
     """N chunks; in step t rank r sends chunk r-t to r+1 and takes chunk r-t-1 from r-1."""
-    workers = len(placement.workers)
+    workers = len(job.workers)
     return Plan(
         system="ring",
-        hosts=placement.workers,
+        hosts=job.workers,
         workers=workers,
         chunks=workers,
         programs=tuple(_program(rank, workers) for rank in range(workers)),

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.dataplane.control import Exact, Lpm
 from testbed.dataplane.entries import derive
-from testbed.systems import Placement
+from testbed.systems import Assignment
 from testbed.systems.atp import tree as atp_tree
 from testbed.topology.addressing import Addressing
 from testbed.topology.builders import leaf_spine
@@ -111,8 +111,8 @@ def trees(fabric):
     """Two jobs of ATP on disjoint hosts, the second with its server in the first rack."""
     hosts = list(fabric.hosts)
     half = len(hosts) // 2
-    places = [Placement(tuple(hosts[: half - 1]), (hosts[-1],))]
-    places.append(Placement(tuple(hosts[half:-1]), (hosts[half - 1],)))
+    places = [Assignment(tuple(hosts[: half - 1]), (hosts[-1],))]
+    places.append(Assignment(tuple(hosts[half:-1]), (hosts[half - 1],)))
     return {number: atp_tree(place, fabric) for number, place in enumerate(places)}
 
 

@@ -11,7 +11,7 @@ from namespaces import open_socket
 from testbed.dataplane import wire
 from testbed.emulation import targets
 from testbed.emulation.network import Network
-from testbed.systems import Placement
+from testbed.systems import Assignment
 from testbed.systems.atp import tree as atp_tree
 from testbed.topology.builders import leaf_spine
 
@@ -43,7 +43,7 @@ def received(endpoint: socket.socket, count: int) -> np.ndarray:
 @pytest.mark.parametrize("ina", [("t0",), ("t1",), ("t0", "t1")], ids="+".join)
 def test_the_server_gets_the_sum_and_every_worker_the_result(target, ina, tmp_path):
     fabric = leaf_spine(2, 2, 3, 1e9, 1e9, 256_000).with_ina(ina)
-    tree = atp_tree(Placement(WORKERS, (SERVER,)), fabric)
+    tree = atp_tree(Assignment(WORKERS, (SERVER,)), fabric)
     assert set(tree.switches) == set(ina)
     switches = {name: targets.make(target, tmp_path / name) for name in ina}
     # All ranks' values reach both ends of an int32, so that sums wrap around.

@@ -13,7 +13,7 @@ import pytest
 from testbed.endpoint.crew import Crew, RankFailed
 from testbed.endpoint.root import hashed_slots
 from testbed.endpoint.task import Aggregation, Task, Unit
-from testbed.systems import Placement, registry
+from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.gradients import Gradients
 
@@ -28,7 +28,7 @@ def tasks(system: str, workers: int = 3, iterations: int = 3, seed: int = 5) -> 
     fabric = leaf_spine(1, 1, workers + 1, 1e9, 1e9, 10**6)
     hosts = fabric.hosts
     least, _ = registry[system].servers
-    placement = Placement(hosts[:workers], hosts[workers : workers + least])
+    placement = Assignment(hosts[:workers], hosts[workers : workers + least])
     plan = registry[system].plan(placement, fabric)
     addresses = tuple(f"{NET}.{rank + 1}" for rank in plan.ranks)
     aggregation = None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.plan.checker import PlanError, check
-from testbed.plan.program import Plan, Receive, Send, SwitchAllReduce
-from testbed.plan.trees import Tree
-from testbed.systems import Placement, registry
+from testbed.plan.program import Multicast, Plan, Receive, Send, SwitchAllReduce, SwitchReduce
+from testbed.plan.trees import Style, Tree
+from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 
 
@@ -81,7 +83,7 @@ def test_a_program_too_few_is_found():
 
 
 def switched(parent, root="h2", ranks=None, programs=3):
-    tree = Tree(root, ranks or {"h0": 0, "h1": 1}, parent)
+    tree = Tree(root, ranks or {"h0": 0, "h1": 1}, parent, root_rank=2)
     return plan(*(((SwitchAllReduce(0, 0),),) * programs), workers=2, trees=(tree,))
 
 
@@ -94,7 +96,7 @@ def test_a_tree_with_a_server_at_its_root_is_right():
     [
         ({"h0": "t0", "h1": "t1", "t0": "h2"}, "h1 does not reach the root h2"),
         ({"h0": "t0", "h1": "t0", "t0": "t1", "t1": "t0"}, "does not reach the root"),
-        ({"h0": "t0", "t0": "h2"}, "rank 0 ends with {0: 1}"),
+        ({"h0": "t0", "t0": "h2"}, "member h1 hangs on no parent"),
     ],
     ids=["cut off", "a loop", "left out"],
 )
@@ -110,7 +112,7 @@ def test_a_tree_that_mixes_up_ranks_is_found():
 def test_a_root_that_does_not_take_part_is_found():
     bad = switched({"h0": "h2", "h1": "h2"})
     said = faults(replace(bad, programs=(*bad.programs[:2], ())))
-    assert "rank 0 waits for ever" in said
+    assert "ranks 0 and 2 use tree 0 in different orders" in said
 
 
 @given(
@@ -122,7 +124,7 @@ def test_a_root_that_does_not_take_part_is_found():
 def test_a_right_plan_without_one_of_its_operations_is_wrong(system, workers, data):
     fabric = leaf_spine(2, 3, [3, 2, 4], 1, 1, 1).with_ina(["t0", "t2"])
     servers = fabric.hosts[-registry[system].servers[0] :] if registry[system].servers[0] else ()
-    right = registry[system].plan(Placement(fabric.hosts[:workers], servers), fabric)
+    right = registry[system].plan(Assignment(fabric.hosts[:workers], servers), fabric)
     check(right)
     rank = data.draw(st.sampled_from(right.ranks))
     program = right.programs[rank]
@@ -131,3 +133,60 @@ def test_a_right_plan_without_one_of_its_operations_is_wrong(system, workers, da
     damaged[rank] = program[:at] + program[at + 1 :]
     with pytest.raises(PlanError):
         check(replace(right, programs=tuple(damaged)))
+
+
+def gathered(*, up=None, down=None):
+    """h0 and h1 send their sum to h2, which adds its own and sends the total back to both."""
+    both = {"h0": "t0", "h1": "t0", "t0": "h2"}
+    trees = (Tree("h2", {"h0": 0, "h1": 1}, both, Style.RACK, root_rank=2),) * 2
+    member = (up or SwitchReduce(0, 0), down or Multicast(0, 1))
+    return plan(member, member, (SwitchReduce(0, 0), Multicast(0, 1)), trees=trees)
+
+
+def test_a_sum_towards_a_rank_and_copies_from_it_are_right():
+    check(gathered())
+
+
+def test_a_multicast_before_the_sum_is_found():
+    assert "in different orders" in faults(gathered(up=Multicast(0, 1), down=SwitchReduce(0, 1)))
+
+
+def test_a_switch_as_root_is_right():
+    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML)
+    check(plan((SwitchAllReduce(0, 0),), (SwitchAllReduce(0, 0),), trees=(tree,)))
+    atp = replace(tree, style=Style.ATP)
+    both = ((SwitchAllReduce(0, 0),),) * 2
+    assert "style atp needs a host as its root" in faults(plan(*both, trees=(atp,)))
+
+
+def test_one_who_uses_a_tree_without_being_on_it_is_found():
+    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML)
+    said = faults(plan(*(((SwitchAllReduce(0, 0),),) * 3), trees=(tree,)))
+    assert "rank 2 uses tree 0 without being on it" in said
+
+
+def test_members_that_use_a_tree_in_different_orders_are_found():
+    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML)
+    first = (SwitchAllReduce(0, 0), SwitchAllReduce(1, 0))
+    said = faults(plan(first, first[::-1], chunks=2, trees=(tree,)))
+    assert "ranks 0 and 1 use tree 0 in different orders" in said
+
+
+def test_shares_make_up_the_bucket():
+    right = replace(plan(swap(0), swap(1)), shares=(Fraction(1),))
+    check(right)
+    assert "do not add up" in faults(replace(right, shares=(Fraction(1, 2),)))
+
+
+@given(
+    st.lists(st.integers(1, 100), min_size=1, max_size=8), st.integers(0, 1000), st.integers(1, 300)
+)
+def test_chunks_follow_their_shares(weights, grains, grain):
+    shares = tuple(Fraction(weight, sum(weights)) for weight in weights)
+    cuts = replace(plan(), chunks=len(shares), shares=shares).cuts(grains * grain, grain)
+    assert cuts[0] == 0
+    assert cuts[-1] == grains * grain
+    sizes = [end - start for start, end in pairwise(cuts)]
+    for size, share in zip(sizes, shares, strict=True):
+        assert size % grain == 0
+        assert abs(size - share * grains * grain) <= grain

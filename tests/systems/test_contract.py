@@ -9,7 +9,7 @@ import pytest
 
 from testbed.plan.checker import PlanError, check
 from testbed.plan.program import Receive
-from testbed.systems import Placement, registry
+from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.topology.fabric import Fabric
 
@@ -35,15 +35,15 @@ def test_every_plan_sums_exactly_once(system, racks, workers):
     for fabric in fabrics(racks):
         hosts = fabric.hosts
         for servers in {least, min(most, len(hosts) - workers)}:
-            placement = Placement(hosts[:workers], hosts[len(hosts) - servers :])
+            placement = Assignment(hosts[:workers], hosts[len(hosts) - servers :])
             check(system.plan(placement, fabric))
-            scattered = Placement(hosts[:workers][::-1], hosts[len(hosts) - servers :])
+            scattered = Assignment(hosts[:workers][::-1], hosts[len(hosts) - servers :])
             check(system.plan(scattered, fabric))
 
 
 def test_the_checker_notices_a_contribution_counted_twice():
     fabric = leaf_spine(1, 1, 4, 1e10, 1e10, 100_000)
-    plan = registry["ring"].plan(Placement(fabric.hosts), fabric)
+    plan = registry["ring"].plan(Assignment(fabric.hosts), fabric)
     program = tuple(
         Receive(op.chunk, op.source, reduce=True) if isinstance(op, Receive) else op
         for op in plan.programs[0]
@@ -54,15 +54,17 @@ def test_the_checker_notices_a_contribution_counted_twice():
 
 def test_the_checker_notices_a_deadlock():
     fabric = leaf_spine(1, 1, 4, 1e10, 1e10, 100_000)
-    plan = registry["ring"].plan(Placement(fabric.hosts), fabric)
+    plan = registry["ring"].plan(Assignment(fabric.hosts), fabric)
     with pytest.raises(PlanError, match="waits for ever"):
         check(replace(plan, programs=((), *plan.programs[1:])))
 
 
 def test_the_checker_notices_a_worker_outside_the_tree():
     fabric = leaf_spine(1, 1, 4, 1e10, 1e10, 100_000).with_ina(["t0"])
-    plan = registry["atp"].plan(Placement(fabric.hosts[:3], fabric.hosts[3:]), fabric)
+    plan = registry["atp"].plan(Assignment(fabric.hosts[:3], fabric.hosts[3:]), fabric)
     tree = plan.trees[0]
     parent = {child: up for child, up in tree.parent.items() if child != "h1"}
-    with pytest.raises(PlanError, match="rank 0 ends with"):
-        check(replace(plan, trees=(replace(tree, parent=parent),)))
+    ranks = {host: rank for host, rank in tree.rank_of.items() if host != "h1"}
+    without = replace(tree, rank_of=ranks, parent=parent)
+    with pytest.raises(PlanError, match="rank 1 uses tree 0 without being on it"):
+        check(replace(plan, trees=(without,)))
