@@ -119,7 +119,7 @@ def build_fabric(experiment: Experiment) -> Fabric:
         return fabric.with_ina(wanted.ina)
     fraction = {"all": 1.0, "none": 0.0}.get(str(wanted.ina))
     fraction = float(wanted.ina) if fraction is None else fraction
-    return fabric.with_ina(placement.ina_tors(fabric, fraction))
+    return fabric.with_ina(placement.ina_switches(fabric, fraction))
 
 
 def deploy(experiment: Experiment, fabric: Fabric) -> list[DeployedJob]:

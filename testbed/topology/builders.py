@@ -1,8 +1,10 @@
-"""Builders of fabrics."""
+"""Builders of fabrics. Rates are bit/s each way, ``queue`` is bytes a port."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import networkx as nx
 
 from testbed.topology.fabric import Fabric, Kind, Link, Node
 
@@ -18,31 +20,104 @@ def leaf_spine(
 ) -> Fabric:
     """Every leaf (ToR) is linked to every spine; racks need not be evenly filled.
 
-    ``host_rate`` and ``fabric_rate`` are bit/s each way, ``queue`` is bytes a port.
     Hosts are h0, h1, … rack by rack, ToRs t0, t1, …, spines s0, s1, ….
     """
-    sizes = [hosts_per_leaf] * leaves if isinstance(hosts_per_leaf, int) else list(hosts_per_leaf)
-    if len(sizes) != leaves:
-        raise ValueError(f"{len(sizes)} rack sizes for {leaves} leaves")
-    nodes: list[Node] = []
-    links: list[Link] = []
-    for rack, size in enumerate(sizes):
-        tor = f"t{rack}"
-        for _ in range(size):
-            host = f"h{len(links)}"
-            nodes.append(Node(host, Kind.HOST, rack))
-            links.append(Link(host, tor, host_rate, queue))
-    nodes += [Node(f"t{rack}", Kind.TOR, rack) for rack in range(leaves)]
+    sizes = _sizes(hosts_per_leaf, leaves, "leaves")
+    nodes, links = _filled(sizes, host_rate, queue)
     nodes += [Node(f"s{spine}", Kind.SPINE) for spine in range(spines)]
     links += [
         Link(f"t{rack}", f"s{spine}", fabric_rate, queue)
         for rack in range(leaves)
         for spine in range(spines)
     ]
-    shape = "+".join(map(str, sizes)) if len(set(sizes)) > 1 else f"{leaves}x{sizes[0]}"
-    return Fabric(
-        f"leaf-spine {shape}, {spines} spines",
-        {n.name: n for n in nodes},
-        tuple(links),
-        slots=slots,
+    name = f"leaf-spine {_shape(sizes)}, {spines} spines"
+    return Fabric(name, {node.name: node for node in nodes}, tuple(links), slots=slots)
+
+
+def fat_tree(
+    k: int,
+    hosts_per_edge: int | Sequence[int],
+    host_rate: float,
+    fabric_rate: float,
+    queue: int,
+) -> Fabric:
+    """A three-tier fat-tree of k pods (Al-Fares et al., SIGCOMM 2008), k even.
+
+    A pod has k/2 edge switches (ToRs), each linked to all k/2 aggregation switches of the pod;
+    the j-th of these is linked to the cores j·k/2 … (j+1)·k/2 - 1. An edge switch may have more
+    or fewer than the k/2 hosts of the paper. Hosts are h0, h1, … rack by rack, ToRs t0, t1, …
+    and aggregation switches a0, a1, … pod by pod, cores c0, c1, ….
+    """
+    if k < 2 or k % 2:
+        raise ValueError(f"a fat-tree of {k} pods; their number is even")
+    half = k // 2
+    sizes = _sizes(hosts_per_edge, k * half, "edge switches")
+    nodes, links = _filled(sizes, host_rate, queue)
+    nodes += [Node(f"a{index}", Kind.AGGREGATION) for index in range(k * half)]
+    nodes += [Node(f"c{index}", Kind.CORE) for index in range(half * half)]
+    for pod in range(k):
+        first = pod * half
+        links += [
+            Link(f"t{first + edge}", f"a{first + above}", fabric_rate, queue)
+            for edge in range(half)
+            for above in range(half)
+        ]
+        links += [
+            Link(f"a{first + above}", f"c{above * half + core}", fabric_rate, queue)
+            for above in range(half)
+            for core in range(half)
+        ]
+    name = f"fat-tree k={k}, {_shape(sizes)}"
+    return Fabric(name, {node.name: node for node in nodes}, tuple(links))
+
+
+def graph(
+    switches: Mapping[str, Sequence[str]],
+    links: Iterable[tuple[str, str, float]],
+    host_rate: float,
+    queue: int,
+) -> Fabric:
+    """Any fabric: ``switches`` with the hosts on each, ``links`` as (end, end, rate).
+
+    A switch with hosts is a ToR, one without a spine. A host's link has ``host_rate``, unless
+    ``links`` gives its own. ValueError if a link's end does not exist, or the fabric falls apart.
+    """
+    filled = [switch for switch, hosts in switches.items() if hosts]
+    tor_of = {host: tor for tor in filled for host in switches[tor]}
+    nodes = [Node(host, Kind.HOST, filled.index(tor)) for host, tor in tor_of.items()]
+    nodes += [Node(tor, Kind.TOR, rack) for rack, tor in enumerate(filled)]
+    nodes += [Node(switch, Kind.SPINE) for switch in switches if not switches[switch]]
+    made = {frozenset(ends): Link(*ends, host_rate, queue) for ends in tor_of.items()}
+    for a, b, rate in links:
+        made[frozenset((a, b))] = Link(a, b, rate, queue)
+    fabric = Fabric(
+        f"graph of {len(switches)} switches, {len(tor_of)} hosts",
+        {node.name: node for node in nodes},
+        tuple(made.values()),
     )
+    if unknown := set(fabric.graph) - set(fabric.nodes):
+        raise ValueError(f"links to {', '.join(sorted(unknown))}, which the fabric does not have")
+    if any(fabric.graph.degree(host) != 1 for host in fabric.hosts):
+        raise ValueError("a host has more links than the one to its switch")
+    if not nx.is_connected(fabric.graph):
+        raise ValueError("the fabric is not connected")
+    return fabric
+
+
+def _sizes(hosts: int | Sequence[int], racks: int, what: str) -> list[int]:
+    sizes = [hosts] * racks if isinstance(hosts, int) else list(hosts)
+    if len(sizes) != racks:
+        raise ValueError(f"{len(sizes)} rack sizes for {racks} {what}")
+    return sizes
+
+
+def _filled(sizes: Sequence[int], rate: float, queue: int) -> tuple[list[Node], list[Link]]:
+    """Racks of h0, h1, … under t0, t1, …, with the hosts' links."""
+    rack_of = [rack for rack, size in enumerate(sizes) for _ in range(size)]
+    nodes = [Node(f"h{host}", Kind.HOST, rack) for host, rack in enumerate(rack_of)]
+    nodes += [Node(f"t{rack}", Kind.TOR, rack) for rack in range(len(sizes))]
+    return nodes, [Link(f"h{host}", f"t{rack}", rate, queue) for host, rack in enumerate(rack_of)]
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    return "+".join(map(str, sizes)) if len(set(sizes)) > 1 else f"{len(sizes)}x{sizes[0]}"

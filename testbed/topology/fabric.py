@@ -6,7 +6,7 @@ queues are bytes, both of the real cluster (dilation comes later).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -17,6 +17,8 @@ import networkx as nx
 class Kind(str, Enum):
     HOST = "host"
     TOR = "tor"
+    AGGREGATION = "aggregation"
+    CORE = "core"
     SPINE = "spine"
 
 
@@ -41,14 +43,28 @@ class Link:
 
 @dataclass(frozen=True)
 class Fabric:
-    """A graph of typed nodes; ``ina`` names the switches that aggregate, each with ``slots``."""
+    """A graph of typed nodes; ``ina`` names the switches that aggregate, each with ``slots``.
+
+    A host hangs on one switch, which is thereby a ToR, and forwards nothing.
+
+    Attributes:
+        capacity: bit/s of gradients that a switch can aggregate; one not named here has no
+            limit but its links.
+        step_latency: seconds that each dependent step costs at a host (the α of the closed
+            forms).
+    """
 
     name: str
     nodes: dict[str, Node]
     links: tuple[Link, ...]
     ina: frozenset[str] = frozenset()
     slots: int = 4096
-    _paths: dict[str, dict[str, int]] = field(
+    capacity: Mapping[str, float] = field(default_factory=dict)
+    step_latency: float = 0.0
+    _hops: dict[tuple[str, str], tuple[str, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _distances: dict[str, dict[str, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -58,6 +74,14 @@ class Fabric:
         graph.add_nodes_from(self.nodes)
         graph.add_edges_from((link.a, link.b, {"link": link}) for link in self.links)
         return graph
+
+    @cached_property
+    def _switch_neighbours(self) -> dict[str, tuple[str, ...]]:
+        switches = set(self.switches)
+        return {
+            switch: tuple(other for other in self.graph[switch] if other in switches)
+            for switch in self.switches
+        }
 
     def _of_kind(self, *kinds: Kind) -> tuple[str, ...]:
         return tuple(node.name for node in self.nodes.values() if node.kind in kinds)
@@ -75,6 +99,13 @@ class Fabric:
         return tuple(node.name for node in self.nodes.values() if node.kind is not Kind.HOST)
 
     @cached_property
+    def _racks(self) -> dict[str, tuple[str, ...]]:
+        racks: dict[str, list[str]] = {tor: [] for tor in self.tors}
+        for host in self.hosts:
+            racks[self._tor_of[host]].append(host)
+        return {tor: tuple(hosts) for tor, hosts in racks.items()}
+
+    @cached_property
     def _tor_of(self) -> dict[str, str]:
         return {
             host: tor
@@ -87,8 +118,9 @@ class Fabric:
         """The ToR that ``host`` hangs from. KeyError for anything but a host."""
         return self._tor_of[host]
 
-    def rack_hosts(self, tor: str) -> tuple[str, ...]:
-        return tuple(host for host in self.hosts if self._tor_of[host] == tor)
+    def rack_hosts(self, switch: str) -> tuple[str, ...]:
+        """The hosts that hang on ``switch``; none unless it is a ToR."""
+        return self._racks.get(switch, ())
 
     def neighbours(self, node: str) -> tuple[str, ...]:
         """Neighbours in the order in which the links were made; it numbers a switch's ports."""
@@ -99,20 +131,38 @@ class Fabric:
         return link
 
     def next_hops(self, node: str, destination: str) -> tuple[str, ...]:
-        """The neighbours of ``node`` on a shortest path to ``destination``: its ECMP set."""
-        distance = self._distances(destination)
-        return tuple(n for n in self.graph[node] if distance[n] == distance[node] - 1)
+        """The neighbours of ``node`` on a shortest path to ``destination``: its ECMP set.
 
-    def _distances(self, destination: str) -> dict[str, int]:
-        if destination not in self._paths:
-            # A host forwards nothing, so no path may lead through one.
-            forwarding = self.graph.subgraph([*self.switches, destination])
-            distance = dict(nx.single_source_shortest_path_length(forwarding, destination))
-            for host in self.hosts:
-                if host != destination:
-                    distance[host] = distance[self._tor_of[host]] + 1
-            self._paths[destination] = distance
-        return self._paths[destination]
+        Empty where there is no way, or none to go.
+        """
+        if node == destination:
+            return ()
+        if node in self._tor_of:
+            return (self._tor_of[node],)
+        tor = self._tor_of.get(destination, destination)
+        if node == tor:
+            return (destination,)
+        if (node, tor) not in self._hops:
+            distance = self._distances_to(tor)
+            self._hops[node, tor] = tuple(
+                neighbour
+                for neighbour in self._switch_neighbours[node]
+                if node in distance and distance[neighbour] == distance[node] - 1
+            )
+        return self._hops[node, tor]
+
+    def _distances_to(self, switch: str) -> dict[str, int]:
+        """Hops from every switch that can reach ``switch``; breadth first, hosts left out."""
+        if switch not in self._distances:
+            distance = {switch: 0}
+            reached = [switch]
+            for at in reached:
+                for neighbour in self._switch_neighbours[at]:
+                    if neighbour not in distance:
+                        distance[neighbour] = distance[at] + 1
+                        reached.append(neighbour)
+            self._distances[switch] = distance
+        return self._distances[switch]
 
     def with_ina(self, switches: Iterable[str]) -> Fabric:
         """The same fabric with other switches aggregating. KeyError names an unknown one."""

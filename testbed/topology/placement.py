@@ -1,40 +1,77 @@
-"""Which ToRs aggregate, and which hosts work for a job."""
+"""Which switches aggregate, and which hosts work for a job."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 from testbed.topology.fabric import Fabric
 
+POLICIES = ("packed", "spread", "random")
 
-def ina_tors(fabric: Fabric, fraction: float) -> frozenset[str]:
-    """The share ``fraction`` of the ToRs, rounded to the nearest count, fullest rack first."""
+
+def ina_switches(
+    fabric: Fabric,
+    wanted: int | float,
+    policy: str = "fullest",
+    tier: str = "tor",
+    seed: int = 0,
+) -> frozenset[str]:
+    """A count (int) or a share (float, rounded to the nearest count) of the switches.
+
+    ``policy`` orders the candidates, and the first are taken: ``fullest`` rack first, or
+    ``random`` as ``seed`` has it; a smaller number is always part of a larger one. ``tier`` is
+    ``tor``, or ``any`` for all switches. ValueError if there are not as many.
+    """
+    candidates = list(fabric.tors if tier == "tor" else fabric.switches)
     # Fraction keeps 0.5 of 3 ToRs from depending on how a float rounds.
-    count = int(Fraction(fraction).limit_denominator(10_000) * len(fabric.tors) + Fraction(1, 2))
-    fullest = sorted(fabric.tors, key=lambda tor: -len(fabric.rack_hosts(tor)))
-    return frozenset(fullest[:count])
+    count = (
+        wanted
+        if isinstance(wanted, int)
+        else int(Fraction(wanted).limit_denominator(10_000) * len(candidates) + Fraction(1, 2))
+    )
+    if count > len(candidates):
+        raise ValueError(f"{count} INA switches wanted of {len(candidates)}")
+    if policy == "random":
+        random.Random(f"{seed}/ina").shuffle(candidates)
+    else:
+        candidates.sort(key=lambda switch: -len(fabric.rack_hosts(switch)))
+    return frozenset(candidates[:count])
+
+
+def place(
+    fabric: Fabric, policy: str, count: int, taken: Collection[str] = (), seed: int = 0
+) -> tuple[str, ...]:
+    """``count`` hosts that are not ``taken``, listed rack by rack, as a policy has it.
+
+    ``packed`` fills rack after rack, ``spread`` deals to the racks in turn, ``random`` draws
+    with ``seed``. ValueError if too few hosts are free.
+    """
+    racks = [[h for h in fabric.rack_hosts(tor) if h not in taken] for tor in fabric.tors]
+    free = [host for rack in racks for host in rack]
+    if count > len(free):
+        raise ValueError(f"{count} hosts wanted, {len(free)} free")
+    if policy == "spread":
+        order = _dealt(racks)
+    elif policy == "random":
+        order = random.Random(f"{seed}/hosts").sample(free, len(free))
+    else:
+        order = free
+    chosen = set(order[:count])
+    return tuple(host for host in free if host in chosen)
+
+
+def _dealt(racks: Sequence[Sequence[str]]) -> list[str]:
+    longest = max(map(len, racks), default=0)
+    return [rack[turn] for turn in range(longest) for rack in racks if turn < len(rack)]
 
 
 def packed(fabric: Fabric, count: int, taken: Collection[str] = ()) -> tuple[str, ...]:
     """The first ``count`` free hosts, rack by rack."""
-    return _first(count, [host for host in fabric.hosts if host not in taken])
+    return place(fabric, "packed", count, taken)
 
 
 def spread(fabric: Fabric, count: int, taken: Collection[str] = ()) -> tuple[str, ...]:
     """``count`` free hosts, dealt to the racks in turn, listed rack by rack."""
-    racks = [[h for h in fabric.rack_hosts(tor) if h not in taken] for tor in fabric.tors]
-    dealt = [
-        rack[turn]
-        for turn in range(max(map(len, racks), default=0))
-        for rack in racks
-        if turn < len(rack)
-    ]
-    chosen = set(_first(count, dealt))
-    return tuple(host for host in fabric.hosts if host in chosen)
-
-
-def _first(count: int, hosts: Sequence[str]) -> tuple[str, ...]:
-    if count > len(hosts):
-        raise ValueError(f"{count} hosts wanted, {len(hosts)} free")
-    return tuple(hosts[:count])
+    return place(fabric, "spread", count, taken)
