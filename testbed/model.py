@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.dataplane import wire
-from testbed.plan.program import Multicast, Plan, Send, SwitchReduce, TreeOperation
+from testbed.plan.program import Multicast, Plan, Send, SwitchReduce, TreeOperation, Update
 from testbed.topology.fabric import Fabric
 
 Load = dict[tuple[str, str], float]
@@ -25,12 +25,13 @@ def link_loads(plan: Plan, fabric: Fabric) -> Load:
     load: defaultdict[tuple[str, str], float] = defaultdict(float)
     for rank, program in enumerate(plan.programs):
         for operation in program:
+            share = float(plan.share(operation.chunk))
             if isinstance(operation, Send):
-                source, destination = plan.hosts[rank], plan.hosts[operation.to]
-                share = float(plan.share(operation.chunk))
-                stream = share / wire.TCP_EFFICIENCY
-                _route(fabric, source, destination, stream, load)
-                _route(fabric, destination, source, share * wire.TCP_ACK_SHARE, load)
+                _stream(fabric, plan.hosts[rank], plan.hosts[operation.to], share, load)
+            elif isinstance(operation, Update):
+                worker, server = plan.hosts[rank], plan.hosts[operation.server]
+                _stream(fabric, worker, server, share, load)
+                _stream(fabric, server, worker, share, load)
     on_trees = {op for ops in plan.programs for op in ops if isinstance(op, TreeOperation)}
     for operation in on_trees:
         tree, share = plan.trees[operation.tree], float(plan.share(operation.chunk))
@@ -47,6 +48,18 @@ def link_loads(plan: Plan, fabric: Fabric) -> Load:
                 else:
                     _route(fabric, source, to, amount, load)
     return dict(load)
+
+
+def _stream(
+    fabric: Fabric,
+    source: str,
+    destination: str,
+    share: float,
+    load: defaultdict[tuple[str, str], float],
+) -> None:
+    """TCP: the stream, and its acknowledgements on the way back."""
+    _route(fabric, source, destination, share / wire.TCP_EFFICIENCY, load)
+    _route(fabric, destination, source, share * wire.TCP_ACK_SHARE, load)
 
 
 def _route(

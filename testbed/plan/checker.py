@@ -1,7 +1,8 @@
 """Runs a plan on sets instead of numbers.
 
 A chunk at a rank is the multiset of contributions summed in it. When the program ends, each
-worker must hold each chunk with every worker's contribution exactly once.
+worker must hold each chunk with every worker's contribution exactly once. Where workers update
+parameters instead, these must hold that, and each worker its own contribution and none twice.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from testbed.plan.program import (
     Send,
     SwitchReduce,
     TreeOperation,
+    Update,
 )
 from testbed.plan.trees import Style, Tree
 
@@ -31,6 +33,8 @@ def check(plan: Plan) -> None:
         faults.append(f"{len(plan.programs)} programs for {len(plan.hosts)} ranks")
     if sum(plan.share(chunk) for chunk in range(plan.chunks)) != 1:
         faults.append("the chunks' shares do not add up to a bucket")
+    if not faults:
+        faults = _update_faults(plan)
     if not faults:
         faults = [fault for index in range(len(plan.trees)) for fault in _order(plan, index)]
     if not faults:
@@ -84,6 +88,36 @@ def _order(plan: Plan, index: int) -> list[str]:
     return faults
 
 
+def _update_faults(plan: Plan) -> list[str]:
+    updates = [
+        (rank, op) for rank in plan.ranks for op in plan.programs[rank] if isinstance(op, Update)
+    ]
+    if plan.consistency is None:
+        return [f"rank {rank} has {op} in a plan without a consistency" for rank, op in updates]
+    faults = [
+        f"rank {rank} has {op}, in a plan that consists of updates"
+        for rank in plan.ranks
+        for op in plan.programs[rank]
+        if not isinstance(op, Update)
+    ]
+    faults += [
+        f"rank {rank} has {op}, wanted a worker's update at a server"
+        for rank, op in updates
+        if not rank < plan.workers <= op.server < len(plan.hosts)
+    ]
+    server_of: dict[int, int] = {}
+    faults += [
+        f"rank {rank} has {op}, but rank {server_of[op.chunk]} holds this chunk"
+        for rank, op in updates
+        if server_of.setdefault(op.chunk, op.server) != op.server
+    ]
+    return faults + [
+        f"chunk {chunk} is updated nowhere"
+        for chunk in range(plan.chunks)
+        if chunk not in server_of
+    ]
+
+
 class _Run:
     """Executes all ranks' programs until nothing more can move."""
 
@@ -96,6 +130,7 @@ class _Run:
         }
         self.wire: dict[tuple[int, int, int], deque[Counter[int]]] = {}
         self.released: set[tuple[int, int]] = set()
+        self.added: set[tuple[int, int]] = set()
         # Per rank and chunk, what is still to be done: the order that binds is the chunk's.
         self.todo: dict[tuple[int, int], deque[Operation]] = {}
         for rank, program in enumerate(plan.programs):
@@ -115,14 +150,29 @@ class _Run:
             for (source, to, chunk), queue in self.wire.items()
             if queue
         ]
-        want = Counter(range(self.plan.workers))
         wrong = [
             f"rank {rank} ends with {dict(self.held[rank, chunk])} in chunk {chunk}"
-            for rank in range(self.plan.workers)
-            for chunk in range(self.plan.chunks)
-            if self.held[rank, chunk] != want
+            for rank, chunk in self._final()
+            if not self._is_right(rank, chunk)
         ]
         return stuck + unread + wrong
+
+    def _final(self) -> list[tuple[int, int]]:
+        """Every rank and chunk that must end right: the workers', and where updates were added."""
+        servers = {
+            (op.server, op.chunk)
+            for ops in self.plan.programs
+            for op in ops
+            if isinstance(op, Update)
+        }
+        workers = [(r, c) for r in range(self.plan.workers) for c in range(self.plan.chunks)]
+        return workers + sorted(servers)
+
+    def _is_right(self, rank: int, chunk: int) -> bool:
+        held, everyone = self.held[rank, chunk], Counter(range(self.plan.workers))
+        if self.plan.consistency is None or rank >= self.plan.workers:
+            return held == everyone
+        return held[rank] == 1 and held <= everyone
 
     def _advance(self, rank: int, chunk: int) -> bool:
         queue, moved = self.todo[rank, chunk], False
@@ -147,7 +197,27 @@ class _Run:
                 self.held[rank, chunk] + received if operation.reduce else received
             )
             return True
+        if isinstance(operation, Update):
+            return self._update(rank, operation)
         return self._on_tree(rank, operation)
+
+    def _update(self, rank: int, operation: Update) -> bool:
+        chunk, consistency = operation.chunk, self.plan.consistency
+        parameters = self.held[operation.server, chunk]
+        assert consistency is not None
+        if (rank, chunk) not in self.added:
+            if not consistency.may_add(self._counts(parameters), rank):
+                return False
+            parameters += self.held[rank, chunk]
+            self.added.add((rank, chunk))
+        if not consistency.may_answer(self._counts(parameters), rank):
+            return False
+        self.held[rank, chunk] = parameters.copy()
+        self.added.remove((rank, chunk))
+        return True
+
+    def _counts(self, parameters: Counter[int]) -> list[int]:
+        return [parameters[worker] for worker in range(self.plan.workers)]
 
     def _on_tree(self, rank: int, operation: TreeOperation) -> bool:
         """Happens at once, when everyone on the tree has come to it."""

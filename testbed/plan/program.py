@@ -7,6 +7,7 @@ different chunks are independent; on one chunk they run in the order of the prog
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -62,8 +63,43 @@ class Multicast:
     tree: int
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Push the local chunk to rank ``server``, which adds it to its parameters; then pull those.
+
+    The server's own program is empty: it reacts, as the plan's consistency lets it.
+    """
+
+    chunk: int
+    server: int
+
+
 TreeOperation: TypeAlias = SwitchAllReduce | SwitchReduce | Multicast
-Operation: TypeAlias = Send | Receive | TreeOperation
+Operation: TypeAlias = Send | Receive | TreeOperation | Update
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """What binds workers that update shared parameters without a sum of everyone's.
+
+    ``counts`` is how many updates of each worker the parameters hold.
+
+    Attributes:
+        staleness: iterations that a worker may be ahead of the slowest; None means any number,
+            0 is a barrier.
+        turns: updates are added in the order of ranks, round after round.
+    """
+
+    staleness: int | None = None
+    turns: bool = False
+
+    def may_add(self, counts: Sequence[int], worker: int) -> bool:
+        """Whether the next update of ``worker`` may be added now."""
+        return not self.turns or worker == counts.index(min(counts))
+
+    def may_answer(self, counts: Sequence[int], worker: int) -> bool:
+        """Whether ``worker``, whose last update has been added, may have the parameters now."""
+        return self.staleness is None or counts[worker] - min(counts) <= self.staleness
 
 
 @dataclass(frozen=True)
@@ -82,6 +118,9 @@ class Plan:
             that pieces pipeline; None runs whole buckets.
         credit: how many pieces a worker may have under way; None means any number.
         shares: what part of a bucket each chunk is; None means equal parts.
+        deferred: tensors of the trace, by index, that a second stage synchronises during the
+            next iteration's compute.
+        consistency: for programs of updates; None means that every worker receives the sum.
     """
 
     system: str
@@ -93,6 +132,8 @@ class Plan:
     partition: int | None = None
     credit: int | None = None
     shares: tuple[Fraction, ...] | None = None
+    deferred: frozenset[int] = frozenset()
+    consistency: Consistency | None = None
 
     @property
     def ranks(self) -> range:

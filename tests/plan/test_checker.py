@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.plan.checker import PlanError, check
-from testbed.plan.program import Multicast, Plan, Receive, Send, SwitchAllReduce, SwitchReduce
+from testbed.plan.program import (
+    Consistency,
+    Multicast,
+    Plan,
+    Receive,
+    Send,
+    SwitchAllReduce,
+    SwitchReduce,
+    Update,
+)
 from testbed.plan.trees import Style, Tree
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
@@ -190,3 +199,43 @@ def test_chunks_follow_their_shares(weights, grains, grain):
     for size, share in zip(sizes, shares, strict=True):
         assert size % grain == 0
         assert abs(size - share * grains * grain) <= grain
+
+
+def updating(*programs, workers=2, **consistency):
+    bad = plan(*programs, (), workers=workers)
+    return replace(bad, consistency=Consistency(**consistency))
+
+
+@pytest.mark.parametrize("consistency", [{}, {"staleness": 0}, {"staleness": 2}, {"turns": True}])
+def test_updates_are_right_whatever_binds_them(consistency):
+    check(updating((Update(0, 3),), (Update(0, 3),), (Update(0, 3),), workers=3, **consistency))
+
+
+def test_an_update_that_a_worker_leaves_out_is_missed_at_the_server():
+    assert "rank 2 ends with {0: 1} in chunk 0" in faults(updating((Update(0, 2),), ()))
+
+
+def test_an_update_added_twice_is_counted_twice():
+    twice = (Update(0, 2), Update(0, 2))
+    assert "rank 2 ends with {0: 2, 1: 1} in chunk 0" in faults(updating(twice, (Update(0, 2),)))
+
+
+def test_a_barrier_and_turns_wait_for_ever_for_an_update_left_out():
+    alone = ((), (Update(0, 2),))
+    assert "rank 1 waits for ever" in faults(updating(*alone, staleness=0))
+    assert "rank 1 waits for ever" in faults(updating(*alone, turns=True))
+
+
+def test_a_chunk_is_updated_somewhere_and_at_one_server_only():
+    assert "chunk 0 is updated nowhere" in faults(updating((), ()))
+    two = plan((Update(0, 2),), (Update(0, 3),), (), (), workers=2)
+    said = faults(replace(two, consistency=Consistency()))
+    assert "but rank 2 holds this chunk" in said
+
+
+def test_updates_go_from_workers_to_servers_and_stand_alone():
+    update = (Update(0, 2),)
+    assert "wanted a worker's update at a server" in faults(updating((Update(0, 1),), update))
+    said = faults(updating((*update, Send(0, 1)), update))
+    assert "in a plan that consists of updates" in said
+    assert "in a plan without a consistency" in faults(plan(update, update, (), workers=2))
