@@ -9,9 +9,10 @@ communication starts early.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 
 from testbed.workload.trace import Trace
 
@@ -26,12 +27,14 @@ class Bucket:
 
     ``tensors`` are indices into the trace's tensors, in gradient-ready order; ``ready_s`` is when
     the last of them is ready, in seconds from the iteration's start (forward, then backward).
+    A ``deferred`` bucket is synchronised in the iteration after the one that made its gradients.
     """
 
     index: int
     tensors: tuple[int, ...]
     bytes: int
     ready_s: float
+    deferred: bool = False
 
 
 def fill(
@@ -39,6 +42,7 @@ def fill(
     bucket_bytes: int = BUCKET_BYTES,
     first_bucket_bytes: int = FIRST_BUCKET_BYTES,
     scale: float | Fraction = 1,
+    deferred: Collection[int] = (),
 ) -> tuple[Bucket, ...]:
     """The buckets of one iteration, in the order in which they become ready.
 
@@ -46,31 +50,48 @@ def fill(
     then take their bytes and times from ``trace.scaled(scale)``: scaling never moves a tensor to
     another bucket.
 
+    The ``deferred`` tensors fill buckets of their own. They come first and are ready at once: they
+    hold the previous iteration's gradients (a second stage, as in OSP).
+
     Raises ValueError for a cap below 1 byte.
     """
     if bucket_bytes < 1 or first_bucket_bytes < 1:
         raise ValueError(
             f"a bucket needs at least 1 byte, found {bucket_bytes} and {first_bucket_bytes}"
         )
-    groups: list[list[int]] = [[]]
-    size, cap = 0, first_bucket_bytes
-    for index in trace.ready:
-        groups[-1].append(index)
-        size += trace.tensors[index].elements * trace.dtype_bytes
-        if size >= cap:
-            groups.append([])
-            size, cap = 0, bucket_bytes
-
     small = trace if scale == 1 else trace.scaled(scale)
-    clock = small.forward_s
+    passed = accumulate((small.tensors[i].backward_s for i in trace.ready), initial=small.forward_s)
+    ready = dict(zip(trace.ready, list(passed)[1:], strict=True))
     buckets: list[Bucket] = []
-    for group in filter(None, groups):
-        clock += sum(small.tensors[i].backward_s for i in group)
-        size = sum(small.tensors[i].elements for i in group) * trace.dtype_bytes
-        buckets.append(Bucket(len(buckets), tuple(group), size, clock))
+    for later, first_cap in ((True, bucket_bytes), (False, first_bucket_bytes)):
+        order = [index for index in trace.ready if (index in deferred) is later]
+        for group in _groups(trace, order, first_cap, bucket_bytes):
+            size = sum(small.tensors[i].elements for i in group) * trace.dtype_bytes
+            ready_s = 0.0 if later else ready[group[-1]]
+            buckets.append(Bucket(len(buckets), group, size, ready_s, deferred=later))
     return tuple(buckets)
 
 
+def _groups(
+    trace: Trace, order: Sequence[int], first_cap: int, cap: int
+) -> Iterable[tuple[int, ...]]:
+    group: list[int] = []
+    size = 0
+    for index in order:
+        group.append(index)
+        size += trace.tensors[index].elements * trace.dtype_bytes
+        if size >= first_cap:
+            yield tuple(group)
+            group, size, first_cap = [], 0, cap
+    if group:
+        yield tuple(group)
+
+
 def after_compute(buckets: Iterable[Bucket], compute_s: float) -> tuple[Bucket, ...]:
-    """The same buckets, none ready before ``compute_s``: communication without overlap."""
-    return tuple(replace(bucket, ready_s=compute_s) for bucket in buckets)
+    """The same buckets, none ready before ``compute_s``: communication without overlap.
+
+    What was deferred overlaps all the same: it is another iteration's.
+    """
+    return tuple(
+        bucket if bucket.deferred else replace(bucket, ready_s=compute_s) for bucket in buckets
+    )

@@ -97,3 +97,28 @@ def test_without_overlap_all_wait_for_the_end_of_compute() -> None:
 def test_a_cap_must_be_positive(cap: int, first: int) -> None:
     with pytest.raises(ValueError, match="at least 1 byte"):
         fill(load("resnet50"), cap, first)
+
+
+@given(traces(), caps, caps, scales, st.integers(0, 2**30))
+def test_deferred_tensors_come_first_in_buckets_of_their_own(
+    trace: Trace, cap: int, first: int, scale: Fraction, drawn: int
+) -> None:
+    deferred = frozenset(i for i in trace.ready if drawn >> i & 1)
+    buckets = fill(trace, cap, first, scale, deferred)
+    later = [bucket for bucket in buckets if bucket.deferred]
+    now = [bucket for bucket in buckets if not bucket.deferred]
+    assert buckets == (*later, *now)
+    assert [bucket.index for bucket in buckets] == list(range(len(buckets)))
+    for part, kept in ((later, True), (now, False)):
+        order = tuple(i for bucket in part for i in bucket.tensors)
+        assert order == tuple(i for i in trace.ready if (i in deferred) is kept)
+    assert {bucket.ready_s for bucket in later} <= {0.0}
+    whole = fill(trace, 1, 1, scale)  # a bucket for each tensor
+    ready = {bucket.tensors[0]: bucket.ready_s for bucket in whole}
+    assert all(bucket.ready_s == ready[bucket.tensors[-1]] for bucket in now)
+
+
+def test_what_was_deferred_does_not_wait_for_compute() -> None:
+    trace = load("resnet50")
+    buckets = after_compute(fill(trace, deferred={0, 1}), trace.compute_s)
+    assert [bucket.ready_s for bucket in buckets[:2]] == [0.0, trace.compute_s]
