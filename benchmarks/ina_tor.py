@@ -18,6 +18,7 @@ import numpy as np
 
 from testbed.dataplane import bmv2, wire
 from testbed.dataplane.control import Exact, Replica, TableEntry
+from testbed.dataplane.entries import Allocation
 from testbed.emulation import targets
 from testbed.emulation.network import Network
 from testbed.endpoint.batch import BatchSocket
@@ -49,7 +50,9 @@ def packets(target: str, seconds: float, in_flight: int) -> tuple[float, float]:
         switch = targets.make(target, Path(logs) / "t0.log")
         # A tree that names the switch, so that its routes are installed; the job is our own.
         tree = Tree("h0", {}, {"t0": "h0"})
-        with Network(fabric, None, {"t0": switch}, {0: tree}) as network:
+        with Network(
+            fabric, None, {"t0": switch}, [Allocation(0, 0, tree, 0, wire.SLOTS)]
+        ) as network:
             addressing = network.addressing
             own, host = (_number(addressing.ip(node)) for node in ("t0", "h0"))
             mac, host_mac = addressing.mac("t0"), addressing.mac("h0")
@@ -89,7 +92,7 @@ def _drive(own: str, switch: str, in_flight: int, seconds: float) -> int:
     socket = BatchSocket(own, batch=1024, burst=64)
     per_fragment = FAN_IN + 1
     headers = np.zeros(in_flight * per_fragment, wire.HEADER).reshape(in_flight, per_fragment)
-    headers["job"] = JOB
+    headers["tree"] = JOB
     headers["kind"] = wire.KIND_DATA
     headers["kind"][:, 0] = wire.KIND_RESULT  # frees the slot from the fragment before
     headers["bitmap"][:, 1:] = 1 << np.arange(FAN_IN, dtype=np.uint64)
@@ -136,7 +139,9 @@ def all_reduce(target: str, workers: int, fragments: int, iterations: int = 5) -
         gradients.base(rank)
     with tempfile.TemporaryDirectory() as logs:
         switch = targets.make(target, Path(logs) / "t0.log")
-        with Network(fabric, None, {"t0": switch}, {0: tree}) as network:
+        with Network(
+            fabric, None, {"t0": switch}, [Allocation(0, 0, tree, 0, wire.SLOTS)]
+        ) as network:
             addresses = tuple(network.addressing.ip(host) for host in plan.hosts)
             window = WINDOW
             aggregation = Aggregation(

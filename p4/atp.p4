@@ -1,81 +1,79 @@
 // ATP's best-effort aggregation (Lao et al., NSDI 2021): the host names the slot, the first
-// fragment to come claims it, the root's result frees it.
-//
-// On return, std.egress_spec is the drop port if the packet ends here; otherwise hdr.ipv4.dst
-// says where it goes, or std.mcast_grp to whom.
+// fragment to come claims it, the root's result frees it; whoever finds it taken goes on to the
+// root. Jobs may share slots.
 
-control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    register<fragment_t>(SLOTS) owners;         // the fragment that holds a slot
-    register<bitmap_t>(SLOTS)   contributors;   // whose gradients are in it; 0: the slot is free
-    Lanes() lanes;
-
-    fragment_t fragment;
-    fragment_t owner;
-    bitmap_t   summed;
-    LaneOperation operation;
-
-    action claim() {
-        owners.write(hdr.ina.slot, fragment);
-    }
-
+control Atp(inout headers_t hdr, inout metadata_t meta, inout record_t record,
+            inout standard_metadata_t std, out LaneOperation operation) {
     action free() {
-        contributors.write(hdr.ina.slot, 0);
+        record.contributors = 0;
+        record.changed = true;
     }
 
-    action forward_to_parent() {
+    action to_parent() {
         hdr.ipv4.dst = meta.parent;
     }
 
     apply {
-        fragment = hdr.ina.job ++ hdr.ina.sequence;
-        owners.read(owner, hdr.ina.slot);
-        contributors.read(summed, hdr.ina.slot);
         operation = LaneOperation.NONE;
-        bool in_memory = hdr.ina.slot < SLOTS;
-        bool ours = in_memory && summed != 0 && owner == fragment;
-        bool new = summed & hdr.ina.bitmap == 0;
+        bool ours = record.there && record.contributors != 0 && record.owner == meta.fragment;
+        bool new = record.contributors & hdr.ina.bitmap == 0;
+        bool held = false;
 
-        if (hdr.ina.kind == KIND_RESULT) {
+        if (hdr.ina.kind == KIND_RESULT || hdr.ina.kind == KIND_ACK) {
+            meta.event = Event.RETURNED;
             if (ours) {
                 free();
+                meta.event = Event.FREED;
             }
             std.mcast_grp = meta.group;
+        } else if (hdr.ina.flags & FLAG_FLOATS != 0) {
+            meta.event = Event.PASSED;
+            to_parent();
         } else if (hdr.ina.flags & FLAG_RESEND != 0) {
             // Somebody waited in vain: what there is goes to the root, and is not summed again.
+            meta.event = Event.PASSED;
             if (ours) {
                 operation = new ? LaneOperation.ADD : LaneOperation.LOAD;
-                hdr.ina.bitmap = summed | (new ? hdr.ina.bitmap : 0);
+                hdr.ina.bitmap = record.contributors | (new ? hdr.ina.bitmap : 0);
                 free();
+                meta.event = Event.FLUSHED;
             }
-            forward_to_parent();
-        } else if (in_memory && summed == 0) {
-            claim();
+            to_parent();
+        } else if (record.there && record.contributors == 0) {
+            record.owner = meta.fragment;
+            record.contributors = hdr.ina.bitmap;
+            record.marks = 0;
+            record.claimed = true;
             operation = LaneOperation.STORE;
-            contributors.write(hdr.ina.slot, hdr.ina.bitmap);
-            if (hdr.ina.bitmap == meta.members) {
-                forward_to_parent();
-            } else {
-                mark_to_drop(std);
-            }
+            meta.event = Event.STORED;
+            held = true;
+        } else if (ours && new) {
+            record.contributors = record.contributors | hdr.ina.bitmap;
+            hdr.ina.bitmap = record.contributors;
+            record.changed = true;
+            operation = LaneOperation.ADD;
+            meta.event = Event.ADDED;
+            held = true;
         } else if (ours) {
-            if (new) {
-                operation = LaneOperation.ADD;
-                hdr.ina.bitmap = summed | hdr.ina.bitmap;
-                contributors.write(hdr.ina.slot, hdr.ina.bitmap);
-            } else {
-                // A duplicate: of use only where the sum went missing further up.
-                operation = LaneOperation.LOAD;
-                hdr.ina.bitmap = summed;
-            }
-            if (hdr.ina.bitmap == meta.members) {
-                forward_to_parent();
-            } else {
-                mark_to_drop(std);
-            }
+            // A duplicate: of use only where the sum went missing further up.
+            hdr.ina.bitmap = record.contributors;
+            operation = LaneOperation.LOAD;
+            held = true;
+            meta.event = Event.DUPLICATE;
         } else {
             hdr.ina.flags = hdr.ina.flags | FLAG_COLLISION;
-            forward_to_parent();
+            meta.event = Event.COLLISION;
+            to_parent();
         }
-        lanes.apply(operation, hdr.ina.slot, hdr.values);
+
+        // What is in the slot goes up when it is complete; until then the packet ends here.
+        if (held) {
+            if (record.contributors != meta.members) {
+                mark_to_drop(std);
+            } else if (meta.event != Event.DUPLICATE) {
+                meta.event = Event.COMPLETED;
+            }
+            to_parent();
+        }
     }
 }

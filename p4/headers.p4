@@ -1,27 +1,50 @@
-// Headers. testbed/dataplane/wire.py defines the same packet for the hosts; a test holds them equal.
+// Headers. testbed/dataplane/wire.py defines the INA packet for the hosts; a test holds them equal.
 
+// What a switch has, as configuration: p4c -DSLOTS=… -DVALUES=…; README.md has the real ones.
 #ifndef SLOTS
-#define SLOTS 4096              // aggregators; entries of every register below
+#define SLOTS 4096              // aggregators; entries of every register of switch memory
 #endif
+#ifndef VALUES
+#define VALUES 256              // 32-bit values in a packet: 32, 64 or 256
+#endif
+#define TREES 256               // aggregation trees that can be told of
+#define JOBS 256                // jobs whose events are counted
+#define CONNECTIONS 1024        // of NetReduce, in the connection lookup table
 
 const bit<16> TYPE_IPV4 = 0x0800;
 const bit<8>  PROTO_TCP = 6;
 const bit<8>  PROTO_UDP = 17;
 const bit<16> INA_PORT  = 0xBEE0;
+const bit<16> ROCE_PORT = 4791;
 
 const bit<9> DROP_PORT = 511;     // what mark_to_drop sets in BMv2
 
-const bit<8> KIND_DATA   = 1;   // gradients on their way to the root
-const bit<8> KIND_RESULT = 2;   // the sum on its way back
+const bit<8> KIND_DATA    = 1;  // gradients on their way to the root
+const bit<8> KIND_RESULT  = 2;  // the sum on its way back, or a rank's values for all
+const bit<8> KIND_RECEIPT = 3;  // up, without values: a member has what was sent to all
+const bit<8> KIND_ACK     = 4;  // down, without values: the root has the sum, or asks for floats
 
 const bit<8> FLAG_RESEND    = 0x01;
 const bit<8> FLAG_COLLISION = 0x02;
+const bit<8> FLAG_OVERFLOW  = 0x04;   // an addition left the range of int32
+const bit<8> FLAG_ECN       = 0x08;   // a queue on the way was long
+const bit<8> FLAG_FLOATS    = 0x10;   // the values are floats, which switches do not add
+
+// RoCEv2 (InfiniBand specification, annex A17): opcodes of a reliable connection's messages.
+const bit<8> SEND_FIRST  = 0x00;
+const bit<8> SEND_MIDDLE = 0x01;
+const bit<8> SEND_LAST   = 0x02;
+const bit<8> SEND_ONLY   = 0x04;
 
 typedef bit<48> mac_t;
 typedef bit<32> ip_t;
 typedef bit<64> bitmap_t;       // one bit per worker of the job
-typedef bit<48> fragment_t;     // job ++ sequence number
+typedef bit<48> fragment_t;     // tree ++ sequence number
+#if VALUES == 32
+typedef bit<1024> lanes_t;      // 32 values of 32 bits
+#else
 typedef bit<2048> lanes_t;      // 64 values of 32 bits
+#endif
 
 header ethernet_t {
     mac_t   dst;
@@ -55,10 +78,21 @@ header udp_rest_t {
     bit<16> checksum;
 }
 
+// Base transport header of RoCEv2.
+header bth_t {
+    bit<8>  opcode;
+    bit<8>  flags;
+    bit<16> partition;
+    bit<8>  reserved;
+    bit<24> connection;         // destination queue pair
+    bit<8>  acknowledge;
+    bit<24> sequence;           // packet sequence number (PSN)
+}
+
 header ina_t {
     bit<8>   kind;
     bit<8>   flags;
-    bit<16>  job;
+    bit<16>  tree;
     bit<32>  sequence;
     bit<32>  slot;              // aggregator, chosen by the host
     bit<32>  next_slot;         // in a result: the slot for the fragment that follows in this one's place
@@ -67,9 +101,11 @@ header ina_t {
 
 header values_t {
     lanes_t a;
+#if VALUES == 256
     lanes_t b;
     lanes_t c;
     lanes_t d;
+#endif
 }
 
 struct headers_t {
@@ -77,13 +113,60 @@ struct headers_t {
     ipv4_t     ipv4;
     ports_t    ports;
     udp_rest_t udp;
+    bth_t      bth;
     ina_t      ina;
     values_t   values;
 }
 
+enum bit<8> Style {
+    ATP       = 1,
+    SWITCHML  = 2,
+    RACK      = 3,
+    NETREDUCE = 4
+}
+
+// What happened to a packet of a job, for its counters.
+enum bit<4> Event {
+    STORED    = 0,              // first of its fragment: a slot is taken
+    ADDED     = 1,
+    COMPLETED = 2,              // last of its fragment: the sum leaves
+    DUPLICATE = 3,
+    COLLISION = 4,              // another fragment holds the slot
+    FLUSHED   = 5,              // resent: takes the partial sum along, and frees the slot
+    PASSED    = 6,              // goes up as it is
+    FREED     = 7,              // goes down, and frees the slot
+    RETURNED  = 8,              // goes down
+    REFUSED   = 9               // dropped: stale, or beyond the job's memory
+}
+
+// A slot's record in switch memory, as a packet finds it and leaves it.
+struct record_t {
+    bit<32>    slot;
+    bool       there;           // the job has such a slot
+    fragment_t owner;
+    bitmap_t   contributors;    // whose gradients are in it; 0: the slot is free
+    bit<8>     marks;           // FLAG_OVERFLOW, FLAG_ECN of what was added; ANSWERED
+    bool       claimed;         // to be written back: all of it, or all but the owner
+    bool       changed;
+}
+
+const bit<8> ANSWERED = 0x80;   // the slot holds the final result
+
 struct metadata_t {
-    bit<16>  next_hop;          // index into the next-hop table
-    bitmap_t members;           // workers whose sum leaves this switch upwards
-    ip_t     parent;            // next aggregating node towards the root
-    bit<16>  group;             // multicast group of the children
+    bit<16>    next_hop;        // index into the next-hop table
+
+    // What the control plane says of the packet's tree.
+    Style      style;
+    bit<12>    job;             // whose events these are
+    bitmap_t   members;         // workers whose sum leaves this switch upwards
+    ip_t       parent;          // next aggregating node towards the root; 0: this is the root
+    bit<16>    group;           // multicast group of the children
+    bit<32>    first;           // the job's slots of switch memory
+    bit<32>    slots;
+    bitmap_t   sender;          // NetReduce: the worker behind the connection
+
+    fragment_t fragment;
+    ip_t       source;          // whence the packet came
+    bool       watch;           // whether overflow is looked for
+    Event      event;
 }

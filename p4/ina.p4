@@ -1,4 +1,4 @@
-// The switch: IPv4 with ECMP, and in-network aggregation for the jobs it is told of.
+// The switch: IPv4 with ECMP, and in-network aggregation for the jobs that it is told of.
 //
 // Aggregation lies in the ingress: BMv2 runs one ingress thread, so that a packet's reads and
 // writes of switch memory are not interleaved with another's.
@@ -9,35 +9,71 @@
 #include "headers.p4"
 #include "parser.p4"
 #include "lanes.p4"
+#include "pool.p4"
 #include "atp.p4"
+#include "switchml.p4"
+#include "rack.p4"
+#include "netreduce.p4"
+#include "aggregation.p4"
 #include "forwarding.p4"
+#include "replication.p4"
 
 control InaVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
 }
 
 control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    Atp() atp;
+    counter(JOBS * 16, CounterType.packets) events;     // job ++ event
+    Messages() messages;
+    Aggregation() aggregation;
     Forwarding() forwarding;
+    bit<16> connection;
+    bit<16> tree;
 
-    action aggregate(bitmap_t members, ip_t parent, ip_t self, bit<16> group) {
+    action join(Style style, bit<12> job, bitmap_t members, ip_t parent, ip_t self,
+                bit<16> group, bit<32> first, bit<32> slots, bit<1> watch) {
+        meta.style = style;
+        meta.job = job;
         meta.members = members;
         meta.parent = parent;
         meta.group = group;
+        meta.first = first;
+        meta.slots = slots;
+        meta.watch = watch == 1;
+        meta.source = hdr.ipv4.src;
         // The sum is this switch's own packet; a host drops one that seems to come from itself.
         hdr.ipv4.src = self;
         hdr.udp.checksum = 0;
     }
 
-    // A job's packets for this switch are addressed to it; all others only pass through.
-    table jobs {
+    action join_connection(bit<16> index, bitmap_t sender, bit<16> number, bit<12> job,
+                           bitmap_t members, ip_t parent, ip_t self, bit<16> group,
+                           bit<32> first, bit<32> slots) {
+        join(Style.NETREDUCE, job, members, parent, self, group, first, slots, 0);
+        meta.sender = sender;
+        connection = index;
+        tree = number;
+    }
+
+    // A tree's packets for this switch are addressed to it; all others only pass through.
+    table trees {
         key = {
             hdr.ipv4.dst: exact;
-            hdr.ina.job: exact;
+            hdr.ina.tree: exact;
         }
-        actions = { aggregate; NoAction; }
+        actions = { join; NoAction; }
         default_action = NoAction();
-        size = 256;
+        size = TREES;
+    }
+
+    table connections {
+        key = {
+            hdr.ipv4.src: exact;
+            hdr.bth.connection: exact;
+        }
+        actions = { join_connection; NoAction; }
+        default_action = NoAction();
+        size = CONNECTIONS;
     }
 
     apply {
@@ -45,8 +81,22 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             mark_to_drop(std);
             return;
         }
-        if (hdr.values.isValid() && jobs.apply().hit) {
-            atp.apply(hdr, meta, std);
+        bool joined = false;
+        connection = 0;
+        tree = 0;
+        if (hdr.bth.isValid()) {
+            if (hdr.values.isValid() && connections.apply().hit) {
+                joined = true;
+                messages.apply(hdr, meta, connection, tree, std);
+            }
+        } else if (hdr.ina.isValid()) {
+            joined = trees.apply().hit;
+        }
+        if (joined) {
+            if (std.egress_spec != DROP_PORT) {
+                aggregation.apply(hdr, meta, std);
+            }
+            events.count((bit<32>) (meta.job ++ (bit<4>) meta.event));
         }
         if (std.egress_spec != DROP_PORT && std.mcast_grp == 0) {
             forwarding.apply(hdr, meta, std);
@@ -55,23 +105,24 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
 }
 
 control InaEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    action address(ip_t ip, mac_t source, mac_t destination) {
-        hdr.ipv4.dst = ip;
-        hdr.ethernet.src = source;
-        hdr.ethernet.dst = destination;
-    }
-
-    // A multicast copy is addressed to the child that it is for.
-    table replicas {
-        key = { std.egress_rid: exact; }
-        actions = { address; NoAction; }
-        default_action = NoAction();
-        size = 1024;
-    }
+    register<bit<19>>(1) ecn_depth;     // packets in a port's queue from which on it is long; 0: never
+    Replication() replication;
+    Format() format;
 
     apply {
         if (std.egress_rid != 0) {
-            replicas.apply();
+            replication.apply(hdr, std);
+        }
+        if (meta.style == Style.NETREDUCE) {
+            format.apply(hdr);
+        }
+        if (hdr.ina.isValid()) {
+            bit<19> depth;
+            ecn_depth.read(depth, 0);
+            if (depth != 0 && std.deq_qdepth >= depth) {
+                hdr.ina.flags = hdr.ina.flags | FLAG_ECN;
+                hdr.ipv4.tos = hdr.ipv4.tos | 3;
+            }
         }
     }
 }

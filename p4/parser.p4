@@ -27,6 +27,7 @@ parser InaParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         packet.extract(hdr.ports);
         transition select(hdr.ports.dst) {
             INA_PORT: ina;
+            ROCE_PORT: roce;
             default: accept;
         }
     }
@@ -34,6 +35,32 @@ parser InaParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     state ina {
         packet.extract(hdr.udp);
         packet.extract(hdr.ina);
+        transition select(hdr.ina.kind) {
+            KIND_DATA: values;
+            KIND_RESULT: values;
+            default: accept;
+        }
+    }
+
+    state roce {
+        packet.extract(hdr.udp);
+        packet.extract(hdr.bth);
+        transition select(hdr.bth.opcode) {
+            SEND_FIRST: message;
+            SEND_ONLY: message;
+            SEND_MIDDLE: values;
+            SEND_LAST: values;
+            default: accept;
+        }
+    }
+
+    // Only a message's first packet says what it belongs to.
+    state message {
+        packet.extract(hdr.ina);
+        transition values;
+    }
+
+    state values {
         packet.extract(hdr.values);
         transition accept;
     }

@@ -6,13 +6,34 @@ No system writes table entries by hand. Table and action names are those of ``p4
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from testbed.dataplane import wire
 from testbed.dataplane.control import Control, Exact, Lpm, Replica, TableEntry
-from testbed.plan.trees import Tree
+from testbed.plan.trees import Style, Tree
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
+
+STYLES = {Style.ATP: 1, Style.SWITCHML: 2, Style.RACK: 3, Style.NETREDUCE: 4}
+"""Numbers of the styles in ``p4/headers.p4``."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A tree as switches are told of it.
+
+    Attributes:
+        number: the tree's number in packets, unique in a run.
+        job: the number of the job for which its events are counted.
+        first, slots: its part of every switch's memory; trees of style ATP may share theirs.
+    """
+
+    number: int
+    job: int
+    tree: Tree
+    first: int
+    slots: int
 
 
 @dataclass(frozen=True)
@@ -31,48 +52,97 @@ class SwitchEntries:
 
 
 def derive(
-    switch: str, fabric: Fabric, addressing: Addressing, jobs: Mapping[int, Tree]
+    switch: str, fabric: Fabric, addressing: Addressing, allocations: Sequence[Allocation]
 ) -> SwitchEntries:
-    """Entries of ``switch``: its routes, and its part in each job's tree."""
+    """Entries of ``switch``: its routes, and its part in each tree."""
+    joined = [each for each in allocations if switch in each.tree.switches]
     # A sum takes the tree's own way to the parent, and not the one that ECMP would draw.
     ways = {
-        tree.parent[switch]: tree.hop(switch, fabric.next_hops(switch, tree.parent[switch]))
-        for tree in jobs.values()
-        if switch in tree.switches
+        parent: each.tree.hop(switch, fabric.next_hops(switch, parent))
+        for each in joined
+        if (parent := each.tree.parent.get(switch)) is not None
     }
     entries = _routes(switch, fabric, addressing, ways)
     groups: dict[int, tuple[Replica, ...]] = {}
-    rid = 0
-    for job, tree in jobs.items():
-        if switch not in tree.switches:
-            continue
-        group = job + 1  # group 0 means no multicast
+    rid = connections = 0
+    for group, each in enumerate(joined, start=1):  # group 0 means no multicast
+        part = _Part(switch, fabric, addressing, each, group)
+        entries.append(part.entry())
         replicas = []
-        for child in tree.children(switch):
+        for child in each.tree.children(switch):
             rid += 1
-            hop = tree.hop(child, fabric.next_hops(switch, child))
+            hop = each.tree.hop(child, fabric.next_hops(switch, child))
             replicas.append(Replica(addressing.port(switch, hop), rid))
-            entries.append(
-                TableEntry(
-                    "InaEgress.replicas",
-                    (Exact(rid),),
-                    "InaEgress.address",
-                    (_number(addressing.ip(child)), addressing.mac(switch), addressing.mac(hop)),
-                )
-            )
+            entries.append(part.replica(child, hop, rid))
+            if each.tree.style is Style.NETREDUCE and child in each.tree.rank_of:
+                entries.append(part.connection(child, connections))
+                connections += 1
         groups[group] = tuple(replicas)
-        members = sum(1 << rank for rank in tree.ranks_below(switch))
-        own = _number(addressing.ip(switch))
-        parent = _number(addressing.ip(tree.parent[switch]))
-        entries.append(
-            TableEntry(
-                "InaIngress.jobs",
-                (Exact(own), Exact(job)),
-                "InaIngress.aggregate",
-                (members, parent, own, group),
-            )
-        )
     return SwitchEntries(tuple(entries), groups)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What ``switch`` is told of one tree."""
+
+    switch: str
+    fabric: Fabric
+    addressing: Addressing
+    allocation: Allocation
+    group: int
+
+    def entry(self) -> TableEntry:
+        style = self.allocation.tree.style
+        return TableEntry(
+            "InaIngress.trees",
+            (Exact(self._own), Exact(self.allocation.number)),
+            "InaIngress.join",
+            (STYLES[style], *self._parameters, int(style is Style.ATP)),
+        )
+
+    def connection(self, child: str, index: int) -> TableEntry:
+        """NetReduce's lookup of the connection on which the member ``child`` sends."""
+        tree, number = self.allocation.tree, self.allocation.number
+        rank = tree.rank_of[child]
+        return TableEntry(
+            "InaIngress.connections",
+            (Exact(_number(self.addressing.ip(child))), Exact(wire.connection(number, rank))),
+            "InaIngress.join_connection",
+            (index, 1 << rank, number, *self._parameters),
+        )
+
+    def replica(self, child: str, hop: str, rid: int) -> TableEntry:
+        """How the copy for ``child`` is addressed."""
+        ip = _number(self.addressing.ip(child))
+        macs = (self.addressing.mac(self.switch), self.addressing.mac(hop))
+        tree = self.allocation.tree
+        if tree.style is Style.NETREDUCE and child in tree.rank_of:
+            sender = tree.predecessor(child)
+            peer = _number(self.addressing.ip(sender))
+            connection = wire.connection(self.allocation.number, tree.rank_of[sender])
+            action, params = "connect", [ip, peer, connection, *macs]
+        else:
+            action, params = "address", [ip, *macs]
+        table = "InaEgress.replication"
+        return TableEntry(f"{table}.replicas", (Exact(rid),), f"{table}.{action}", tuple(params))
+
+    @property
+    def _own(self) -> int:
+        return _number(self.addressing.ip(self.switch))
+
+    @property
+    def _parameters(self) -> tuple[int, ...]:
+        tree = self.allocation.tree
+        parent = tree.parent.get(self.switch)
+        return (
+            self.allocation.job,
+            sum(1 << rank for rank in tree.ranks_below(self.switch)),
+            0 if parent is None else _number(self.addressing.ip(parent)),
+            self._own,
+            self.group,
+            self.allocation.first,
+            self.allocation.slots,
+        )
 
 
 def _routes(

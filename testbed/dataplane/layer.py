@@ -12,6 +12,7 @@ import numpy as np
 from scapy.fields import (
     ByteEnumField,
     ByteField,
+    ConditionalField,
     Field,
     FlagsField,
     IntField,
@@ -23,8 +24,19 @@ from scapy.packet import Packet, bind_layers
 
 from testbed.dataplane import wire
 
-_KINDS = {wire.KIND_DATA: "data", wire.KIND_RESULT: "result"}
-_FLAGS = {wire.FLAG_RESEND: "resend", wire.FLAG_COLLISION: "collision"}
+_KINDS = {
+    wire.KIND_DATA: "data",
+    wire.KIND_RESULT: "result",
+    wire.KIND_RECEIPT: "receipt",
+    wire.KIND_ACK: "ack",
+}
+_FLAGS = {
+    wire.FLAG_RESEND: "resend",
+    wire.FLAG_COLLISION: "collision",
+    wire.FLAG_OVERFLOW: "overflow",
+    wire.FLAG_ECN: "ecn",
+    wire.FLAG_FLOATS: "floats",
+}
 _OF_WIDTH = {8: ByteField, 16: ShortField, 32: IntField, 64: LongField}
 _VALUES = wire.PACKET["values"].base
 
@@ -53,12 +65,15 @@ def _field(name: str, bits: int) -> Any:
 
 
 class INA(Packet):
-    """Header and values of one fragment; ``values`` are 256 signed integers of 32 bits."""
+    """Header of a fragment, and its 256 signed integers of 32 bits where it carries values."""
 
     name = "INA"
     fields_desc = [  # noqa: RUF012  as scapy has it
         *(_field(name, bits) for name, bits in wire.FIELDS),
-        _Values("values", [0] * wire.VALUES),
+        ConditionalField(
+            _Values("values", [0] * wire.VALUES),
+            lambda packet: packet.kind in (wire.KIND_DATA, wire.KIND_RESULT),
+        ),
     ]
 
 

@@ -10,11 +10,17 @@ PORT = 0xBEE0
 VALUES = 256
 """int32 values in one packet (a fragment)."""
 
-KIND_DATA, KIND_RESULT = 1, 2
-FLAG_RESEND, FLAG_COLLISION = 0x01, 0x02
+KIND_DATA, KIND_RESULT, KIND_RECEIPT, KIND_ACK = 1, 2, 3, 4
+FLAG_RESEND, FLAG_COLLISION, FLAG_OVERFLOW, FLAG_ECN, FLAG_FLOATS = 0x01, 0x02, 0x04, 0x08, 0x10
+
+ROCE_PORT = 4791
+"""UDP port of RoCEv2, which NetReduce's connections speak."""
 
 SLOTS = 4096
 """Aggregators of the compiled program."""
+
+MAX_TREES = 256
+"""Trees of all jobs of a run that a switch can be told of."""
 
 MAX_WORKERS = 64
 """Width of the bitmap of contributors."""
@@ -22,7 +28,7 @@ MAX_WORKERS = 64
 FIELDS = (
     ("kind", 8),
     ("flags", 8),
-    ("job", 16),
+    ("tree", 16),
     ("sequence", 32),
     ("slot", 32),
     ("next_slot", 32),
@@ -49,3 +55,8 @@ TCP_ACK_SHARE = (_ETHERNET + _IP + _TCP) / 2 / (MTU - _IP - _TCP)
 
 INA_ACK_SHARE = (_ETHERNET + _IP + _UDP + HEADER.itemsize) / (VALUES * 4)
 """Bytes of receipts on the way back per byte of gradient, where a sum does not come back."""
+
+
+def connection(tree: int, rank: int) -> int:
+    """Number (queue pair) of the connection on which ``rank`` sends to the next rank of a tree."""
+    return tree * MAX_WORKERS + rank

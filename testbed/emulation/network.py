@@ -22,9 +22,9 @@ from typing import Any, Protocol
 
 from testbed.dataplane import entries
 from testbed.dataplane.control import Control
+from testbed.dataplane.entries import Allocation
 from testbed.emulation import node_setup
 from testbed.emulation.cleanup import TAG, mark
-from testbed.plan.trees import Tree
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 
@@ -88,7 +88,7 @@ class Network:
         fabric: what to build.
         dilation: divides the links' rates; None leaves links unshaped.
         targets: for each switch that runs the P4 program, a target not yet started.
-        jobs: the aggregation tree of each job that has one.
+        allocations: the jobs' aggregation trees.
         seed: of the kernel routers' ECMP hash.
     """
 
@@ -97,12 +97,13 @@ class Network:
         fabric: Fabric,
         dilation: float | None,
         targets: Mapping[str, SwitchTarget],
-        jobs: Mapping[int, Tree],
+        allocations: Sequence[Allocation] = (),
         seed: int = 0,
     ) -> None:
         self.fabric = fabric
         self.addressing = Addressing(fabric)
-        self._dilation, self._targets, self._jobs, self._seed = dilation, targets, jobs, seed
+        self._dilation, self._targets, self._seed = dilation, targets, seed
+        self._allocations = allocations
         self._nodes: dict[str, Any] = {}
         self._stack = ExitStack()
 
@@ -220,7 +221,7 @@ class Network:
             for neighbour in self.fabric.neighbours(switch)
         }
         target.start(interfaces, self.inside(switch))
-        entries.derive(switch, self.fabric, self.addressing, self._jobs).install(target)
+        entries.derive(switch, self.fabric, self.addressing, self._allocations).install(target)
 
     def _probe(self) -> None:
         """One host of each rack reaches one of every other rack, or the fabric is not up."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from testbed.dataplane.entries import Allocation
 from testbed.emulation.network import EmulationError, Network, SwitchTarget
 from testbed.emulation.verdict import Sampler
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Outcome, Task
-from testbed.plan.trees import Tree
 from testbed.topology.fabric import Fabric
 
 
@@ -31,7 +31,7 @@ class Observation:
 def emulate(
     fabric: Fabric,
     targets: Mapping[str, SwitchTarget],
-    trees: Mapping[int, Tree],
+    allocations: Sequence[Allocation],
     make_tasks: Callable[[Network], Sequence[Task]],
     dilation: float,
     seed: int,
@@ -42,7 +42,7 @@ def emulate(
     ``timeout`` is in seconds of the emulator's clock. Raises RankFailed, or EmulationError, also
     when a switch ends in the middle.
     """
-    with Network(fabric, dilation, targets, trees, seed) as network:
+    with Network(fabric, dilation, targets, allocations, seed) as network:
         tasks = make_tasks(network)
         hosts = [task.plan.hosts[task.rank] for task in tasks]
         namespaces = [network.namespace(host) for host in hosts]

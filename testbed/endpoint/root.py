@@ -49,7 +49,7 @@ class Root:
         self._results = np.zeros((size, wire.VALUES), ">i4")
         self._headers = np.zeros(size, wire.HEADER)
         self._headers["kind"] = wire.KIND_RESULT
-        self._headers["job"] = job
+        self._headers["tree"] = job
         self._spare_slots = list(spare_slots)
         self._unsent: dict[str, list[int]] = {}
 
@@ -60,7 +60,7 @@ class Root:
 
     def take(self, packets: npt.NDArray[np.void]) -> None:
         """Add a batch of fragments, as :meth:`BatchSocket.receive` gives it, and answer."""
-        ours = (packets["kind"] == wire.KIND_DATA) & (packets["job"] == self._job)
+        ours = (packets["kind"] == wire.KIND_DATA) & (packets["tree"] == self._job)
         if not ours.all():
             packets = packets[ours]
         if not len(packets):

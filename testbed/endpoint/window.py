@@ -49,7 +49,7 @@ class Window:
         self._slots = slots.astype(np.uint32)
         self._headers = np.zeros(self.size, wire.HEADER)
         self._headers["kind"] = wire.KIND_DATA
-        self._headers["job"] = job
+        self._headers["tree"] = job
         self._headers["bitmap"] = 1 << rank
         self._job = job
         self._first = 0
@@ -116,7 +116,7 @@ class Window:
         if not len(packets):
             return
         index = packets["sequence"].astype(np.int64) - self._first
-        mine = (packets["kind"] == wire.KIND_RESULT) & (packets["job"] == self._job)
+        mine = (packets["kind"] == wire.KIND_RESULT) & (packets["tree"] == self._job)
         mine &= (index >= self._lowest) & (index < self._next)
         mine[mine] = ~self._done[index[mine]]
         if not mine.all():

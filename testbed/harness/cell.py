@@ -12,7 +12,7 @@ from testbed.emulation.verdict import verdict
 from testbed.endpoint.task import Outcome
 from testbed.experiment.cells import Cell
 from testbed.experiment.schema import Experiment
-from testbed.harness.deployment import DeployedJob, build_fabric, deploy
+from testbed.harness.deployment import DeployedJob, allocate, build_fabric, deploy
 from testbed.provenance import now
 from testbed.results import Iteration, Row, algbw
 from testbed.topology.fabric import Fabric
@@ -73,15 +73,15 @@ def run_cell(cell: Cell, log_dir: Path) -> CellResult:
     experiment, emulation = cell.experiment, cell.experiment.emulation
     fabric = build_fabric(experiment)
     jobs = deploy(experiment, fabric)
-    trees = {job.number: job.plan.trees[0] for job in jobs if job.plan.trees}
+    allocations = allocate(jobs, fabric)
     target = targets.choose(emulation.target)
     log_dir.mkdir(parents=True, exist_ok=True)
     # Only a ToR that sums for some job needs the P4 program; the others route in the kernel.
-    summing = {switch for tree in trees.values() for switch in tree.switches}
+    summing = {switch for each in allocations for switch in each.tree.switches}
     observation = emulate(
         fabric,
         {switch: targets.make(target, log_dir / f"{switch}.log") for switch in summing},
-        trees,
+        allocations,
         lambda network: [
             task
             for job in jobs

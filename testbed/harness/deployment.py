@@ -9,11 +9,13 @@ from math import ceil
 
 from testbed import model
 from testbed.dataplane import wire
+from testbed.dataplane.entries import Allocation
 from testbed.endpoint.root import hashed_slots
 from testbed.endpoint.task import Aggregation, Task, Unit, cut
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import check
 from testbed.plan.program import Plan
+from testbed.plan.trees import Style
 from testbed.systems import Assignment, System, registry
 from testbed.topology import placement
 from testbed.topology.builders import leaf_spine
@@ -48,6 +50,11 @@ class DeployedJob:
     window: int
     tick_s: float
     expected: model.Expected
+
+    @property
+    def slots(self) -> int:
+        """Slots that a tree of its own needs: two versions of the window."""
+        return 2 * self.window
 
     @property
     def gradient_bytes(self) -> int:
@@ -237,6 +244,33 @@ def _tick_s(window: int, plan: Plan, fabric: Fabric) -> float:
     (tree,) = plan.trees
     rate = fabric.link(tree.root, fabric.tor_of(tree.root)).rate
     return window * tree.streams * wire.FRAME * 8 / rate / 4
+
+
+def allocate(jobs: Sequence[DeployedJob], fabric: Fabric) -> list[Allocation]:
+    """Number all jobs' trees, and divide the switches' memory among them.
+
+    Trees of style ATP share what the others, whose slots are theirs alone, leave over.
+    DeploymentError if it is too little.
+    """
+    trees = [(job, tree) for job in jobs for tree in job.plan.trees]
+    if len(trees) > wire.MAX_TREES:
+        raise DeploymentError(f"{len(trees)} trees, wanted at most {wire.MAX_TREES}")
+    own = [0 if tree.style is Style.ATP else job.slots for job, tree in trees]
+    shared = fabric.slots - sum(own)
+    wanted = max((job.window for job, tree in trees if tree.style is Style.ATP), default=0)
+    if shared < wanted:
+        raise DeploymentError(
+            f"fabric.slots: found {fabric.slots}, wanted at least {sum(own) + wanted} for the"
+            " windows of all jobs; raise slots, or lower the option window"
+        )
+    allocations, first = [], shared
+    for number, ((job, tree), slots) in enumerate(zip(trees, own, strict=True)):
+        if slots:
+            allocations.append(Allocation(number, job.number, tree, first, slots))
+            first += slots
+        else:
+            allocations.append(Allocation(number, job.number, tree, 0, shared))
+    return allocations
 
 
 def strain(jobs: Sequence[DeployedJob], fabric: Fabric, dilation: float, cores: int) -> str | None:

@@ -67,6 +67,11 @@ class Tree:
         """
         return hops[self.children(self.parent[child]).index(child) % len(hops)]
 
+    def predecessor(self, host: str) -> str:
+        """The member before ``host`` on the ring of the members in the order of their ranks."""
+        ring = sorted(self.rank_of, key=self.rank_of.__getitem__)
+        return ring[ring.index(host) - 1]
+
     def depth(self, node: str) -> int:
         steps = 0
         while node != self.root:

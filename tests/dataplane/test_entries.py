@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from testbed.dataplane.control import Exact, Lpm
-from testbed.dataplane.entries import derive
+from testbed.dataplane.entries import Allocation, derive
 from testbed.systems import Assignment
 from testbed.systems.atp import tree as atp_tree
 from testbed.topology.addressing import Addressing
@@ -22,7 +22,7 @@ class Switch:
 
     def __init__(self, name, fabric, addressing, jobs=None):
         self.fabric, self.addressing, self.name = fabric, addressing, name
-        derived = derive(name, fabric, addressing, jobs or {})
+        derived = derive(name, fabric, addressing, jobs or [])
         self.entries, self.groups = derived.entries, derived.groups
         self.neighbours = fabric.neighbours(name)
 
@@ -59,7 +59,8 @@ class Switch:
     def copies(self, group):
         """(neighbour, address) of each copy that a multicast group makes."""
         rewrites = {
-            entry.match[0].value: entry.params for entry in self.table("InaEgress.replicas")
+            entry.match[0].value: entry.params
+            for entry in self.table("InaEgress.replication.replicas")
         }
         copies = []
         for replica in self.groups[group]:
@@ -113,7 +114,10 @@ def trees(fabric):
     half = len(hosts) // 2
     places = [Assignment(tuple(hosts[: half - 1]), (hosts[-1],))]
     places.append(Assignment(tuple(hosts[half:-1]), (hosts[half - 1],)))
-    return {number: atp_tree(place, fabric) for number, place in enumerate(places)}
+    return [
+        Allocation(number, number, atp_tree(place, fabric), 0, 64)
+        for number, place in enumerate(places)
+    ]
 
 
 @pytest.mark.parametrize(("spines", "racks"), [(2, (4, 4)), (3, (5, 1, 2)), (2, (3, 4, 4, 2))])
@@ -123,21 +127,23 @@ def test_sums_climb_and_results_reach_each_member_once(spines, racks, chosen):
     fabric = fabric.with_ina(fabric.tors[chosen])
     addressing = Addressing(fabric)
     jobs = trees(fabric)
-    inner = {name for tree in jobs.values() for name in tree.switches}
+    inner = {name for each in jobs for name in each.tree.switches}
     switches = {name: Switch(name, fabric, addressing, jobs) for name in inner}
     by_ip = {addressing.ip(node): node for node in fabric.nodes}
-    for job, tree in jobs.items():
+    for each in jobs:
+        tree = each.tree
         below = {}
         group_of = {}
         for name in tree.switches:
             own = int(ipaddress.ip_address(addressing.ip(name)))
             (entry,) = (
                 entry
-                for entry in switches[name].table("InaIngress.jobs")
-                if entry.match == (Exact(own), Exact(job))
+                for entry in switches[name].table("InaIngress.trees")
+                if entry.match == (Exact(own), Exact(each.number))
             )
-            members, parent, source, group_of[name] = entry.params
-            assert source == own
+            style, job, members, parent, source, group_of[name], first, slots, watch = entry.params
+            assert (style, job, source) == (1, each.job, own)
+            assert (first, slots, watch) == (0, 64, 1)
             below[name] = members
             up = by_ip[str(ipaddress.ip_address(parent))]
             assert up == tree.parent[name]

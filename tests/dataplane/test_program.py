@@ -19,6 +19,7 @@ from testbed.dataplane.compile import (
     digests,
     sources_digest,
 )
+from testbed.dataplane.entries import STYLES
 from testbed.topology.fabric import Fabric
 
 
@@ -78,22 +79,32 @@ def test_the_hosts_read_the_header_that_the_switch_reads():
 def constants() -> dict[str, int]:
     text = (SOURCES / "headers.p4").read_text()
     found = re.findall(r"^const bit<\d+>\s+(\w+)\s*=\s*(\w+)\s*;", text, re.MULTILINE)
-    found += re.findall(r"^#define (SLOTS) (\d+)", text, re.MULTILINE)
+    found += re.findall(r"^#define (\w+) (\d+)", text, re.MULTILINE)
     return {name: int(value, 0) for name, value in found}
 
 
 def test_constants_are_those_of_the_headers():
     of = constants()
-    assert of["INA_PORT"] == wire.PORT
-    assert (of["KIND_DATA"], of["KIND_RESULT"]) == (wire.KIND_DATA, wire.KIND_RESULT)
-    assert (of["FLAG_RESEND"], of["FLAG_COLLISION"]) == (wire.FLAG_RESEND, wire.FLAG_COLLISION)
+    assert (of["INA_PORT"], of["ROCE_PORT"]) == (wire.PORT, wire.ROCE_PORT)
+    for name in of:
+        if name.startswith(("KIND_", "FLAG_")):
+            assert of[name] == getattr(wire, name)
     assert of["SLOTS"] == wire.SLOTS == Fabric("", {}, ()).slots
+    assert of["VALUES"] == wire.VALUES
+    assert of["TREES"] == wire.MAX_TREES
+    enum = re.search(
+        r"enum bit<8> Style \{(.*?)\}", (SOURCES / "headers.p4").read_text(), re.DOTALL
+    )
+    assert enum is not None
+    numbers = dict(re.findall(r"(\w+)\s*=\s*(\d+)", enum[1]))
+    assert numbers == {style.name: str(number) for style, number in STYLES.items()}
 
 
-def test_every_register_has_an_entry_a_slot():
+def test_every_register_of_switch_memory_has_an_entry_a_slot():
     registers = json.loads(PROGRAM.read_bytes())["register_arrays"]
-    assert registers
-    assert {each["size"] for each in registers} == {constants()["SLOTS"]}
+    memory = [each for each in registers if ".aggregation." in each["name"]]
+    assert len(memory) == 8
+    assert {each["size"] for each in memory} == {constants()["SLOTS"]}
 
 
 def test_the_bitmap_holds_every_worker():

@@ -15,7 +15,10 @@ from scapy.packet import Raw
 from testbed.dataplane import wire
 from testbed.dataplane.layer import INA
 
-headers = st.fixed_dictionaries({name: st.integers(0, 2**bits - 1) for name, bits in wire.FIELDS})
+headers = st.fixed_dictionaries(
+    {name: st.integers(0, 2**bits - 1) for name, bits in wire.FIELDS}
+    | {"kind": st.sampled_from([wire.KIND_DATA, wire.KIND_RESULT])}
+)
 some_values = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8)
 
 
@@ -29,7 +32,7 @@ def packet(header, some):
 
 def test_the_packet_lies_as_it_is_written():
     header = {
-        "kind": 1, "flags": 2, "job": 0x0304, "sequence": 0x05060708, "slot": 0x090A0B0C,
+        "kind": 1, "flags": 2, "tree": 0x0304, "sequence": 0x05060708, "slot": 0x090A0B0C,
         "next_slot": 0x0D0E0F10, "bitmap": 0x1112131415161718,
     }  # fmt: skip
     data = packet(header, [-2]).tobytes()
@@ -56,15 +59,23 @@ def test_numpy_reads_what_scapy_writes(header, some):
     assert read["values"].tolist() == values
 
 
+@pytest.mark.parametrize("kind", ["receipt", "ack"])
+def test_acknowledgements_carry_no_values(kind):
+    data = bytes(INA(kind=kind, sequence=5))
+    assert len(data) == wire.HEADER.itemsize
+    assert INA(data).sequence == 5
+    assert INA(data).values is None
+
+
 def test_a_frame_on_the_link_is_as_long_as_is_said():
     frame = Ether() / IP() / UDP(sport=wire.PORT, dport=wire.PORT) / INA()
     assert len(bytes(frame)) == wire.FRAME <= wire.MTU + 14
 
 
 def test_the_layer_is_found_behind_its_port():
-    datagram = bytes(IP() / UDP(sport=wire.PORT, dport=wire.PORT) / INA(job=7, flags="resend"))
+    datagram = bytes(IP() / UDP(sport=wire.PORT, dport=wire.PORT) / INA(tree=7, flags="resend"))
     read = IP(datagram)
-    assert read[INA].job == 7
+    assert read[INA].tree == 7
     assert read[INA].flags == wire.FLAG_RESEND
     assert read[INA].sprintf("%INA.kind%") == "data"
     assert bytes(read) == datagram
@@ -91,7 +102,8 @@ def test_efficiencies_are_shares_of_the_link():
 
 
 def test_a_fragment_cut_short_is_no_packet():
-    datagram = UDP(sport=wire.PORT, dport=wire.PORT) / Raw(bytes(wire.PACKET.itemsize - 1))
+    payload = bytes([wire.KIND_DATA]) + bytes(wire.PACKET.itemsize - 2)
+    datagram = UDP(sport=wire.PORT, dport=wire.PORT) / Raw(payload)
     assert not IP(bytes(IP() / datagram)).haslayer(INA)
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from leftovers import namespaces
 from traffic import switches
 
+from testbed.dataplane.entries import Allocation
 from testbed.emulation.network import Network, Statistics
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Outcome
 from testbed.experiment.schema import Experiment
-from testbed.harness.deployment import DeployedJob, build_fabric, deploy
-from testbed.plan.trees import Tree
+from testbed.harness.deployment import DeployedJob, allocate, build_fabric, deploy
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Reduction:
     """What came of it; ``inodes`` are the namespaces that it had."""
 
     jobs: list[DeployedJob]
-    trees: Mapping[int, Tree]
+    allocations: list[Allocation]
     outcomes: list[Outcome]
     statistics: Statistics
     inodes: set[int]
@@ -54,11 +54,11 @@ def reduce(
     """Run all jobs of ``experiment``; ``disturb`` is called once, ``watch`` every 0.2 s."""
     fabric = build_fabric(experiment)
     jobs = deploy(experiment, fabric)
-    trees = {job.number: job.plan.trees[0] for job in jobs if job.plan.trees}
-    p4 = {switch for tree in trees.values() for switch in tree.switches}
+    allocations = allocate(jobs, fabric)
+    p4 = {switch for each in allocations for switch in each.tree.switches}
     emulation = experiment.emulation
     made = switches(emulation.target, p4, folder)
-    with Network(fabric, emulation.dilation, made, trees, emulation.seed) as network:
+    with Network(fabric, emulation.dilation, made, allocations, emulation.seed) as network:
         addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
         tasks = [
             task
@@ -70,4 +70,4 @@ def reduce(
         hosts = [network.namespace(task.plan.hosts[task.rank]) for task in tasks]
         with Crew(tasks, hosts) as crew:
             outcomes = crew.run(lambda: watch(network, crew), timeout)
-        return Reduction(jobs, trees, outcomes, network.statistics(), inodes)
+        return Reduction(jobs, allocations, outcomes, network.statistics(), inodes)

@@ -9,6 +9,7 @@ import pytest
 from namespaces import open_socket
 
 from testbed.dataplane import wire
+from testbed.dataplane.entries import Allocation
 from testbed.emulation import targets
 from testbed.emulation.network import Network
 from testbed.systems import Assignment
@@ -23,7 +24,7 @@ WORKERS, SERVER = ("h0", "h1", "h3", "h4"), "h5"
 def packets(kind: int, values: np.ndarray, bitmap: int) -> np.ndarray:
     """A packet per row of ``values``, each with a slot of its own."""
     made = np.zeros(len(values), wire.PACKET)
-    made["kind"], made["job"], made["bitmap"] = kind, JOB, bitmap
+    made["kind"], made["tree"], made["bitmap"] = kind, JOB, bitmap
     made["sequence"] = made["slot"] = np.arange(len(values))
     made["values"] = values
     return made
@@ -52,7 +53,7 @@ def test_the_server_gets_the_sum_and_every_worker_the_result(target, ina, tmp_pa
     values = random.integers(-(2**31), 2**31, shape, dtype=np.int32)
     total = values.sum(axis=0, dtype=np.int32)
 
-    with Network(fabric, 10, switches, {JOB: tree}) as network:
+    with Network(fabric, 10, switches, [Allocation(JOB, JOB, tree, 0, wire.SLOTS)]) as network:
         address = {node: (network.addressing.ip(node), wire.PORT) for node in fabric.nodes}
         sockets = {
             host: open_socket(network, host, socket.SOCK_DGRAM) for host in (*WORKERS, SERVER)
@@ -66,7 +67,7 @@ def test_the_server_gets_the_sum_and_every_worker_the_result(target, ina, tmp_pa
                     sockets[host].sendto(packet.tobytes(), address[tree.parent[host]])
 
             streams = received(sockets[SERVER], FRAGMENTS * tree.streams)
-            assert not streams["flags"].any()
+            assert not (streams["flags"] & ~np.uint8(wire.FLAG_OVERFLOW)).any()
             for child in tree.children(SERVER):
                 ranks = sorted(tree.ranks_below(child))
                 stream = streams[streams["bitmap"] == sum(1 << rank for rank in ranks)]
@@ -85,7 +86,7 @@ def test_the_server_gets_the_sum_and_every_worker_the_result(target, ina, tmp_pa
                 endpoint.close()
         for switch in switches.values():
             held = [
-                switch.read_register("InaIngress.atp.contributors", slot)
+                switch.read_register("InaIngress.aggregation.contributors", slot)
                 for slot in range(FRAGMENTS)
             ]
             assert not any(held)

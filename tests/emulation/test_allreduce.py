@@ -30,7 +30,7 @@ def test_atp_is_exact_and_sums_where_it_shall(target, ina, tmp_path):
     )
     done = reduce(tiny, tmp_path)
     done.assert_exact()
-    (tree,) = done.trees.values()
+    (tree,) = (each.tree for each in done.allocations)
     assert len(tree.switches) == {"none": 0, "all": 2}.get(str(ina), 1)
     # Every stream into the server carries every fragment once, and what was sent again.
     (job,) = done.jobs
@@ -46,7 +46,7 @@ def test_atp_is_exact_and_sums_where_it_shall(target, ina, tmp_path):
 def test_systems_on_tcp_are_exact(system, tmp_path):
     done = reduce(experiment(tmp_path, jobs__0__system=system), tmp_path)
     done.assert_exact()
-    assert not done.trees
+    assert not done.allocations
 
 
 def two_jobs(folder, **options):
@@ -70,7 +70,7 @@ def test_two_jobs_share_a_switch(target, tmp_path):
         emulation__dilation=DILATION[target],
     )
     done = reduce(tiny, tmp_path)
-    assert [tree.switches for tree in done.trees.values()] == [("t0",), ("t0",)]
+    assert [each.tree.switches for each in done.allocations] == [("t0",), ("t0",)]
     done.assert_exact()
 
 

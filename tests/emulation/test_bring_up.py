@@ -23,7 +23,7 @@ DILATION = 1.0
 @pytest.mark.usefixtures("root_namespace")
 @pytest.mark.parametrize("racks", [(2, 2), (1, 3, 1), (4,)], ids=str)
 def test_kernel_routers_connect_every_pair(racks):
-    with Network(fabric(racks=racks), DILATION, {}, {}) as network:
+    with Network(fabric(racks=racks), DILATION, {}) as network:
         assert TAG in os.environ
         assert not unreachable(network)
         inodes = namespaces(network)
@@ -36,7 +36,7 @@ def test_kernel_routers_connect_every_pair(racks):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("p4", [("t1",), ("t0", "t1", "s0")], ids="+".join)
 def test_p4_switches_connect_every_pair(target, p4, tmp_path):
-    net = Network(fabric(p4), DILATION, switches(target, p4, tmp_path), {})
+    net = Network(fabric(p4), DILATION, switches(target, p4, tmp_path))
     with net as network:
         assert not unreachable(network)
         assert not network.dead()
@@ -56,7 +56,7 @@ def rate_of_packets(network, source, to):
 
 
 def test_kernel_routers_carry_the_configured_rate():
-    with Network(fabric(rate=20 * RATE), 20.0, {}, {}) as network:
+    with Network(fabric(rate=20 * RATE), 20.0, {}) as network:
         for measure in (rate_of_tcp, rate_of_packets):
             rate = best_of(3, RATE, lambda measure=measure: measure(network, "h0", "h3"))
             assert rate == pytest.approx(RATE, rel=0.03), measure.__name__
@@ -68,7 +68,7 @@ def test_p4_switches_carry_the_configured_rate(target, tmp_path):
     wanted = RATE / 2
     p4 = ("t0", "t1")
     targets = switches(target, p4, tmp_path)
-    with Network(fabric(p4), RATE / wanted, targets, {}) as network:
+    with Network(fabric(p4), RATE / wanted, targets) as network:
         for measure in (rate_of_tcp, rate_of_packets):
             rate = best_of(3, wanted, lambda measure=measure: measure(network, "h0", "h3"))
             assert rate == pytest.approx(wanted, rel=0.03), measure.__name__
@@ -76,12 +76,12 @@ def test_p4_switches_carry_the_configured_rate(target, tmp_path):
 
 
 def test_unshaped_links_are_faster_than_shaped_ones():
-    with Network(fabric(), None, {}, {}) as network:
+    with Network(fabric(), None, {}) as network:
         assert rate_of_tcp(network, "h0", "h3") > 2 * RATE
 
 
 def test_the_wire_is_silent_without_traffic():
-    with Network(fabric(), DILATION, {}, {}) as network:
+    with Network(fabric(), DILATION, {}) as network:
         before = network.statistics().sent_bytes
         assert set(before) == {
             network.addressing.interface(*ends)
@@ -93,7 +93,7 @@ def test_the_wire_is_silent_without_traffic():
 
 
 def test_a_full_queue_is_counted():
-    with Network(fabric(racks=(2,)), DILATION, {}, {}) as network:
+    with Network(fabric(racks=(2,)), DILATION, {}) as network:
         # More than the queue holds, sent at once: none of it waits for the receiver.
         transfer(network, "h0", "h1", "burst", 1000)
         assert network.statistics().queue_drops > 0
@@ -112,7 +112,7 @@ def test_a_switch_that_does_not_start_leaves_nothing(tmp_path):
 
     seen = []
     broken = Broken()
-    net = Network(fabric(("t0",)), DILATION, {"t0": broken}, {})
+    net = Network(fabric(("t0",)), DILATION, {"t0": broken})
     build = net._build
     net._build = lambda: (build(), seen.append(namespaces(net)))
     with pytest.raises(ControlError, match="does not want to"), net:
@@ -132,7 +132,7 @@ def test_a_fabric_with_no_way_through_is_told_and_leaves_nothing(monkeypatch):
         ),
     )
     with pytest.raises(EmulationError, match="no way through the fabric from h0 to h2"):
-        Network(fabric(), DILATION, {}, {}).__enter__()
+        Network(fabric(), DILATION, {}).__enter__()
 
 
 @pytest.mark.usefixtures("root_namespace")
@@ -145,11 +145,11 @@ def test_a_node_that_cannot_be_set_up_is_named(monkeypatch):
         ),
     )
     with pytest.raises(EmulationError, match=r"cannot set up t1: .*no-such-link"):
-        Network(fabric(), DILATION, {}, {}).__enter__()
+        Network(fabric(), DILATION, {}).__enter__()
 
 
 def test_two_fabrics_stand_side_by_side():
-    with Network(fabric(), DILATION, {}, {}) as one, Network(fabric(), DILATION, {}, {}) as other:
+    with Network(fabric(), DILATION, {}) as one, Network(fabric(), DILATION, {}) as other:
         assert not namespaces(one) & namespaces(other)
         assert not unreachable(one)
         assert not unreachable(other)

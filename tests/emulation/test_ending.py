@@ -38,7 +38,7 @@ from testbed.emulation.network import Network
 from testbed.harness.isolation import termination_unwinds
 target, unwinds, folder = sys.argv[3], sys.argv[4] == "unwinds", Path(sys.argv[5])
 def hold():
-    with Network(fabric(("t0",)), 1.0, switches(target, ("t0",), folder), {}) as network:
+    with Network(fabric(("t0",)), 1.0, switches(target, ("t0",), folder)) as network:
         print(*namespaces(network), flush=True)
         time.sleep(60)
 if unwinds:
@@ -89,7 +89,7 @@ def test_interrupting_the_whole_process_group_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_dead_switch_is_named(target, tmp_path):
     p4 = ("t0", "t1")
-    with Network(fabric(p4), 1.0, switches(target, p4, tmp_path), {}) as network:
+    with Network(fabric(p4), 1.0, switches(target, p4, tmp_path)) as network:
         assert network.dead() == {}
         (switch,) = [
             pid

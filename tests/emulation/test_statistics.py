@@ -19,7 +19,7 @@ FABRIC = leaf_spine(1, 1, 3, RATE, RATE, 64_000)
 
 @pytest.fixture
 def network():
-    with Network(FABRIC, 1, {}, {}) as running:
+    with Network(FABRIC, 1, {}) as running:
         yield running
 
 

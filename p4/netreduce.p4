@@ -1,0 +1,146 @@
+// NetReduce (Liu et al., ASPLOS 2023): the hosts keep their reliable connections (RoCEv2), each
+// to the next host of a ring. Only a message's first packet carries the INA header; the others
+// are recognised by connection and sequence number. The switch holds the packets of a fragment,
+// and sends each on to its original destination with the sum in the place of its values.
+
+// The connection lookup table: makes every packet of a message an INA packet.
+control Messages(inout headers_t hdr, inout metadata_t meta, in bit<16> connection,
+                 in bit<16> tree, inout standard_metadata_t std) {
+    // Of each connection's current message: its first PSN, fragment, slot and packets.
+    register<bit<112>>(CONNECTIONS) messages;
+    bit<112> message;
+
+    apply {
+        if (hdr.ina.isValid()) {
+            message = hdr.bth.sequence ++ hdr.ina.sequence ++ hdr.ina.slot
+                      ++ hdr.ina.next_slot[23:0];
+            messages.write((bit<32>) connection, message);
+        } else {
+            messages.read(message, (bit<32>) connection);
+            hdr.ina.setValid();
+            hdr.ina.flags = 0;
+            hdr.ina.next_slot = 0;
+        }
+        bit<24> offset = hdr.bth.sequence - message[111:88];
+        hdr.ina.kind = KIND_DATA;
+        hdr.ina.tree = tree;
+        hdr.ina.sequence = message[87:56] + (bit<32>) offset;
+        hdr.ina.slot = message[55:24] + (bit<32>) offset;
+        hdr.ina.bitmap = meta.sender;
+        if (offset >= message[23:0]) {
+            // Its message's first packet went missing; the sender will start anew.
+            meta.event = Event.REFUSED;
+            mark_to_drop(std);
+        }
+    }
+}
+
+// As what a packet leaves: on a connection, or between switches as any INA packet.
+control Format(inout headers_t hdr) {
+    const bit<16> IP = 20;
+    const bit<16> UDP = 8;
+    const bit<16> BTH = 12;
+    const bit<16> INA = 24;
+    const bit<16> ALL_VALUES = VALUES * 4;
+
+    action length(bit<16> payload) {
+        hdr.udp.length = UDP + payload;
+        hdr.ipv4.length = IP + UDP + payload;
+    }
+
+    apply {
+        if (!hdr.bth.isValid()) {
+            hdr.ports.dst = INA_PORT;
+            length(INA + ALL_VALUES);
+        } else {
+            hdr.ports.dst = ROCE_PORT;
+            if (hdr.bth.opcode == SEND_FIRST || hdr.bth.opcode == SEND_ONLY) {
+                length(BTH + INA + ALL_VALUES);
+            } else {
+                hdr.ina.setInvalid();
+                length(BTH + ALL_VALUES);
+            }
+        }
+    }
+}
+
+control NetReduce(inout headers_t hdr, inout metadata_t meta, inout record_t record,
+                  inout standard_metadata_t std, out LaneOperation operation) {
+    // The header buffer. The connections of a job number their packets alike, so that one
+    // header serves the copies for all members.
+    register<bit<56>>(SLOTS) headers;
+    Pool() pool;
+    Verdict verdict;
+    bit<56> held;
+
+    action hold_header() {
+        headers.write(record.slot, hdr.bth.opcode ++ hdr.bth.flags ++ hdr.bth.partition
+                                   ++ hdr.bth.sequence);
+    }
+
+    action answer_all() {
+        headers.read(held, record.slot);
+        hdr.bth.setValid();
+        hdr.bth.opcode = held[55:48];
+        hdr.bth.flags = held[47:40];
+        hdr.bth.partition = held[39:24];
+        hdr.bth.reserved = 0;
+        hdr.bth.acknowledge = 0;
+        hdr.bth.sequence = held[23:0];
+        hdr.ina.kind = KIND_RESULT;
+        hdr.ina.bitmap = meta.members;
+        std.mcast_grp = meta.group;
+    }
+
+    action to_parent() {
+        hdr.ina.bitmap = meta.members;
+        hdr.ipv4.dst = meta.parent;
+    }
+
+    apply {
+        bool answered = record.marks & ANSWERED != 0;
+        bool on_connection = hdr.bth.isValid();
+        if (hdr.ina.kind == KIND_RESULT) {
+            operation = LaneOperation.NONE;
+            meta.event = Event.RETURNED;
+            if (record.there && record.owner == meta.fragment && record.contributors != 0) {
+                operation = LaneOperation.STORE;
+                record.contributors = meta.members;
+                record.marks = record.marks | ANSWERED;
+                record.changed = true;
+                answer_all();
+            } else {
+                meta.event = Event.REFUSED;
+                mark_to_drop(std);
+            }
+        } else {
+            pool.apply(hdr, meta, record, verdict, operation);
+            if (on_connection && verdict != Verdict.REFUSED) {
+                hold_header();
+            }
+            if (verdict == Verdict.COMPLETED && meta.parent == 0) {
+                record.marks = record.marks | ANSWERED;
+                answer_all();
+            } else if (verdict == Verdict.REPEATED && answered) {
+                operation = LaneOperation.LOAD;
+                hdr.ina.kind = KIND_RESULT;
+                hdr.ina.bitmap = meta.members;
+                if (on_connection) {
+                    // Sent again because its receiver missed the sum.
+                    hdr.ipv4.src = meta.source;
+                } else {
+                    hdr.ipv4.dst = meta.source;
+                }
+            } else if (verdict == Verdict.COMPLETED) {
+                to_parent();
+                hdr.bth.setInvalid();
+            } else if (verdict == Verdict.REPEATED && record.contributors == meta.members) {
+                operation = LaneOperation.LOAD;
+                to_parent();
+                hdr.bth.setInvalid();
+            } else {
+                mark_to_drop(std);
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+// A multicast copy is addressed to the child that it is for.
+
+control Replication(inout headers_t hdr, inout standard_metadata_t std) {
+    action send(ip_t ip, mac_t source, mac_t destination) {
+        hdr.ipv4.dst = ip;
+        hdr.ethernet.src = source;
+        hdr.ethernet.dst = destination;
+    }
+
+    action address(ip_t ip, mac_t source, mac_t destination) {
+        send(ip, source, destination);
+        hdr.bth.setInvalid();
+    }
+
+    // NetReduce: the copy goes out on the connection of which the child is the receiver.
+    action connect(ip_t ip, ip_t peer, bit<24> connection, mac_t source, mac_t destination) {
+        send(ip, source, destination);
+        hdr.ipv4.src = peer;
+        hdr.bth.connection = connection;
+    }
+
+    table replicas {
+        key = { std.egress_rid: exact; }
+        actions = { address; connect; NoAction; }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    apply {
+        replicas.apply();
+    }
+}
