@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from testbed.dataplane import wire
 from testbed.plan.program import Multicast, Plan, Send, SwitchReduce, TreeOperation, Update
@@ -105,12 +105,36 @@ def iteration(
     busiest link. A plan that cuts buckets into partitions handles each in two phases (up,
     down) that overlap with its neighbours' phases, so only the last one's second phase shows.
     ``steps`` transfers wait for one another, each for ``step_s``, once an iteration.
+
+    A second stage is pieces of the previous iteration, ready at 0 and first in line: with U of M
+    bytes deferred and the rest ready after compute T that is T + (M-U)·pace + max(0, U·pace - T).
+
+    Equal workers that update parameters share the server's link and so stay together, as if there
+    were a barrier. Evenly spaced in turns they do not meet: an iteration lasts as long as it does
+    for one worker alone, unless everyone's transfers of a round need longer.
     """
     pace = seconds_per_byte(plan, fabric)
+    if plan.consistency is not None and plan.consistency.turns:
+        alone = max(seconds_per_byte(_alone(plan, rank), fabric) for rank in range(plan.workers))
+        finish = max(_finish(plan, pieces, alone), pace * sum(size for _, size in pieces))
+    else:
+        finish = _finish(plan, pieces, pace)
+    finish = max(compute_s, finish + steps * step_s)
+    return Expected(finish, finish - compute_s)
+
+
+def _finish(plan: Plan, pieces: Sequence[tuple[float, float]], pace: float) -> float:
     finish = 0.0
     for ready_s, size in pieces:
         finish = max(ready_s, finish) + size * pace
     if plan.partition is not None and pieces:
         finish += pieces[-1][1] * pace
-    finish = max(compute_s, finish + steps * step_s)
-    return Expected(finish, finish - compute_s)
+    return finish
+
+
+def _alone(plan: Plan, worker: int) -> Plan:
+    """The plan of updates as if ``worker`` were the only one."""
+    return replace(
+        plan,
+        programs=tuple(ops if rank == worker else () for rank, ops in enumerate(plan.programs)),
+    )

@@ -24,6 +24,7 @@ from testbed.plan.program import (
 from testbed.plan.trees import Style, Tree
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
+from testbed.workload.trace import load
 
 
 def plan(*programs, workers=None, chunks=1, trees=()):
@@ -131,11 +132,12 @@ def test_a_root_that_does_not_take_part_is_found():
 )
 @settings(max_examples=150, deadline=None)
 def test_a_right_plan_without_one_of_its_operations_is_wrong(system, workers, data):
-    fabric = leaf_spine(2, 3, [3, 2, 4], 1, 1, 1).with_ina(["t0", "t2"])
+    fabric = leaf_spine(2, 3, [3, 2, 4], 1e10, 1e10, 1).with_ina(["t0", "t2"])
     servers = fabric.hosts[-registry[system].servers[0] :] if registry[system].servers[0] else ()
-    right = registry[system].plan(Assignment(fabric.hosts[:workers], servers), fabric)
+    job = Assignment(fabric.hosts[:workers], servers, trace=load("resnet50"))
+    right = registry[system].plan(job, fabric)
     check(right)
-    rank = data.draw(st.sampled_from(right.ranks))
+    rank = data.draw(st.sampled_from([rank for rank in right.ranks if right.programs[rank]]))
     program = right.programs[rank]
     at = data.draw(st.integers(0, len(program) - 1))
     damaged = list(right.programs)
@@ -239,3 +241,15 @@ def test_updates_go_from_workers_to_servers_and_stand_alone():
     said = faults(updating((*update, Send(0, 1)), update))
     assert "in a plan that consists of updates" in said
     assert "in a plan without a consistency" in faults(plan(update, update, (), workers=2))
+
+
+def test_trees_that_wait_for_each_other_in_turn_are_found():
+    """Chunk 0 needs tree 0 before tree 1, chunk 1 the other way round, and each is queued first."""
+    both = (Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML),) * 2
+    program = (
+        Send(1, 2), Receive(1, 2, reduce=False), SwitchAllReduce(1, 0), SwitchAllReduce(0, 0),
+    )  # fmt: skip
+    echo = (Receive(0, 0, reduce=False), Send(0, 0), Receive(0, 1, reduce=False), Send(0, 1))
+    waits = (Send(0, 2), *program, Receive(0, 2, reduce=False))
+    hosts_and_server = plan(waits, waits, echo, workers=2, chunks=2, trees=both)
+    assert "waits for ever in" in faults(hosts_and_server)

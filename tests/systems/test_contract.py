@@ -12,9 +12,11 @@ from testbed.plan.program import Receive
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.topology.fabric import Fabric
+from testbed.workload.trace import load
 
 RACKS = [(2, 1), (3, 3), (5, 2, 1), (4, 1, 4, 2), (16, 2), (1, 1, 1, 1, 1, 1, 1, 1, 9, 3)]
 WORKERS = [2, 3, 5, 7, 16]
+TRACE = load("resnet50")
 
 
 def fabrics(racks: tuple[int, ...]) -> list[Fabric]:
@@ -35,10 +37,9 @@ def test_every_plan_sums_exactly_once(system, racks, workers):
     for fabric in fabrics(racks):
         hosts = fabric.hosts
         for servers in {least, min(most, len(hosts) - workers)}:
-            placement = Assignment(hosts[:workers], hosts[len(hosts) - servers :])
+            placement = Assignment(hosts[:workers], hosts[len(hosts) - servers :], trace=TRACE)
             check(system.plan(placement, fabric))
-            scattered = Assignment(hosts[:workers][::-1], hosts[len(hosts) - servers :])
-            check(system.plan(scattered, fabric))
+            check(system.plan(replace(placement, workers=hosts[:workers][::-1]), fabric))
 
 
 def test_the_checker_notices_a_contribution_counted_twice():

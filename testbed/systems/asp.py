@@ -1,0 +1,35 @@
+"""ASP: every update is added and answered at once, whatever the other workers do."""
+
+from __future__ import annotations
+
+from testbed.plan.program import Consistency, Plan
+from testbed.systems import asynchronous
+from testbed.systems.system import Assignment, System
+from testbed.topology.fabric import Fabric
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """Updates that wait for nobody."""
+    return asynchronous.plan(job, "asp", Consistency())
+
+
+SYSTEM = System(
+    name="asp",
+    title="ASP",
+    colour="#bcbd22",
+    marker="<",
+    citation="Dean et al., Large Scale Distributed Deep Networks, NIPS 2012; as a synchronisation "
+    "model beside BSP and SSP: Ho et al., NIPS 2013",
+    published=(
+        "Workers push gradients and pull parameters without a barrier.",
+        "A server adds each gradient to its parameters as it comes.",
+    ),
+    reading=(
+        *asynchronous.READING,
+        "Workers begin together. Transfers that begin together share the server's link and end "
+        "together, so equal workers stay together: the closed form is that of ps.",
+    ),
+    servers=(1, 64),
+    plan=plan,
+    steps=lambda plan: 2,
+)

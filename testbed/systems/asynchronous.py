@@ -1,0 +1,32 @@
+"""What the parameter servers without an all-reduce have in common: programs of updates."""
+
+from __future__ import annotations
+
+from testbed.plan.program import Consistency, Plan, Update
+from testbed.systems.ps import CREDIT, PARTITION
+from testbed.systems.system import Assignment
+
+READING = (
+    "Servers hold parameters and add gradients to them as they are, int32 with wrap-around; an "
+    "answer says how many updates of each worker it contains, and is checked to the bit.",
+    "Partitions, credit and sharding over several servers are those of ps; each partition of each "
+    "server's share is pushed, added and pulled on its own.",
+)
+
+
+def plan(job: Assignment, system: str, consistency: Consistency) -> Plan:
+    """One chunk a server, which every worker updates; servers react."""
+    workers, servers = len(job.workers), len(job.servers)
+    if servers == 0:
+        raise ValueError(f"{system} needs at least one server")
+    updates = tuple(Update(chunk, workers + chunk) for chunk in range(servers))
+    return Plan(
+        system=system,
+        hosts=job.workers + job.servers,
+        workers=workers,
+        chunks=servers,
+        programs=(*(updates for _ in range(workers)), *(() for _ in range(servers))),
+        partition=PARTITION,
+        credit=CREDIT,
+        consistency=consistency,
+    )

@@ -1,0 +1,134 @@
+"""OSP: important tensors are synchronised at once, the others during the next compute."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from importlib import import_module
+
+from testbed import model
+from testbed.plan.program import Plan
+from testbed.systems.system import WINDOW, Assignment, Option, System, one_of
+from testbed.topology.fabric import Fabric
+from testbed.units import format_size, format_time
+from testbed.workload.trace import Trace
+
+CARRIERS = ("ps", "atp", "grid", "switchml")
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """The carrier's plan, and in it the tensors that wait for the second stage."""
+    options = SYSTEM.settle({}) | dict(job.options)
+    if job.trace is None:
+        raise ValueError("osp needs a trace: what it defers depends on sizes and compute")
+    carried = _carrier_plan(job, fabric, options["carrier"], options["window"])
+    pace = model.seconds_per_byte(carried, fabric)
+    hidden = job.trace.compute_s / pace if pace else float(job.trace.bytes)
+    asked = options["deferred"]
+    if asked != "auto" and asked * job.trace.bytes > hidden:
+        raise ValueError(
+            f"osp: option deferred: found {asked}, wanted at most {hidden / job.trace.bytes:.3g}: "
+            f"compute of {format_time(job.trace.compute_s)} hides {format_size(hidden)} of "
+            f"{format_size(job.trace.bytes)} over {options['carrier']}; lower it or take auto"
+        )
+    budget = hidden if asked == "auto" else asked * job.trace.bytes
+    order = by_importance(job.trace, options["importance"], options["seed"])
+    deferred = second_stage(job.trace, order, budget)
+    if not deferred:
+        mend = "take faster links or the carrier alone" if asked == "auto" else "raise deferred"
+        raise ValueError(
+            f"osp has nothing to defer: {format_size(budget)} may wait for the second stage over "
+            f"{options['carrier']}, and no tensor of {job.trace.name} but the most important is "
+            f"that small; {mend}"
+        )
+    return replace(carried, system="osp", deferred=deferred)
+
+
+def by_importance(trace: Trace, importance: str, seed: int = 1) -> list[int]:
+    """The tensors of ``trace``, by index, most important first: see ``SYSTEM.reading``."""
+    order = list(range(len(trace.tensors)))
+    if importance == "last":
+        order.reverse()
+    elif importance == "size":
+        order.sort(key=lambda index: -trace.tensors[index].elements)
+    elif importance == "random":
+        random.Random(seed).shuffle(order)
+    return order
+
+
+def second_stage(trace: Trace, order: list[int], budget: float) -> frozenset[int]:
+    """The least important tensors of ``order`` that fit into ``budget`` bytes together.
+
+    A tensor that does not fit is passed over. The most important one is never deferred.
+    """
+    chosen = []
+    for index in reversed(order[1:]):
+        size = trace.tensors[index].elements * trace.dtype_bytes
+        if size <= budget:
+            chosen.append(index)
+            budget -= size
+    return frozenset(chosen)
+
+
+def _carrier_plan(job: Assignment, fabric: Fabric, name: str, window: int | None) -> Plan:
+    try:
+        carrier: System = import_module(f"testbed.systems.{name}").SYSTEM
+    except ModuleNotFoundError:
+        raise ValueError(f"osp: option carrier: the system {name} is not there") from None
+    options = carrier.settle({"window": window} if window and "window" in carrier.options else {})
+    servers = job.servers if carrier.servers[1] else ()
+    return carrier.plan(replace(job, servers=servers, options=options), fabric)
+
+
+SYSTEM = System(
+    name="osp",
+    title="OSP",
+    colour="#17becf",
+    marker="P",
+    citation="Chen et al., OSP: Boosting Distributed Model Training with 2-stage Synchronization, "
+    "ICPP 2023 (not the OSP of ICPP 2019)",
+    published=(
+        "Synchronisation has two stages, of which one overlaps with compute.",
+        "A correction with local gradients (LGP) makes up for parameters that are behind.",
+    ),
+    reading=(
+        "The paper's text was not at hand: all but the two stages and LGP is our reading.",
+        "The second stage of an iteration begins with the next one and is over before that ends. "
+        "It goes first: what the next iteration synchronises at once queues behind it.",
+        "The second stage takes at most the bytes that compute hides: its time over the carrier, "
+        "alone on the fabric, is not longer than forward and backward. For N workers and one "
+        "server of bandwidth b that is b*T/N bytes.",
+        "Importance is the product of parameter and gradient (PGP), which a trace without values "
+        "does not have. Instead a tensor counts for more the nearer it is to the input (first, as "
+        "the next forward pass wants it first), the nearer to the output (last), the larger it is "
+        "(size), or by a seeded draw (random).",
+        "The least important tensors are deferred; one that does not fit any more is passed over; "
+        "the most important one never is.",
+        "Any system that sums carries both stages: ps, atp, grid or switchml.",
+        "The choice of tensors stays the same from the first iteration to the last.",
+        "LGP changes parameters in the workers and costs no communication; it is not run.",
+    ),
+    servers=(1, 64),
+    plan=plan,
+    steps=lambda plan: 1 if plan.trees else 2,
+    options={
+        "carrier": one_of(*CARRIERS),
+        "importance": one_of("first", "last", "size", "random"),
+        "deferred": Option(
+            "auto",
+            "auto, or a part of the gradient's bytes above 0 and below 1",
+            lambda value: (
+                value == "auto"
+                or (
+                    isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1
+                )
+            ),
+        ),
+        "seed": Option(
+            1,
+            "a whole number, at least 0, for random importance",
+            lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        ),
+        "window": WINDOW,
+    },
+)

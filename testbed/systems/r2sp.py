@@ -1,0 +1,37 @@
+"""R2SP: workers update in turns, evenly spaced, so that they do not meet at the server."""
+
+from __future__ import annotations
+
+from testbed.plan.program import Consistency, Plan
+from testbed.systems import asynchronous
+from testbed.systems.system import Assignment, System
+from testbed.topology.fabric import Fabric
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """Updates that are added in the order of ranks, round after round."""
+    return asynchronous.plan(job, "r2sp", Consistency(turns=True))
+
+
+SYSTEM = System(
+    name="r2sp",
+    title="R2SP",
+    colour="#393b79",
+    marker="X",
+    citation="Chen, Wang and Li, Round-Robin Synchronization: Mitigating Communication Bottlenecks "
+    "in Parameter Servers, INFOCOM 2019",
+    published=(
+        "Workers update in an evenly gapped round-robin order, so that they do not contend for the "
+        "server's bandwidth.",
+    ),
+    reading=(
+        *asynchronous.READING,
+        "Turns go by rank. A server adds an update when the worker before has had its turn, and "
+        "answers at once.",
+        "Worker r of N begins r/N of an iteration late; after that the turns keep the gap.",
+        "The paper tunes the batch of each worker in an uneven cluster; here batches are equal.",
+    ),
+    servers=(1, 64),
+    plan=plan,
+    steps=lambda plan: 2,
+)

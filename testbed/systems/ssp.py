@@ -1,0 +1,47 @@
+"""SSP: a worker may be ahead of the slowest by a bounded number of iterations."""
+
+from __future__ import annotations
+
+from testbed.plan.program import Consistency, Plan
+from testbed.systems import asynchronous
+from testbed.systems.system import Assignment, Option, System
+from testbed.topology.fabric import Fabric
+
+STALENESS = 3
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """Updates whose answer waits while it would let its worker run too far ahead."""
+    staleness = job.options.get("staleness", STALENESS)
+    return asynchronous.plan(job, "ssp", Consistency(staleness=staleness))
+
+
+SYSTEM = System(
+    name="ssp",
+    title="SSP",
+    colour="#e377c2",
+    marker=">",
+    citation="Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter "
+    "Server, NIPS 2013",
+    published=(
+        "The fastest and the slowest worker are at most s iterations apart.",
+        "A worker in iteration c sees every update of iterations before c - s; s = 0 is a barrier.",
+    ),
+    reading=(
+        *asynchronous.READING,
+        "The server adds an update as it comes, and holds the answer back until every worker's "
+        "updates in it are at most s fewer than the answered worker's.",
+        "Workers begin together and, if equal, stay together, as in asp.",
+        f"Without an option s is {STALENESS}.",
+    ),
+    servers=(1, 64),
+    plan=plan,
+    steps=lambda plan: 2,
+    options={
+        "staleness": Option(
+            STALENESS,
+            "a whole number of iterations, at least 0",
+            lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        )
+    },
+)

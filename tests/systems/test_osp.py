@@ -1,0 +1,167 @@
+"""OSP: what it defers, over which carrier, and how long that makes an iteration."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed import model
+from testbed.plan.checker import check
+from testbed.systems import Assignment, registry
+from testbed.systems.osp import by_importance, second_stage
+from testbed.topology.builders import leaf_spine
+from testbed.workload.buckets import after_compute, fill
+from testbed.workload.trace import Tensor, Trace, load
+
+RATE = 1e10
+FABRIC = leaf_spine(2, 2, 5, RATE, RATE, 256_000).with_ina(["t0", "t1"])
+OSP = registry["osp"]
+SMALL = Trace("small", 1, tuple(Tensor(f"t{i}", n, 0.5, 0.5) for i, n in enumerate((9, 4, 4, 2))))
+
+
+def osp(trace=None, workers=8, fabric=FABRIC, **options):
+    trace = trace or load("resnet50")
+    hosts = fabric.hosts
+    return OSP.plan(Assignment(hosts[:workers], hosts[9:], OSP.settle(options), trace), fabric)
+
+
+def size(trace, tensors):
+    return sum(trace.tensors[index].elements for index in tensors) * trace.dtype_bytes
+
+
+@pytest.mark.parametrize("workload", ["resnet50", "bert-base"])
+@pytest.mark.parametrize("carrier", ["ps", "atp"])
+@pytest.mark.parametrize("importance", ["first", "last", "size", "random"])
+def test_compute_hides_what_is_deferred_and_hardly_more(workload, carrier, importance):
+    trace = load(workload)
+    plan = osp(trace, carrier=carrier, importance=importance)
+    check(plan)
+    hidden = trace.compute_s / model.seconds_per_byte(plan, FABRIC)
+    deferred = size(trace, plan.deferred)
+    assert deferred <= hidden
+    if deferred < 0.9 * hidden:  # then all fits but what is never deferred, or is too large
+        left = [i for i in range(len(trace.tensors)) if i not in plan.deferred]
+        spare = hidden - deferred
+        most_important = by_importance(trace, importance)[0]
+        assert all(i == most_important or size(trace, [i]) > spare for i in left)
+
+
+def test_over_one_server_the_bound_is_bandwidth_times_compute_over_workers():
+    plan = osp()
+    trace = load("resnet50")
+    bound = RATE / 8 * trace.compute_s / 8
+    assert 0.9 * bound < size(trace, plan.deferred) <= bound
+
+
+def test_the_plan_is_the_carriers():
+    hosts = FABRIC.hosts
+    for carrier in ("ps", "atp"):
+        system = registry[carrier]
+        carried = system.plan(Assignment(hosts[:8], hosts[9:], system.settle({})), FABRIC)
+        plan = osp(carrier=carrier)
+        assert (plan.programs, plan.trees, plan.partition) == (
+            carried.programs,
+            carried.trees,
+            carried.partition,
+        )
+        assert plan.system == "osp" and plan.deferred
+
+
+def test_importance_by_hand():
+    assert by_importance(SMALL, "first") == [0, 1, 2, 3]
+    assert by_importance(SMALL, "last") == [3, 2, 1, 0]
+    assert by_importance(SMALL, "size") == [0, 1, 2, 3]
+    drawn = by_importance(SMALL, "random", 3)
+    assert sorted(drawn) == [0, 1, 2, 3]
+    assert drawn == by_importance(SMALL, "random", 3)
+    assert len({tuple(by_importance(SMALL, "random", seed)) for seed in range(9)}) > 1
+
+
+def test_the_least_important_go_first_and_what_does_not_fit_is_passed_over():
+    assert second_stage(SMALL, [0, 1, 2, 3], 8) == {3}
+    assert second_stage(SMALL, [0, 1, 2, 3], 24) == {2, 3}
+    assert second_stage(SMALL, [3, 1, 0, 2], 32) == {2, 1}
+    assert second_stage(SMALL, [3, 1, 0, 2], 10**6) == {0, 1, 2}
+    assert second_stage(SMALL, [0, 1, 2, 3], 7) == frozenset()
+
+
+def test_a_part_may_be_asked_for_as_far_as_compute_hides_it():
+    trace = load("resnet50")
+    assert 0.04 < size(trace, osp(deferred=0.05).deferred) / trace.bytes <= 0.05
+    with pytest.raises(ValueError, match=r"found 0.5, wanted at most 0.305: compute of 213ms hide"):
+        osp(deferred=0.5)
+    with pytest.raises(ValueError, match="auto, or a part"):
+        OSP.settle({"deferred": 0})
+    with pytest.raises(ValueError, match="auto, or a part"):
+        OSP.settle({"deferred": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("trace", "mend"),
+    [
+        (Trace("one", 1, (Tensor("only", 4, 1.0, 1.0),)), "the carrier alone"),
+        (Trace("instant", 1, (Tensor("a", 4, 0, 0), Tensor("b", 4, 0, 0))), "the carrier alone"),
+    ],
+)
+def test_nothing_to_defer_is_refused(trace, mend):
+    with pytest.raises(ValueError, match=f"osp has nothing to defer: .*{mend}"):
+        osp(trace)
+
+
+def test_a_part_too_small_for_any_tensor_is_refused():
+    with pytest.raises(ValueError, match=r"nothing to defer: .* raise deferred"):
+        osp(deferred=1e-9)
+
+
+def test_without_a_trace_it_says_so():
+    with pytest.raises(ValueError, match="needs a trace"):
+        OSP.plan(Assignment(FABRIC.hosts[:2], FABRIC.hosts[9:]), FABRIC)
+
+
+def iteration(plan, trace, deferred):
+    """In closed form, without overlap of the first stage with the backward pass."""
+    buckets = after_compute(fill(trace, deferred=deferred), trace.compute_s)
+    pieces = [(bucket.ready_s, bucket.bytes) for bucket in buckets]
+    return model.iteration(plan, FABRIC, pieces, trace.compute_s).iteration_s
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.3, 0.6])
+def test_an_iteration_is_compute_the_first_stage_and_what_compute_does_not_hide(share):
+    trace = load("resnet50")
+    plan = osp(carrier="atp")
+    slow = 40 * model.seconds_per_byte(plan, FABRIC)  # 0.3 of the gradient outlasts compute
+    narrow = leaf_spine(2, 2, 5, RATE / 40, RATE, 256_000).with_ina(["t0", "t1"])
+    deferred = second_stage(trace, by_importance(trace, "first"), share * trace.bytes)
+    later = size(trace, deferred)
+    buckets = after_compute(fill(trace, deferred=deferred), trace.compute_s)
+    pieces = [(bucket.ready_s, bucket.bytes) for bucket in buckets]
+    found = model.iteration(plan, narrow, pieces, trace.compute_s)
+    exposed = (trace.bytes - later) * slow + max(0.0, later * slow - trace.compute_s)
+    assert found.iteration_s == pytest.approx(trace.compute_s + exposed)
+    assert found.exposed_s == pytest.approx(exposed)
+
+
+def test_what_is_hidden_is_won():
+    trace, plan = load("resnet50"), osp(carrier="ps")
+    won = iteration(plan, trace, ()) - iteration(plan, trace, plan.deferred)
+    hidden = size(trace, plan.deferred) * model.seconds_per_byte(plan, FABRIC)
+    assert hidden > 0.9 * trace.compute_s
+    # The last bucket's way down shows too, and its size is another.
+    buckets = fill(trace), fill(trace, deferred=plan.deferred)
+    tails = [bucket[-1].bytes * model.seconds_per_byte(plan, FABRIC) for bucket in buckets]
+    assert won == pytest.approx(hidden + tails[0] - tails[1])
+
+
+def test_a_carrier_without_servers_is_given_none(monkeypatch):
+    from dataclasses import replace
+
+    from testbed.systems import ps, ring
+
+    seen = []
+
+    def plan(job, fabric):
+        seen.append(job.servers)
+        return ring.plan(job, fabric)
+
+    monkeypatch.setattr(ps, "SYSTEM", replace(ring.SYSTEM, plan=plan))
+    osp()
+    assert seen == [()]
