@@ -67,12 +67,7 @@ def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
 
 def _order(plan: Plan, index: int) -> list[str]:
     """Fragments are numbered in the order of use, so all that take part must agree on it."""
-    uses = {
-        rank: [
-            op for op in plan.programs[rank] if isinstance(op, TreeOperation) and op.tree == index
-        ]
-        for rank in plan.ranks
-    }
+    uses = {rank: _uses(plan, rank, index) for rank in plan.ranks}
     taking_part = plan.trees[index].participants
     faults = [
         f"rank {rank} uses tree {index} without being on it"
@@ -118,6 +113,11 @@ def _update_faults(plan: Plan) -> list[str]:
     ]
 
 
+def _uses(plan: Plan, rank: int, index: int) -> list[TreeOperation]:
+    operations = plan.programs[rank]
+    return [op for op in operations if isinstance(op, TreeOperation) and op.tree == index]
+
+
 class _Run:
     """Executes all ranks' programs until nothing more can move."""
 
@@ -131,6 +131,11 @@ class _Run:
         self.wire: dict[tuple[int, int, int], deque[Counter[int]]] = {}
         self.released: set[tuple[int, int]] = set()
         self.added: set[tuple[int, int]] = set()
+        # A tree's fragments are numbered in the order of use, so a use waits for those before it.
+        self.uses = [
+            deque(_uses(plan, min(tree.participants), index))
+            for index, tree in enumerate(plan.trees)
+        ]
         # Per rank and chunk, what is still to be done: the order that binds is the chunk's.
         self.todo: dict[tuple[int, int], deque[Operation]] = {}
         for rank, program in enumerate(plan.programs):
@@ -229,6 +234,9 @@ class _Run:
         waiting = [self.todo.get((each, chunk)) for each in tree.participants]
         if not all(queue and queue[0] == operation for queue in waiting):
             return False
+        if self.uses[operation.tree][0] != operation:
+            return False
+        self.uses[operation.tree].popleft()
         members = tree.rank_of.values()
         total = sum((self.held[each, chunk] for each in members), Counter[int]())
         if isinstance(operation, SwitchReduce):

@@ -243,13 +243,20 @@ def test_updates_go_from_workers_to_servers_and_stand_alone():
     assert "in a plan without a consistency" in faults(plan(update, update, (), workers=2))
 
 
-def test_trees_that_wait_for_each_other_in_turn_are_found():
-    """Chunk 0 needs tree 0 before tree 1, chunk 1 the other way round, and each is queued first."""
-    both = (Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML),) * 2
-    program = (
-        Send(1, 2), Receive(1, 2, reduce=False), SwitchAllReduce(1, 0), SwitchAllReduce(0, 0),
-    )  # fmt: skip
-    echo = (Receive(0, 0, reduce=False), Send(0, 0), Receive(0, 1, reduce=False), Send(0, 1))
-    waits = (Send(0, 2), *program, Receive(0, 2, reduce=False))
-    hosts_and_server = plan(waits, waits, echo, workers=2, chunks=2, trees=both)
-    assert "waits for ever in" in faults(hosts_and_server)
+def test_uses_of_two_trees_that_wait_for_each_other_in_turn_are_found():
+    """Rank 0 gives chunk 0 for chunk 1, rank 2 the other way round; each is queued behind it."""
+    trees = tuple(
+        Tree(f"t{i}", {a: 2 * i, b: 2 * i + 1}, {a: f"t{i}", b: f"t{i}"}, Style.SWITCHML)
+        for i, (a, b) in enumerate([("h0", "h1"), ("h2", "h3")])
+    )
+    said = faults(
+        plan(
+            (Receive(1, 2, False), SwitchAllReduce(1, 0), SwitchAllReduce(0, 0), Send(0, 2)),
+            (SwitchAllReduce(1, 0), SwitchAllReduce(0, 0)),
+            (Receive(0, 0, False), SwitchAllReduce(0, 1), SwitchAllReduce(1, 1), Send(1, 0)),
+            (SwitchAllReduce(0, 1), SwitchAllReduce(1, 1)),
+            chunks=2,
+            trees=trees,
+        )
+    )
+    assert "rank 1 waits for ever in SwitchAllReduce(chunk=0, tree=0)" in said
