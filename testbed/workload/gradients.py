@@ -13,6 +13,8 @@ changes the sum.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -52,6 +54,7 @@ class Gradients:
         # One more stream than ranks: the last draws where each rank's constants start.
         starts = np.random.Generator(self._stream(ranks)).integers(0, _OFFSETS, ranks)
         self._starts = [int(start) for start in starts]
+        self._constant_sums = [[0] for _ in range(ranks)]
 
     def base(self, rank: int) -> Int32:
         """int32[elements], read-only: the part of ``rank``'s gradient that no iteration changes."""
@@ -84,9 +87,23 @@ class Gradients:
 
     def offset(self, iteration: int) -> np.int32:
         """What ``iteration`` adds to every value of the sum."""
-        total = sum(self._constant(rank, iteration) for rank in range(self.ranks))
-        offset: np.int32 = np.int32((total + 2**31) % 2**32 - 2**31)
-        return offset
+        return _wrapped(sum(self._constant(rank, iteration) for rank in range(self.ranks)))
+
+    def accumulated(self, counts: Sequence[int], start: int, stop: int) -> Int32:
+        """int32[stop - start]: the sum of the first ``counts[rank]`` gradients of every rank.
+
+        With wrap-around, values ``start`` to ``stop``. One pass, and one more for each rank whose
+        count is not the most frequent one. Raises ValueError for other than one count a rank.
+        """
+        if len(counts) != self.ranks:
+            raise ValueError(f"{len(counts)} counts for {self.ranks} ranks")
+        usual = max(set(counts), key=counts.count)
+        total: Int32 = self.expected_total()[start:stop] * np.int32(usual)
+        for rank, count in enumerate(counts):
+            if count != usual:
+                total += self.base(rank)[start:stop] * np.int32(count - usual)
+        total += _wrapped(sum(self._constants(rank, count) for rank, count in enumerate(counts)))
+        return total
 
     def mismatches(self, received: Int32, total_slice: Int32, iteration: int) -> int:
         """How many of the ``received`` sums are wrong: 0 where all are right.
@@ -116,6 +133,18 @@ class Gradients:
         self._check(rank)
         return (self._starts[rank] + iteration * _STEP) % _OFFSETS * 2 + 1
 
+    def _constants(self, rank: int, count: int) -> int:
+        """b(rank, 0) + ... + b(rank, count - 1)."""
+        sums = self._constant_sums[rank]
+        while len(sums) <= count:
+            sums.append(sums[-1] + self._constant(rank, len(sums) - 1))
+        return sums[count]
+
     def _check(self, rank: int) -> None:
         if not 0 <= rank < self.ranks:
             raise ValueError(f"rank {rank}, wanted 0 to {self.ranks - 1}")
+
+
+def _wrapped(total: int) -> np.int32:
+    wrapped: np.int32 = np.int32((total + 2**31) % 2**32 - 2**31)
+    return wrapped

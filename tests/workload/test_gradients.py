@@ -146,3 +146,26 @@ def test_impossible_jobs_are_refused(seed: int, ranks: int, elements: int) -> No
 def test_a_rank_that_is_not_there_is_refused(rank: int) -> None:
     with pytest.raises(ValueError, match="rank"):
         Gradients(1, 2, 1).base(rank)
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=6),
+    st.integers(0, 50),
+    st.sampled_from([2.0**20, 2.0**30]),
+)
+def test_accumulated_gradients_are_the_sum_of_each_one(
+    counts: list[int], start: int, magnitude: float
+) -> None:
+    gradients = Gradients(3, len(counts), 60, magnitude)
+    total = np.zeros(60, np.int64)
+    for rank, count in enumerate(counts):
+        for iteration in range(count):
+            total += contribution(gradients, rank, iteration)
+    found = gradients.accumulated(counts, start, 60)
+    assert found.dtype == np.int32
+    assert np.array_equal(found, wrapped(total)[start:])
+
+
+def test_there_is_one_count_a_rank() -> None:
+    with pytest.raises(ValueError, match="1 counts for 2 ranks"):
+        Gradients(1, 2, 10).accumulated([1], 0, 10)
