@@ -17,8 +17,8 @@ class Cell:
     """One run: an experiment without a sweep, and which repeat of it this is.
 
     Attributes:
-        id: the same for the same fabric, jobs and emulation, whatever the experiment is called
-            and however often it is repeated.
+        id: the same for the same fabric, jobs, backend and emulation, whatever the experiment is
+            called and however often it is repeated.
         experiment: resolved, with ``sweep`` None.
         settings: what the sweep set here, path to value; empty without a sweep.
         repeat: from 0.
@@ -67,9 +67,9 @@ def distinct(experiment: Experiment) -> list[Cell]:
 
 
 def cell_id(experiment: Experiment) -> str:
-    """Ten hexadecimal digits that identify what is run: fabric, jobs and emulation but repeats."""
+    """Ten hexadecimal digits that identify what is run, however often: all but names and sweep."""
     data = experiment.data()
     del data["emulation"]["repeats"]
-    run = {key: data[key] for key in ("schema_version", "fabric", "jobs", "emulation")}
+    run = {key: data[key] for key in ("schema_version", "fabric", "jobs", "backend", "emulation")}
     text = json.dumps(run, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]

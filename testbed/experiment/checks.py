@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from testbed.experiment.fields import listed, suggestion
-from testbed.experiment.schema import Fabric, Job
-from testbed.located import Place
-
-INTERFACE_LIMIT = 15  # characters, Linux's IFNAMSIZ less the final zero
-_MOST_NAMES = 1000  # no need to look for near names among more
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What is wrong at a place of the data, before it is known where in the file that is."""
-
-    place: Place
-    message: str
-    at_key: bool = False
+from testbed.experiment import fabric_checks
+from testbed.experiment.fabrics import KINDS, Fabric
+from testbed.experiment.fields import Model
+from testbed.experiment.findings import Finding, counted, no_such
+from testbed.experiment.schema import Emulation, Job
 
 
 @dataclass(frozen=True)
@@ -53,63 +43,104 @@ class Known:
 def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """Check what holds between fields, as far as the parts involved are valid in themselves."""
     raw_jobs = data.get("jobs")
-    jobs = {
-        index: job
-        for index, raw in enumerate(raw_jobs if isinstance(raw_jobs, list) else [])
-        if (job := _valid(Job, raw)) is not None
-    }
-    fabric = _valid(Fabric, data.get("fabric"))
-    wrong = list(_fabric(fabric)) if fabric else []
-    yield from wrong
-    for index, job in jobs.items():
-        yield from _servers(index, job, known)
-    # Hosts cannot be counted in a fabric whose shape is in doubt.
-    if fabric and not any(f.place[-1] in ("hosts_per_leaf", "leaves", "spines") for f in wrong):
-        for index, job in jobs.items():
-            yield from _host_names(index, job, fabric)
-        yield from _shared_hosts(jobs)
-        yield from _host_count(jobs, fabric, known)
+    jobs: dict[int, Job] = {}
+    for index, raw in enumerate(raw_jobs if isinstance(raw_jobs, list) else []):
+        job, doubtful = _sound(Job, raw)
+        if job is not None and not doubtful & {"system", "workers", "servers", "colocated"}:
+            jobs[index] = job
+            yield from _servers(index, job, known)
+            yield from _compute(index, job)
+    raw_fabric = data.get("fabric")
+    kind = raw_fabric.get("kind") if isinstance(raw_fabric, Mapping) else None
+    model = KINDS.get(kind) if isinstance(kind, str) else None
+    fabric, doubtful = _sound(model, raw_fabric) if model else (None, frozenset())
+    if fabric is not None:
+        emulated = data.get("backend", "emulate") == "emulate"
+        # Nodes cannot be named or counted in a fabric whose shape is in doubt.
+        sound = not doubtful & fabric.shape
+        findings = list(fabric_checks.rates(fabric))
+        if sound:
+            misshapen = list(fabric_checks.shape(fabric, emulated))
+            sound = not misshapen
+            findings += misshapen
+        if sound:
+            findings += fabric_checks.names(fabric)
+        yield from (found for found in findings if not doubtful & set(found.place[1:2]))
+        if sound:
+            yield from _on_fabric(jobs, fabric, known)
+    emulation, _ = _sound(Emulation, data.get("emulation"))
+    if emulation is not None:
+        yield from _program(emulation)
 
 
-def _valid(model: Any, raw: object) -> Any:
+def _sound(model: type[Model], raw: object) -> tuple[Any, frozenset[str]]:
+    """``raw`` with something valid in place of its wrong fields, and the names of those.
+
+    None if it is no mapping: then there is nothing to check. So one wrong field does not hide
+    what is wrong between the others.
+    """
     try:
-        return model.model_validate(raw)
-    except ValidationError:
-        return None
+        return model.model_validate(raw), frozenset()
+    except ValidationError as error:
+        if not isinstance(raw, Mapping):
+            return None, frozenset()
+        wrong = frozenset(str(detail["loc"][0]) for detail in error.errors(include_url=False))
+    kept = {key: value for key, value in raw.items() if key not in wrong}
+    for name, field in model.model_fields.items():
+        if name in wrong and field.is_required():
+            (kept[name],) = field.examples or []
+    return model.model_validate(kept), wrong
 
 
-def _fabric(fabric: Fabric) -> Iterator[Finding]:
-    if fabric.fabric_rate is not None and fabric.oversubscription is not None:
+def _on_fabric(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
+    names = fabric.host_names
+    exists = frozenset(names)
+    for index, job in jobs.items():
+        for role, hosts in (("workers", job.workers), ("servers", job.servers)):
+            for position, host in enumerate(hosts if isinstance(hosts, tuple) else ()):
+                if host not in exists:
+                    place = ("jobs", index, role, position)
+                    yield Finding(place, no_such(host, "host", names))
+    yield from _shared_hosts(jobs)
+    yield from _host_count(jobs, fabric, known)
+
+
+def _program(emulation: Emulation) -> Iterator[Finding]:
+    program = emulation.p4_program
+    if program is not None and not Path(program).is_file():
         yield Finding(
-            ("fabric", "oversubscription"),
-            "found fabric_rate and oversubscription, wanted one of them, for each follows from"
-            " the other; remove one",
-            at_key=True,
+            ("emulation", "p4_program"),
+            f"found {program!r}, wanted a file that there is; mend the path, which begins at the"
+            " experiment file's directory",
         )
-    if len(fabric.racks) != fabric.leaves:
-        yield Finding(
-            ("fabric", "hosts_per_leaf"),
-            f"found {_counted(len(fabric.racks), 'number')}, wanted one for each of the"
-            f" {fabric.leaves} leaves; write {fabric.leaves} of them, or a single one for all",
-        )
+
+
+def _compute(index: int, job: Job) -> Iterator[Finding]:
+    """Factors and ranks must fit the workers that there are."""
+    workers = _size(job.workers)
+    if job.compute is None:
         return
-    ports = fabric.spines + max(fabric.racks)
-    for field, interface in [
-        ("hosts_per_leaf", f"h{sum(fabric.racks) - 1}-eth0"),
-        ("leaves", f"t{fabric.leaves - 1}-eth{ports}"),
-        ("spines", f"s{fabric.spines - 1}-eth{fabric.leaves}"),
-    ]:
-        if len(interface) > INTERFACE_LIMIT:
+    factor, stragglers = job.compute.factor, job.compute.stragglers
+    if isinstance(factor, tuple) and len(factor) != workers:
+        yield Finding(
+            ("jobs", index, "compute", "factor"),
+            f"found {counted(len(factor), 'number')}, wanted one for each of"
+            f" {counted(workers, 'worker')}; write {workers}, or a single one for all",
+        )
+    if stragglers is None:
+        return
+    ranks = stragglers.workers
+    if isinstance(ranks, int) and ranks > workers:
+        yield Finding(
+            ("jobs", index, "compute", "stragglers", "workers"),
+            f"found {ranks}, wanted at most the job's {counted(workers, 'worker')}; write less",
+        )
+    for position, rank in enumerate(ranks if isinstance(ranks, tuple) else ()):
+        if rank >= workers:
             yield Finding(
-                ("fabric", field),
-                f"found a fabric so large that it has an interface {interface!r}, wanted names"
-                f" of at most {INTERFACE_LIMIT} characters (Linux's limit); make it smaller",
+                ("jobs", index, "compute", "stragglers", "workers", position),
+                f"found the rank {rank}, wanted one from 0 to {workers - 1}; write a smaller one",
             )
-    if isinstance(fabric.ina, tuple):
-        for position, name in enumerate(fabric.ina):
-            if not _exists(name, "t", fabric.leaves):
-                place = ("fabric", "ina", position)
-                yield Finding(place, _no_such(name, "ToR", "t", fabric.leaves))
 
 
 def _servers(index: int, job: Job, known: Known) -> Iterator[Finding]:
@@ -120,14 +151,14 @@ def _servers(index: int, job: Job, known: Known) -> Iterator[Finding]:
         wanted = str(least) if least == most else f"from {least} to {most}"
         yield Finding(
             ("jobs", index, "servers"),
-            f"found {_counted(count, 'parameter server')}, wanted {wanted} for the system"
+            f"found {counted(count, 'parameter server')}, wanted {wanted} for the system"
             f' "{job.system}"; write servers: {least if count < least else most}',
         )
     if job.colocated and isinstance(job.servers, int) and count > _size(job.workers):
         yield Finding(
             ("jobs", index, "servers"),
-            f"found {_counted(count, 'colocated parameter server')}, wanted at most one for each"
-            f" of {_counted(_size(job.workers), 'worker')}; take fewer, or name hosts",
+            f"found {counted(count, 'colocated parameter server')}, wanted at most one for each"
+            f" of {counted(_size(job.workers), 'worker')}; take fewer, or name hosts",
         )
     if isinstance(job.workers, tuple) and isinstance(job.servers, tuple) and not job.colocated:
         for position, host in enumerate(job.servers):
@@ -137,14 +168,6 @@ def _servers(index: int, job: Job, known: Known) -> Iterator[Finding]:
                     f'found "{host}", which is a worker too, wanted a host of its own;'
                     " name another host, or write colocated: true",
                 )
-
-
-def _host_names(index: int, job: Job, fabric: Fabric) -> Iterator[Finding]:
-    for role, hosts in (("workers", job.workers), ("servers", job.servers)):
-        for position, host in enumerate(hosts if isinstance(hosts, tuple) else ()):
-            if not _exists(host, "h", sum(fabric.racks)):
-                place = ("jobs", index, role, position)
-                yield Finding(place, _no_such(host, "host", "h", sum(fabric.racks)))
 
 
 def _shared_hosts(jobs: Mapping[int, Job]) -> Iterator[Finding]:
@@ -162,22 +185,22 @@ def _shared_hosts(jobs: Mapping[int, Job]) -> Iterator[Finding]:
 
 
 def _host_count(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
-    available = sum(fabric.racks)
+    available = len(fabric.host_names)
     needed = 0
     for index, job in jobs.items():
         before = needed
         workers, servers = _size(job.workers), extra_servers(job, known.servers(job.system))
         needed += workers + servers
         if needed > available >= before:
-            found = _counted(workers, "worker")
+            found = counted(workers, "worker")
             if servers:
-                found += f" and {_counted(servers, 'parameter server')}"
+                found += f" and {counted(servers, 'parameter server')}"
             if before:
-                found += f" besides {_counted(before, 'host')} of the jobs before"
+                found += f" besides {counted(before, 'host')} of the jobs before"
             yield Finding(
                 ("jobs", index, "workers"),
-                f"found {found}, wanted at most {_counted(available, 'host')}, all that the"
-                " fabric has; take fewer workers, or raise fabric.hosts_per_leaf",
+                f"found {found}, wanted at most {counted(available, 'host')}, all that the"
+                f" fabric has; take fewer workers, or {fabric.room}",
             )
 
 
@@ -197,21 +220,3 @@ def extra_servers(job: Job, limits: tuple[int, int] | None = None) -> int:
 
 def _size(hosts: int | tuple[str, ...]) -> int:
     return hosts if isinstance(hosts, int) else len(hosts)
-
-
-def _exists(name: str, letter: str, count: int) -> bool:
-    match = re.fullmatch(rf"{letter}(0|[1-9][0-9]*)", name)
-    return match is not None and int(match[1]) < count
-
-
-def _no_such(name: str, what: str, letter: str, count: int) -> str:
-    names = [f"{letter}{number}" for number in range(min(count, _MOST_NAMES))]
-    mend = suggestion(name, names)
-    if not mend.startswith("did"):
-        mend = f"rename it, or enlarge the fabric to have more {what}s"
-    existing = listed(names, most=8) if count <= 8 else f"{letter}0 to {letter}{count - 1}"
-    return f'found "{name}", wanted a {what} that there is ({existing}); {mend}'
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -5,45 +5,54 @@ Messages read "found X, wanted Y; how to mend it".
 
 from __future__ import annotations
 
-import difflib
-import json
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
-from typing import Annotated, Any, TypeGuard, TypeVar
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+from typing import Annotated, Any, TypeGuard, TypeVar, get_args
 
-from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
 
 from testbed import units
+from testbed.experiment.findings import shown
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LONGEST_NAME = 64
-MOST_WORKERS = 64  # ATP's bitmap, and the P4 program's, has a bit for each worker
 _T = TypeVar("_T")
 
 
-def shown(value: object) -> str:
-    """A value as a YAML file would have it, short enough for one line of a message."""
-    if value is None:
-        return "nothing"
-    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
+class Model(BaseModel):
+    """A mapping of an experiment file: no other keys, no values of other types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def suggestion(found: object, known: Collection[str]) -> str:
-    """``did you mean "atp"?``, or the names that there are when none is near."""
-    nearest = difflib.get_close_matches(str(found), known, n=1, cutoff=0.6)
-    if nearest:
-        return f'did you mean "{nearest[0]}"?'
-    return f"choose one of {listed(known)}" if known else "there is none"
+def model_of(annotation: Any) -> type[Model] | None:
+    """The model that a field of this type holds, once or in a list; None if it holds none."""
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return annotation
+    found = (model_of(argument) for argument in get_args(annotation))
+    return next((model for model in found if model is not None), None)
 
 
-def listed(names: Collection[str], most: int = 12) -> str:
-    """``t0, t1, t2``; a long list is cut short in the middle."""
-    all_names = list(names)
-    if len(all_names) > most:
-        all_names = [*all_names[: most - 2], "...", all_names[-1]]
-    return ", ".join(all_names)
+def count(description: str, example: int, least: int = 1, most: int | None = None) -> Any:
+    """A field that is a whole number."""
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    whole = f"{description}, a whole number {bounds}"
+    return Field(ge=least, le=most, description=whole, examples=[example])
+
+
+def sequence(value: Any) -> Any:
+    """Strict mode takes no list for a tuple, and YAML has only lists."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _quantity(
@@ -53,7 +62,7 @@ def _quantity(
 
     def validate(value: object) -> _T:
         if not isinstance(value, str):
-            what = "without a unit" if _is_number(value) else ""
+            what = "without a unit" if is_number(value) else ""
             raise ValueError(f"found {' '.join((shown(value), what)).strip()}, wanted {wanted}")
         parsed = parse(value)
         if not parsed and not zero:
@@ -63,22 +72,22 @@ def _quantity(
     return validate
 
 
-def _is_number(value: object) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_count(value: object) -> TypeGuard[int]:
+def is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_names(value: object) -> TypeGuard[Sequence[str]]:
+def is_names(value: object) -> TypeGuard[Sequence[str]]:
     return isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value)
 
 
 def _ratio(value: object) -> float:
     if isinstance(value, str):
         ratio = units.parse_ratio(value)
-    elif _is_number(value):
+    elif is_number(value):
         ratio = float(value)
     else:
         raise ValueError(f"found {shown(value)}, wanted a ratio; write for example 1/128 or 0.5")
@@ -96,58 +105,54 @@ def _scale(value: object) -> float:
 
 
 def _dilation(value: object) -> float:
-    if not _is_number(value) or not 1 <= value < math.inf:
+    if not is_number(value) or not 1 <= value < math.inf:
         wanted = "a number of at least 1, by which rates are divided and times multiplied"
         raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 200")
     return float(value)
 
 
-def _ina(value: object) -> str | float | tuple[str, ...]:
-    if isinstance(value, str) and value in ("all", "none"):
-        return value
-    if _is_names(value):
-        return _distinct(value, "ToR")
-    if _is_number(value) and 0 <= value <= 1:
-        return float(value)
-    wanted = "all, none, a list of ToRs or a fraction of them from 0 to 1"
-    raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example [t0, t1] or 0.5")
+def _share(most: float) -> Callable[[object], float]:
+    """A validator for a ratio from 0 to ``most``."""
 
-
-def _hosts(what: str, least: int) -> Callable[[object], int | tuple[str, ...]]:
-    def validate(value: object) -> int | tuple[str, ...]:
-        hosts = _distinct(value, "host") if _is_names(value) else None
-        count = len(hosts) if hosts is not None else value
-        if not _is_count(count):
-            wanted = f"a number of {what} or a list of host names"
-            raise ValueError(
-                f"found {shown(value)}, wanted {wanted}; write for example 1 or [h0, h1]"
-            )
-        if not least <= count <= MOST_WORKERS:
-            wanted = f"from {least} to {MOST_WORKERS} {what}"
-            mend = "add some" if count < least else "take fewer, or split the job"
-            found = str(count) if hosts is None else f"{count} names"
-            raise ValueError(f"found {found}, wanted {wanted}; {mend}")
-        return count if hosts is None else hosts
+    def validate(value: object) -> float:
+        try:
+            share = units.parse_ratio(value) if isinstance(value, str) else value
+        except ValueError:
+            share = None
+        if not is_number(share) or not 0 <= share <= most:
+            wanted = f"a ratio from 0 to {most:g}"
+            raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 0.01")
+        return float(share)
 
     return validate
 
 
-def _distinct(names: Collection[str], what: str) -> tuple[str, ...]:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"found {name!r} twice, wanted each {what} once; remove one")
-        seen.add(name)
-    return tuple(names)
+def _rates(value: object) -> float | dict[str, float]:
+    rate = _quantity(
+        units.parse_rate,
+        "a rate in bits per second or a mapping of switches to such rates; write for example"
+        " 100Gbit or {t0: 100Gbit, t1: 50Gbit}",
+    )
+    if isinstance(value, dict) and value and all(isinstance(name, str) for name in value):
+        return {name: rate(each) for name, each in value.items()}
+    return rate(value)
 
 
-def _racks(value: object) -> int | tuple[int, ...]:
-    if _is_count(value) and value >= 1:
-        return value
-    if isinstance(value, (list, tuple)) and value and all(_is_count(c) and c >= 1 for c in value):
-        return tuple(value)
-    wanted = "a whole number of at least 1, or a list of them with one for each leaf"
-    raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 5 or [5, 3]")
+def _factors(value: object) -> float | tuple[float, ...]:
+    if is_number(value) and 0 < value < math.inf:
+        return float(value)
+    several = value if isinstance(value, (list, tuple)) else ()
+    if several and all(is_number(each) and 0 < each < math.inf for each in several):
+        return tuple(float(each) for each in several)
+    wanted = "a number above 0, or a list of them with one for each worker"
+    raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 1.5 or [1, 1, 2]")
+
+
+def _program(value: object) -> str:
+    if not isinstance(value, str) or PurePath(value).suffix not in (".p4", ".json"):
+        wanted = "the path of a .p4 file or of a .json that p4c made of one"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example mine.p4")
+    return value
 
 
 def _name(value: object) -> str:
@@ -172,15 +177,14 @@ def _schema(pattern: str, example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
 
 
-def _yaml(value: object) -> object:
+def as_yaml(value: object) -> object:
     """As a YAML file has it: lists for tuples, no point in whole numbers."""
     if isinstance(value, tuple):
         return list(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
-_COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
+_RATE: dict[str, Any] = {"type": "string", "pattern": units.RATE_PATTERN}
 _RATIO: list[dict[str, Any]] = [
     {"type": "number", "exclusiveMinimum": 0},
     {"type": "string", "pattern": units.RATIO_PATTERN},
@@ -221,40 +225,48 @@ Scale = Annotated[
 Dilation = Annotated[
     float,
     BeforeValidator(_dilation),
-    PlainSerializer(_yaml),
+    PlainSerializer(as_yaml),
     WithJsonSchema({"type": "number", "minimum": 1}),
 ]
-Ina = Annotated[
-    str | float | tuple[str, ...],
-    PlainValidator(_ina),
-    PlainSerializer(_yaml),
+Slowdown = Annotated[
+    float, Field(ge=1), PlainSerializer(as_yaml), WithJsonSchema({"type": "number", "minimum": 1})
+]
+Rates = Annotated[
+    float | dict[str, float],
+    PlainValidator(_rates),
+    PlainSerializer(
+        lambda rates: (
+            {name: units.format_rate(rate, exact=True) for name, rate in rates.items()}
+            if isinstance(rates, dict)
+            else units.format_rate(rates, exact=True)
+        )
+    ),
     WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["all", "none"]},
-                {"type": "number", "minimum": 0, "maximum": 1},
-                _NAMES,
-            ]
-        }
+        {"anyOf": [_RATE, {"type": "object", "minProperties": 1, "additionalProperties": _RATE}]}
     ),
 ]
-Racks = Annotated[
-    int | tuple[int, ...],
-    PlainValidator(_racks),
-    PlainSerializer(_yaml),
-    WithJsonSchema({"anyOf": [_COUNT, {"type": "array", "items": _COUNT, "minItems": 1}]}),
+Loss = Annotated[
+    float,
+    BeforeValidator(_share(0.5)),
+    PlainSerializer(_written_ratio),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 0.5}, _RATIO[1]]}),
 ]
-Workers = Annotated[
-    int | tuple[str, ...],
-    PlainValidator(_hosts("workers", 1)),
-    PlainSerializer(_yaml),
-    WithJsonSchema({"anyOf": [{**_COUNT, "maximum": MOST_WORKERS}, {**_NAMES, "minItems": 1}]}),
+Share = Annotated[
+    float,
+    BeforeValidator(_share(1)),
+    PlainSerializer(_written_ratio),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _RATIO[1]]}),
 ]
-Servers = Annotated[
-    int | tuple[str, ...],
-    PlainValidator(_hosts("parameter servers", 0)),
-    PlainSerializer(_yaml),
-    WithJsonSchema({"anyOf": [{**_COUNT, "minimum": 0, "maximum": MOST_WORKERS}, _NAMES]}),
+Factors = Annotated[
+    float | tuple[float, ...],
+    PlainValidator(_factors),
+    PlainSerializer(as_yaml),
+    WithJsonSchema({"anyOf": [_RATIO[0], {"type": "array", "items": _RATIO[0], "minItems": 1}]}),
+]
+Program = Annotated[
+    str,
+    BeforeValidator(_program),
+    WithJsonSchema({"type": "string", "pattern": r"\.(p4|json)$"}),
 ]
 Name = Annotated[
     str,

@@ -8,18 +8,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from testbed.experiment.schema import Emulation, Experiment, Fabric, Job
+from testbed.experiment.fabrics import KINDS
+from testbed.experiment.fields import Model
+from testbed.experiment.schema import Compute, Emulation, Experiment, Job, Stragglers
 
 
 def schema() -> dict[str, Any]:
     """JSON schema (draft 2020-12) of an experiment file."""
     result = Experiment.model_json_schema()
-    for model in (Fabric, Job, Emulation):
+    for model in (*KINDS.values(), Job, Compute, Stragglers, Emulation):
         _write_defaults(model, result["$defs"][model.__name__]["properties"])
-    emulation = Emulation().model_dump(mode="json")
+    emulation = Emulation().model_dump(mode="json", exclude_none=True)
     result["properties"]["emulation"]["default"] = emulation
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -28,7 +29,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _write_defaults(model: type[BaseModel], properties: dict[str, Any]) -> None:
+def _write_defaults(model: type[Model], properties: dict[str, Any]) -> None:
     """Write defaults as a file has them, with units (pydantic gives them as numbers)."""
     defaults = {
         name: field.get_default(call_default_factory=True)

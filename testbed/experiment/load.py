@@ -12,8 +12,10 @@ from pydantic.fields import FieldInfo
 
 from testbed.experiment import checks, sweep
 from testbed.experiment.cells import distinct
-from testbed.experiment.checks import Finding, Known
-from testbed.experiment.fields import shown, suggestion
+from testbed.experiment.checks import Known
+from testbed.experiment.fabrics import KINDS
+from testbed.experiment.fields import model_of
+from testbed.experiment.findings import Finding, shown, suggestion
 from testbed.experiment.schema import Experiment, Sweep, is_short_sweep
 from testbed.located import Invalid, Located, Place, parse, read, write
 
@@ -35,7 +37,7 @@ def load(
         Invalid: with every problem of the file, each as ``file:line:column: path: found X,
             wanted Y; how to mend it``.
     """
-    return _experiment(read(path), Known(systems, workloads))
+    return _experiment(read(path), Known(systems, workloads), Path(path).parent)
 
 
 def loads(
@@ -46,7 +48,7 @@ def loads(
     workloads: Collection[str] | None = None,
 ) -> Experiment:
     """As `load`, from text; ``file`` is the name that problems carry."""
-    return _experiment(parse(text, file), Known(systems, workloads))
+    return _experiment(parse(text, file), Known(systems, workloads), Path(file).parent)
 
 
 def dump(experiment: Experiment) -> str:
@@ -54,14 +56,14 @@ def dump(experiment: Experiment) -> str:
     return write(experiment.data())
 
 
-def _experiment(located: Located, known: Known) -> Experiment:
+def _experiment(located: Located, known: Known, directory: Path) -> Experiment:
     def fields(data: Mapping[str, Any]) -> list[Finding]:
         return _validate(data, known)[1]
 
     def between(data: Mapping[str, Any]) -> list[Finding]:
         return list(checks.check(data, known))
 
-    data = located.data
+    data = _anchored(located.data, directory)
     swept = _sweep(data.get("sweep"))
     if swept is None:
         experiment, findings = _validate(data, known)
@@ -87,6 +89,26 @@ def _experiment(located: Located, known: Known) -> Experiment:
     return experiment
 
 
+def _anchored(data: Any, directory: Path) -> Any:
+    """``data`` with absolute paths of P4 programs, whether set or swept."""
+
+    def absolute(path: Any) -> Any:
+        if isinstance(path, list):
+            return [absolute(each) for each in path]
+        return str((directory / path).resolve()) if isinstance(path, str) and path else path
+
+    if isinstance(data, list):
+        return [_anchored(value, directory) for value in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        key: absolute(value)
+        if key in ("p4_program", "emulation.p4_program")
+        else _anchored(value, directory)
+        for key, value in data.items()
+    }
+
+
 def _sweep(raw: object) -> Sweep | None:
     try:
         return Sweep.model_validate(raw) if raw is not None else None
@@ -104,38 +126,48 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
     for detail in errors:
         if detail["type"] == "extra_forbidden":
             *around, key = detail["loc"]
-            names = list(_model(tuple(around)).model_fields)
+            place, _, model = _resolved((*around, key))
+            assert model is not None, place
+            names = list(model.model_fields)
             mend = suggestion(key, names)
-            mistyped |= {(*around, name) for name in names if f'"{name}"' in mend}
+            mistyped |= {(*place[:-1], name) for name in names if f'"{name}"' in mend}
             if not mend.startswith("did"):
                 mend = "put it under product" if around == ["sweep"] else "remove it"
             message = f'found "{key}", wanted one of the keys {", ".join(names)}; {mend}'
-            findings.append(Finding(detail["loc"], message, at_key=True))
+            findings.append(Finding(place, message, at_key=True))
     for detail in errors:
-        place = detail["loc"]
+        place, field, _ = _resolved(detail["loc"])
         if place[:2] == ("sweep", "product") and is_short_sweep(data.get("sweep")):
             place = ("sweep", *place[2:])
+        if detail["type"] == "union_tag_not_found":
+            findings.append(Finding((*place, "kind"), _missing("kind", _KIND)))
+        elif detail["type"] == "union_tag_invalid":
+            kind = detail["input"]["kind"]
+            findings.append(Finding((*place, "kind"), _mistake("kind", _KIND, kind, list(KINDS))))
         # A key that is mistyped is not also reported as missing.
-        if detail["type"] == "missing" and place not in mistyped:
-            findings.append(Finding(place, _missing(place)))
+        elif detail["type"] == "missing" and place not in mistyped:
+            findings.append(Finding(place, _missing(str(place[-1]), field)))
         elif detail["type"] == "value_error":
             findings.append(Finding(place, str(detail["ctx"]["error"])))
         elif detail["type"] not in ("missing", "extra_forbidden"):
-            findings.append(Finding(place, _mistake(detail["loc"], detail["input"])))
+            key = next(part for part in reversed(place) if isinstance(part, str))
+            choices = [str(choice) for choice in _choices(field.annotation)]
+            findings.append(Finding(place, _mistake(key, field, detail["input"], choices)))
     return None, findings
 
 
-def _missing(place: Place) -> str:
-    field = _field(place)
-    mend = f"add for example `{_example(place[-1], field)}`"
+_KIND = FieldInfo(
+    description=f"the fabric's kind, one of {', '.join(KINDS)}", examples=["leaf-spine"]
+)
+
+
+def _missing(key: str, field: FieldInfo) -> str:
+    mend = f"add for example `{_example(key, field)}`"
     return f"found no such key, wanted {field.description}; {mend}"
 
 
-def _mistake(place: Place, value: object) -> str:
+def _mistake(key: str, field: FieldInfo, value: object, choices: list[str]) -> str:
     """For what pydantic itself refuses: a wrong type, a number out of range, no such choice."""
-    field = _field(place)
-    key = next(part for part in reversed(place) if isinstance(part, str))
-    choices = [str(choice) for choice in _choices(field.annotation)]
     if choices and isinstance(value, str):
         mend = suggestion(value, choices)
     elif isinstance(value, str) and value.isdecimal():
@@ -145,36 +177,31 @@ def _mistake(place: Place, value: object) -> str:
     return f"found {shown(value)}, wanted {field.description}; {mend}"
 
 
-def _example(key: str | int, field: FieldInfo) -> str:
+def _example(key: str, field: FieldInfo) -> str:
     """The key with its example, as a line of YAML."""
     (example,) = field.examples or [""]
     return f"{key}: {example if isinstance(example, str) else json.dumps(example)}"
 
 
-def _field(place: Place) -> FieldInfo:
-    """The innermost field of the schema on the way to ``place``."""
-    model: type[BaseModel] | None = Experiment
+def _resolved(loc: Place) -> tuple[Place, FieldInfo, type[BaseModel] | None]:
+    """Where pydantic's ``loc`` is in the file, the innermost field, and the model around it.
+
+    In a fabric ``loc`` has the kind besides, which the file has not.
+    """
+    place: list[str | int] = []
+    model: type[BaseModel] | None = None
+    inner: type[BaseModel] | None = Experiment
     field = None
-    for part in place:
-        if isinstance(part, str) and model is not None and part in model.model_fields:
-            field = model.model_fields[part]
-            model = _inner(field.annotation)
-    assert field is not None, place
-    return field
-
-
-def _model(place: Place) -> type[BaseModel]:
-    """The model whose keys stand at ``place``."""
-    model = _inner(_field(place).annotation) if place else Experiment
-    assert model is not None, place
-    return model
-
-
-def _inner(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    found = (_inner(argument) for argument in get_args(annotation))
-    return next((model for model in found if model is not None), None)
+    for part in loc:
+        if place == ["fabric"] and model is Experiment:
+            model = inner = KINDS[str(part)]
+            continue
+        place.append(part)
+        model = inner if isinstance(part, str) and inner is not None else model
+        if isinstance(part, str) and inner is not None and part in inner.model_fields:
+            field = inner.model_fields[part]
+            inner = model_of(field.annotation)
+    return tuple(place), field or FieldInfo(), model
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:

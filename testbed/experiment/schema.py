@@ -13,102 +13,77 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 from pydantic_core.core_schema import ValidationInfo
 
+from testbed.experiment.fabrics import Fabric
 from testbed.experiment.fields import (
     Dilation,
-    Ina,
+    Factors,
+    Loss,
+    Model,
     Name,
-    Racks,
-    Rate,
-    Ratio,
+    Program,
     Scale,
-    Servers,
+    Share,
     Size,
-    Workers,
-    shown,
-    suggestion,
+    Slowdown,
+    Time,
+    count,
+    sequence,
 )
+from testbed.experiment.findings import shown, suggestion
+from testbed.experiment.nodes import Ranks, Servers, Workers
 
 SCHEMA_VERSION = 1
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class Stragglers(Model):
+    """Workers that are slow at times: in an iteration each is one with ``probability``."""
 
-
-def _count(description: str, example: int, least: int = 1, **more: Any) -> Any:
-    whole = f"{description}, a whole number of at least {least}"
-    return Field(ge=least, description=whole, examples=[example], **more)
-
-
-class LeafSpine(_Model):
-    """Leaves (ToRs) with hosts below them, every leaf linked to every spine.
-
-    Hosts are named h0, h1, … rack by rack, ToRs t0, t1, …, spines s0, s1, ….
-    """
-
-    kind: Literal["leaf-spine"] = Field(
-        description="the fabric's kind, leaf-spine", examples=["leaf-spine"]
+    workers: Ranks = Field(
+        description="the number of workers, drawn once by the seed, or a list of their ranks",
+        examples=[1],
     )
-    spines: Annotated[int, _count("the number of spine switches", 2)]
-    leaves: Annotated[int, _count("the number of leaf switches (ToRs)", 2)]
-    hosts_per_leaf: Racks = Field(
-        description="the hosts under each leaf, a whole number or a list with one for each leaf",
-        examples=[5],
-    )
-    host_rate: Rate = Field(
-        description="the rate of a host's link, each way, with its unit", examples=["10Gbit"]
-    )
-    fabric_rate: Rate | None = Field(
-        default=None,
-        description="the rate of a link between leaf and spine; without it as host_rate,"
-        " or as oversubscription asks",
-        examples=["10Gbit"],
-    )
-    oversubscription: Ratio | None = Field(
-        default=None,
-        description="what the hosts of the fullest rack can send to what its uplinks carry;"
-        " instead of fabric_rate",
+    slowdown: Slowdown = Field(
+        description="the number of at least 1 by which their compute time is multiplied then",
         examples=[2],
     )
-    queue: Size = Field(
-        default=256_000,
-        description="the queue of every port, a size with its unit",
-        examples=["256KB"],
+    probability: Share = Field(
+        default=1.0,
+        description="the probability in each iteration, a ratio from 0 to 1",
+        examples=[0.1],
     )
-    ina: Ina = Field(
-        default="all",
-        description="the ToRs that aggregate: all, none, a list of ToRs or a fraction of them"
-        " (fullest rack first)",
-        examples=["all"],
+
+
+class Compute(Model):
+    """How far workers' compute times are from the workload's.
+
+    In each iteration a worker's time is the workload's, times its ``factor``, times a draw from
+    1 - jitter to 1 + jitter (uniform), times the ``slowdown`` if it is a straggler just then. All
+    draws follow from the seed, the job, the rank and the iteration.
+    """
+
+    factor: Factors = Field(
+        default=1.0,
+        description="a number by which compute times are multiplied, or a list with one for each"
+        " worker in the order of ranks",
+        examples=[1],
     )
-    slots: Annotated[int, _count("the aggregators in each INA ToR's memory", 4096)] = 4096
-
-    @property
-    def racks(self) -> tuple[int, ...]:
-        """Hosts under each leaf, in order."""
-        if isinstance(self.hosts_per_leaf, int):
-            return (self.hosts_per_leaf,) * self.leaves
-        return self.hosts_per_leaf
-
-    @property
-    def uplink_rate(self) -> float:
-        """Rate of each link between leaf and spine, in bit/s."""
-        if self.fabric_rate is not None:
-            return self.fabric_rate
-        if self.oversubscription is not None:
-            return max(self.racks) * self.host_rate / (self.oversubscription * self.spines)
-        return self.host_rate
+    jitter: Share = Field(
+        default=0.0,
+        description="how far a compute time may be from the mean, a ratio from 0 to 1",
+        examples=[0.1],
+    )
+    stragglers: Stragglers | None = Field(
+        default=None,
+        description="a mapping that says which workers are slow, how slow and how often",
+        examples=[{"workers": 1, "slowdown": 2}],
+    )
 
 
-# A second kind makes this Annotated[LeafSpine | FatTree, Field(discriminator="kind")].
-Fabric = LeafSpine
-
-
-class Job(_Model):
+class Job(Model):
     """One training job: who synchronises what, and how."""
 
     system: str = Field(description="the name of a system", examples=["ring"])
@@ -118,9 +93,9 @@ class Job(_Model):
     workers: Workers = Field(
         description="the number of workers, or a list of their hosts", examples=[8]
     )
-    placement: Literal["packed", "spread"] = Field(
+    placement: Literal["packed", "spread", "random"] = Field(
         default="packed",
-        description="how counted workers and servers fill the racks: packed or spread",
+        description="how counted workers and servers fill the racks: packed, spread or random",
         examples=["packed"],
     )
     servers: Servers = Field(
@@ -134,8 +109,14 @@ class Job(_Model):
         description="whether servers may sit on workers' hosts, true or false",
         examples=[True],
     )
-    iterations: Annotated[int, _count("the iterations that are measured", 3)] = 3
-    warmup: Annotated[int, _count("the iterations before those", 1, least=0)] = 1
+    start: Time = Field(
+        default=0.0,
+        description="the time at which the job starts, counted from the first one's start,"
+        " with its unit",
+        examples=["0s"],
+    )
+    iterations: Annotated[int, count("the iterations that are measured", 3)] = 3
+    warmup: Annotated[int, count("the iterations before those", 1, least=0)] = 1
     bucket: Size = Field(
         default=25_000_000,
         description="gradients synchronised together (PyTorch DDP's bucket_cap_mb),"
@@ -149,6 +130,20 @@ class Job(_Model):
         default=True,
         description="whether communication overlaps the backward pass, true or false",
         examples=[True],
+    )
+    order: Literal["ready", "priority"] = Field(
+        default="ready",
+        description="which bucket is sent first: ready (the one that is ready first) or priority"
+        " (the one that the next forward pass needs first)",
+        examples=["ready"],
+    )
+    fixed_point: Annotated[
+        int, count("the bits after the binary point of gradients as integers", 20, least=0, most=30)
+    ] = 20
+    compute: Compute | None = Field(
+        default=None,
+        description="a mapping of factor, jitter and stragglers, for workers that are not alike",
+        examples=[{"jitter": 0.1}],
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="a mapping of the system's own options", examples=[{}]
@@ -172,7 +167,7 @@ class Job(_Model):
         raise ValueError(f"found {shown(value)}, wanted {wanted}; {mend}")
 
 
-class Emulation(_Model):
+class Emulation(Model):
     """How the real cluster shrinks to what one machine carries, and how often."""
 
     target: Literal["auto", "bmv2", "native"] = Field(
@@ -190,8 +185,20 @@ class Emulation(_Model):
         description="the ratio by which bytes and compute times are multiplied",
         examples=["1/128"],
     )
-    repeats: Annotated[int, _count("how often every cell is run", 2)] = 1
-    seed: Annotated[int, _count("the seed of all that is random", 1, least=0)] = 1
+    loss: Loss = Field(
+        default=0.0,
+        description="the share of packets lost on every host's link, each way, a ratio from 0 to"
+        " 0.5",
+        examples=["1/1000"],
+    )
+    p4_program: Program | None = Field(
+        default=None,
+        description="the path, as seen from this file, of a P4 program for the INA switches:"
+        " a .p4 file, or a .json that p4c made of one",
+        examples=["../p4/build/ina.json"],
+    )
+    repeats: Annotated[int, count("how often every cell is run", 2)] = 1
+    seed: Annotated[int, count("the seed of all that is random", 1, least=0)] = 1
 
 
 _VALUES: JsonDict = {"type": "array", "minItems": 1}
@@ -210,7 +217,7 @@ def _values(value: Any) -> Any:
 Values = Annotated[tuple[Any, ...], BeforeValidator(_values)]
 
 
-class Sweep(_Model):
+class Sweep(Model):
     """Paths such as ``jobs.0.system``, each with the values that it takes.
 
     ``product``: every combination. ``zip``: the lists advance together, as one factor of the
@@ -256,7 +263,7 @@ class Sweep(_Model):
     @field_validator("exclude", mode="before")
     @classmethod
     def _tuple(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
+        return sequence(value)
 
     @property
     def values(self) -> dict[str, tuple[Any, ...]]:
@@ -273,11 +280,10 @@ def _jobs(value: Any) -> Any:
     # Pydantic's own check of the length would count only the jobs that are valid.
     if isinstance(value, (list, tuple)) and not value:
         raise ValueError("found no job, wanted at least one; add a system, a workload and workers")
-    # Strict mode takes no list for a tuple, and YAML has only lists.
-    return tuple(value) if isinstance(value, list) else value
+    return sequence(value)
 
 
-class Experiment(_Model):
+class Experiment(Model):
     """An experiment file: jobs on a fabric, how they are run, and what is varied."""
 
     schema_version: Literal[1] = Field(
@@ -304,6 +310,11 @@ class Experiment(_Model):
         examples=[[{"system": "ring", "workload": "resnet50", "workers": 8}]],
         json_schema_extra={"minItems": 1},
     )
+    backend: Literal["emulate", "simulate"] = Field(
+        default="emulate",
+        description="what runs the experiment: emulate or simulate",
+        examples=["emulate"],
+    )
     emulation: Emulation = Field(
         default_factory=Emulation,
         description="a mapping that says how the experiment is run",
@@ -317,10 +328,7 @@ class Experiment(_Model):
 
     def data(self) -> dict[str, Any]:
         """As plain data that a file could hold: units as text, all defaults, no unset key."""
-        data = self.model_dump(mode="json")
-        data["fabric"] = {key: value for key, value in data["fabric"].items() if value is not None}
-        if self.sweep is None:
-            del data["sweep"]
-        else:
+        data = self.model_dump(mode="json", exclude_none=True)
+        if self.sweep is not None:
             data["sweep"] = {part: value for part, value in data["sweep"].items() if value}
         return data

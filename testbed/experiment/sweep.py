@@ -8,9 +8,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from testbed.experiment.checks import Finding
-from testbed.experiment.fields import shown, suggestion
-from testbed.experiment.schema import Emulation, Fabric, Job, Sweep, is_short_sweep
+from testbed.experiment.fabrics import KINDS
+from testbed.experiment.fields import Model, model_of
+from testbed.experiment.findings import Finding, shown, suggestion
+from testbed.experiment.schema import Emulation, Job, Sweep, is_short_sweep
 from testbed.located import Place
 
 Settings = dict[str, Any]
@@ -89,14 +90,31 @@ def _has(data: Any, path: str) -> bool:
 
 
 def _known_paths(data: Mapping[str, Any]) -> list[str]:
-    jobs = data.get("jobs")
-    count = len(jobs) if isinstance(jobs, list) else 0
-    paths = ["fabric", *(f"fabric.{field}" for field in Fabric.model_fields)]
-    for index in range(count):
-        paths += [f"jobs.{index}", *(f"jobs.{index}.{field}" for field in Job.model_fields)]
+    fabric, jobs = data.get("fabric"), data.get("jobs")
+    kind = fabric.get("kind") if isinstance(fabric, Mapping) else None
+    kinds = [KINDS[kind]] if isinstance(kind, str) and kind in KINDS else KINDS.values()
+    paths = ["backend", "fabric"]
+    paths += dict.fromkeys(path for kind in kinds for path in _below("fabric", kind, fabric))
+    for index, job in enumerate(jobs if isinstance(jobs, list) else []):
+        paths += [f"jobs.{index}", *_below(f"jobs.{index}", Job, job)]
     # Repeats are no setting of a cell: the same cell is run that often.
-    paths += [f"emulation.{field}" for field in Emulation.model_fields if field != "repeats"]
-    return paths
+    without = _below("emulation", Emulation, data.get("emulation"))
+    return paths + [path for path in without if path != "emulation.repeats"]
+
+
+def _below(path: str, model: type[Model], data: Any) -> Iterator[str]:
+    """The paths of a model's fields; those in a list go as far as the one in ``data``."""
+    for name, field in model.model_fields.items():
+        inner_path, inner = f"{path}.{name}", model_of(field.annotation)
+        inner_data = data.get(name) if isinstance(data, Mapping) else None
+        yield inner_path
+        if inner is None:
+            continue
+        if isinstance(inner_data, list):
+            for index, each in enumerate(inner_data):
+                yield from _below(f"{inner_path}.{index}", inner, each)
+        else:
+            yield from _below(inner_path, inner, inner_data)
 
 
 def check_values(data: Mapping[str, Any], sweep: Sweep, fields: Check) -> list[Finding]:

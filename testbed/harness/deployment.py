@@ -12,13 +12,13 @@ from testbed.dataplane import wire
 from testbed.dataplane.entries import Allocation
 from testbed.endpoint.root import hashed_slots
 from testbed.endpoint.task import Aggregation, Task, Unit, cut
+from testbed.experiment import fabrics
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import check
 from testbed.plan.program import Plan
 from testbed.plan.trees import Style
 from testbed.systems import Assignment, System, registry
-from testbed.topology import placement
-from testbed.topology.builders import leaf_spine
+from testbed.topology import builders, placement
 from testbed.topology.fabric import Fabric
 from testbed.workload.buckets import after_compute, fill
 from testbed.workload.gradients import Gradients
@@ -113,20 +113,31 @@ def build_fabric(experiment: Experiment) -> Fabric:
             f"fabric.slots: found {wanted.slots}, wanted at most {wire.SLOTS}, the compiled "
             "program's memory; lower it, or compile p4/ with a larger SLOTS"
         )
-    fabric = leaf_spine(
-        wanted.spines,
-        wanted.leaves,
-        wanted.racks,
-        wanted.host_rate,
-        wanted.uplink_rate,
-        wanted.queue,
-        wanted.slots,
+    fabric = _bare(wanted)
+    capacity = wanted.capacity
+    if capacity is None or isinstance(capacity, float):
+        capacity = dict.fromkeys(fabric.switches, capacity) if capacity else {}
+    fabric = replace(
+        fabric, slots=wanted.slots, capacity=capacity, step_latency=wanted.step_latency
     )
     if isinstance(wanted.ina, tuple):
         return fabric.with_ina(wanted.ina)
-    fraction = {"all": 1.0, "none": 0.0}.get(str(wanted.ina))
-    fraction = float(wanted.ina) if fraction is None else fraction
-    return fabric.with_ina(placement.ina_switches(fabric, fraction))
+    share = {"all": 1.0, "none": 0.0}[wanted.ina] if isinstance(wanted.ina, str) else wanted.ina
+    seed = experiment.emulation.seed
+    return fabric.with_ina(
+        placement.ina_switches(fabric, share, wanted.ina_policy, wanted.ina_tier, seed)
+    )
+
+
+def _bare(wanted: fabrics.Fabric) -> Fabric:
+    """The fabric's nodes and links alone."""
+    if isinstance(wanted, fabrics.Graph):
+        links = [(*link.ends, link.rate) for link in wanted.links]
+        return builders.graph(wanted.switches, links, wanted.host_rate, wanted.queue)
+    rates = wanted.host_rate, wanted.uplink_rate, wanted.queue
+    if isinstance(wanted, fabrics.FatTree):
+        return builders.fat_tree(wanted.k, wanted.racks, *rates)
+    return builders.leaf_spine(wanted.spines, wanted.leaves, wanted.racks, *rates)
 
 
 def deploy(experiment: Experiment, fabric: Fabric) -> list[DeployedJob]:

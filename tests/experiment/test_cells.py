@@ -76,6 +76,25 @@ def test_a_value_that_follows_from_a_swept_one() -> None:
     assert [cell.experiment.fabric.uplink_rate for cell in cells] == [10e9, 25e9]
 
 
+def test_whole_fabrics_and_backends_are_swept() -> None:
+    cells = distinct(
+        experiment("""\
+sweep:
+  fabric:
+    - {kind: fat-tree, k: 4, host_rate: 10Gbit}
+    - {kind: leaf-spine, spines: 2, leaves: 2, hosts_per_leaf: 5, host_rate: 10Gbit}
+  backend: [emulate, simulate]
+""")
+    )
+    assert [(cell.experiment.fabric.kind, cell.experiment.backend) for cell in cells] == [
+        ("fat-tree", "emulate"),
+        ("fat-tree", "simulate"),
+        ("leaf-spine", "emulate"),
+        ("leaf-spine", "simulate"),
+    ]
+    assert len({cell.id for cell in cells}) == 4
+
+
 def test_every_cell_is_run_before_any_is_repeated() -> None:
     runs = expand(experiment(PRODUCT))
     assert len(runs) == 18

@@ -28,11 +28,16 @@ def test_the_committed_schema_is_fresh() -> None:
     [
         ("LeafSpine", "host_rate", "10Gbit", "10"),
         ("LeafSpine", "queue", "64KiB", "64Kib"),
+        ("FatTree", "fabric_rate", "10Gbit", "10"),
+        ("Graph", "step_latency", "10us", "10"),
+        ("GraphLink", "rate", "10Gbit", "10"),
         ("Job", "bucket", "25MB", "25"),
+        ("Job", "start", "1s", "1"),
     ],
 )
 def test_units_are_described_by_pattern(model: str, name: str, good: str, bad: str) -> None:
     field = schema()["$defs"][model]["properties"][name]
+    field = field.get("anyOf", [field])[0]
     assert field["type"] == "string"
     assert re.search(field["pattern"], good)
     assert not re.search(field["pattern"], bad)
@@ -44,17 +49,18 @@ def test_defaults_are_as_a_file_has_them() -> None:
     assert schema()["$defs"]["Emulation"]["properties"]["scale"]["default"] == "1/128"
 
 
-def test_the_examples_of_the_schema_are_an_experiment() -> None:
+@pytest.mark.parametrize("kind", ["LeafSpine", "FatTree", "Graph"])
+def test_the_examples_of_the_schema_are_an_experiment(kind: str) -> None:
     def examples(properties: dict[str, Any], names: list[str]) -> dict[str, Any]:
         return {name: properties[name]["examples"][0] for name in names}
 
     whole = schema()
-    fields = examples(whole["properties"], whole["required"])
+    fields = examples(whole["properties"], [*whole["required"], "backend"])
     job = whole["$defs"]["Job"]
     fields["jobs"] = [examples(job["properties"], list(job["properties"]))]
-    fabric = whole["$defs"]["LeafSpine"]
-    names = [name for name in fabric["properties"] if name != "oversubscription"]
-    fields["fabric"] = examples(fabric["properties"], names)
+    fields["jobs"][0] |= {"workers": 2, "servers": 0}
+    properties = whole["$defs"][kind]["properties"]
+    fields["fabric"] = examples(properties, [n for n in properties if n != "oversubscription"])
     emulation = whole["$defs"]["Emulation"]["properties"]
-    fields["emulation"] = examples(emulation, list(emulation))
+    fields["emulation"] = examples(emulation, [n for n in emulation if n != "p4_program"])
     assert isinstance(loads(json.dumps(fields)), Experiment)

@@ -11,11 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from testbed.experiment.cells import distinct
+from testbed.experiment.fabrics import KINDS, MOST_ADDRESSED, FatTree, Graph, GraphLink
 from testbed.experiment.load import dump, load, loads
-from testbed.experiment.schema import Emulation, Experiment, Fabric, Job, Sweep
+from testbed.experiment.schema import Compute, Emulation, Experiment, Job, Stragglers, Sweep
 from testbed.located import Invalid, write
+from testbed.topology import addressing
 
-FIXTURES = sorted((Path(__file__).parent / "fixtures").iterdir())
+FIXTURES = sorted((Path(__file__).resolve().parent / "fixtures").iterdir())
 SYSTEMS = {"ps": (1, 64), "ring": (0, 0), "atp": (1, 1)}
 WORKLOADS = ("resnet50", "bert-base")
 
@@ -32,7 +35,11 @@ fabric:
   oversubscription: 4:1
   queue: 64KiB
   ina: [t1]
+  ina_policy: random
+  ina_tier: any
   slots: 100
+  capacity: {t1: 9Gbit, s0: 1.5Gbit}
+  step_latency: 12.5us
 jobs:
   - &first
     system: atp
@@ -45,26 +52,72 @@ jobs:
     bucket: 4MiB
     first_bucket: 512B
     overlap: false
+    start: 2ms
+    order: priority
+    fixed_point: 0
+    compute:
+      factor: [1, 1.5, 2, 1]
+      jitter: 1/8
+      stragglers: {workers: [0, 3], slowdown: 2.5, probability: 0.1}
     options: {window: 8, text: "1e6", off: "no", deep: [1.5, null, {a: true}]}
   - <<: *first
     system: ps
     workers: [h0, h1]
     servers: [h1]
     colocated: true
+    compute: {stragglers: {workers: 1, slowdown: 2}}
+backend: simulate
 emulation:
   target: native
   dilation: 12.5
   scale: 1/3
+  loss: 1/1000
   repeats: 3
   seed: 9
 sweep:
   product:
     jobs.0.options.window: [4, 8]
   zip:
-    fabric.ina: [none, 0.5, [t0, t1]]
+    fabric.ina: [1, 0.5, [t0, t1]]
     fabric.slots: [1, 2, 3]
   exclude:
     - {fabric.slots: 2, jobs.0.options.window: 8}
+"""
+FAT_TREE = """\
+schema_version: 1
+name: fat-tree
+fabric: {kind: fat-tree, k: 4, hosts_per_edge: [2, 1, 2, 2, 2, 2, 2, 3], host_rate: 10Gbit}
+jobs:
+  - {system: ps, workload: resnet50, workers: 15, servers: [h15]}
+sweep:
+  fabric.k: [4]
+  fabric.ina: [0, 1, 0.5, 20]
+  fabric.ina_tier: [any]
+"""
+# GRID's worked example (Fig. 1).
+GRAPH = """\
+schema_version: 1
+name: triangle
+fabric:
+  kind: graph
+  host_rate: 9Gbit
+  switches:
+    S1: [W1, W2, W3, W4]
+    S2: [W5, W6]
+    S3: [W7, W8, PS]
+    X: []
+  links:
+    - {ends: [S1, S2], rate: 3Gbit}
+    - {ends: [S1, S3], rate: 3Gbit}
+    - {ends: [S2, S3], rate: 3Gbit}
+    - {ends: [X, S3], rate: 1Gbit}
+    - {ends: [W7, S3], rate: 1Gbit}
+  ina: [S1, S2, X]
+  capacity: 9Gbit
+jobs:
+  - {system: ps, workload: resnet50, workers: [W1, W8], servers: [PS]}
+sweep:
+  fabric.links.0.rate: [3Gbit, 4Gbit]
 """
 SMALL = """\
 schema_version: 1
@@ -80,7 +133,9 @@ def test_every_problem_is_told(case: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(case)
     with pytest.raises(Invalid) as caught:
         load("experiment.yaml", systems=SYSTEMS, workloads=WORKLOADS)
-    assert str(caught.value) + "\n" == (case / "expected.txt").read_text()
+    # Paths that begin at the file are told whole.
+    told = str(caught.value).replace(f"{case}/", "")
+    assert told + "\n" == (case / "expected.txt").read_text()
 
 
 def test_all_keys() -> None:
@@ -93,6 +148,13 @@ def test_all_keys() -> None:
     assert (first.bucket, first.first_bucket, first.overlap) == (4 * 2**20, 512, False)
     assert (second.system, second.workers, second.iterations) == ("ps", ("h0", "h1"), 7)
     assert experiment.emulation.scale == 1 / 3
+    assert experiment.emulation.loss == 0.001
+    assert experiment.backend == "simulate"
+    assert experiment.fabric.capacity == {"t1": 9e9, "s0": 1.5e9}
+    assert experiment.fabric.step_latency == 12.5e-6
+    assert first.compute is not None
+    assert first.compute.factor == (1, 1.5, 2, 1)
+    assert (first.start, first.order, first.fixed_point) == (2e-3, "priority", 0)
     assert experiment.sweep is not None
     assert experiment.sweep.zip["fabric.slots"] == (1, 2, 3)
 
@@ -112,7 +174,53 @@ def test_oversubscription_counts_the_fullest_rack() -> None:
     assert loads(FULL).fabric.uplink_rate == pytest.approx(5 * 25e9 / 3 / 4)
 
 
-@pytest.mark.parametrize("text", [FULL, SMALL])
+def test_a_fat_tree() -> None:
+    fabric = loads(FAT_TREE).fabric
+    assert isinstance(fabric, FatTree)
+    assert fabric.racks == (2, 1, 2, 2, 2, 2, 2, 3)
+    assert len(fabric.host_names) == 16
+    assert len(fabric.switch_names) == 20
+    half = fabric.model_copy(update={"oversubscription": 3.0})
+    assert half.uplink_rate == pytest.approx(3 * 10e9 / 2 / 3)
+    assert fabric.model_copy(update={"hosts_per_edge": None}).racks == (2,) * 8
+
+
+def test_a_graph() -> None:
+    fabric = loads(GRAPH).fabric
+    assert isinstance(fabric, Graph)
+    assert fabric.tor_of["PS"] == "S3"
+    assert fabric.racks == (4, 2, 3)
+    assert fabric.names_above == ("X",)
+    assert fabric.capacity == 9e9
+
+
+def test_a_whole_number_of_inas_is_a_count_and_one_with_a_point_a_fraction() -> None:
+    for ina in ("1", "1.0", "0", "0.0", "2"):
+        written = loads(dump(loads(SMALL.replace("spines: 2", f"spines: 2, ina: {ina}"))))
+        assert repr(written.fabric.ina) == ina
+
+
+def test_a_p4_program_is_found_beside_the_experiment(tmp_path: Path) -> None:
+    for name in ("one.p4", "two.json"):
+        (tmp_path / name).touch()
+    text = SMALL + "emulation: {p4_program: one.p4}\n"
+    (tmp_path / "set.yaml").write_text(text)
+    assert load(tmp_path / "set.yaml").emulation.p4_program == str(tmp_path / "one.p4")
+    text = SMALL + "sweep:\n  emulation.p4_program: [one.p4, ./two.json]\n"
+    (tmp_path / "swept.yaml").write_text(text)
+    programs = [
+        cell.experiment.emulation.p4_program for cell in distinct(load(tmp_path / "swept.yaml"))
+    ]
+    assert programs == [str(tmp_path / "one.p4"), str(tmp_path / "two.json")]
+
+
+def test_the_addresses_have_room_for_what_may_be_emulated() -> None:
+    assert (addressing.MOST_RACKS, addressing.MOST_IN_RACK) == (MOST_ADDRESSED,) * 2
+    large = SMALL.replace("leaves: 2", "leaves: 300")
+    assert len(loads(large + "backend: simulate\n").fabric.racks) == 300
+
+
+@pytest.mark.parametrize("text", [FULL, SMALL, FAT_TREE, GRAPH])
 def test_a_dump_loads_back_equal(text: str) -> None:
     experiment = loads(text, systems=SYSTEMS, workloads=WORKLOADS)
     again = dump(experiment)
@@ -157,7 +265,10 @@ def test_a_file_that_is_not_there() -> None:
         load("gone.yaml")
 
 
-@pytest.mark.parametrize("model", [Experiment, Fabric, Job, Emulation, Sweep])
+@pytest.mark.parametrize(
+    "model",
+    [Experiment, *KINDS.values(), GraphLink, Job, Compute, Stragglers, Emulation, Sweep],
+)
 def test_every_field_has_a_description_and_an_example(model: type[BaseModel]) -> None:
     for name, field in model.model_fields.items():
         assert field.description, name
@@ -175,26 +286,29 @@ def _places(data: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place, *(p for key, value in items for p in _places(value, (*place, key)))]
 
 
-WHOLE = loads(FULL).data()
+WHOLE = [loads(text).data() for text in (FULL, FAT_TREE, GRAPH)]
 ODD = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-2, 70)
     | st.floats()
-    | st.sampled_from(["", "0", "10Gbit", "1/2", "h0", "t9", "all", "jobs.0", "ring", "é\n"]),
+    | st.sampled_from(["", "0", "10Gbit", "1/2", "h0", "t9", "all", "jobs.0", "ring", "é\n"])
+    | st.sampled_from(["graph", "fat-tree", "S1", "PS", "5us", "x.p4"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(st.sampled_from(["system", "jobs.0.workers", "zip", "x", ""]), inner)
+        | st.dictionaries(st.sampled_from(["kind", "switches", "ends", "k", "S1", "rate"]), inner)
     ),
     max_leaves=5,
 )
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(_places(WHOLE)[1:]), ODD), min_size=1, max_size=3))
-def test_no_input_does_worse_than_being_refused(changes: list[tuple[Any, Any]]) -> None:
-    data = copy.deepcopy(WHOLE)
-    for place, value in changes:
+@given(st.data())
+def test_no_input_does_worse_than_being_refused(drawn: st.DataObject) -> None:
+    data = copy.deepcopy(drawn.draw(st.sampled_from(WHOLE)))
+    change = st.tuples(st.sampled_from(_places(data)[1:]), ODD)
+    for place, value in drawn.draw(st.lists(change, min_size=1, max_size=3)):
         inner = data
         try:
             for part in place[:-1]:

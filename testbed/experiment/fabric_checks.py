@@ -1,0 +1,144 @@
+"""What no field of a fabric can know alone: counts that must agree, names that must exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from testbed.experiment.fabrics import (
+    MOST_ADDRESSED,
+    MOST_NODES,
+    Fabric,
+    FatTree,
+    Graph,
+    LeafSpine,
+)
+from testbed.experiment.findings import Finding, counted, listed, no_such
+from testbed.located import Place
+
+INTERFACE_LIMIT = 15  # characters, Linux's IFNAMSIZ less the final zero
+
+
+def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
+    """What is wrong with the fabric's shape: where anything is, its nodes cannot be named."""
+    if fabric.size > MOST_NODES:
+        yield Finding(
+            ("fabric",),
+            f"found a fabric of {fabric.size} hosts and switches, wanted at most {MOST_NODES};"
+            " make it smaller",
+        )
+        return
+    racks = len(fabric.racks)
+    if isinstance(fabric, LeafSpine) and racks != fabric.leaves:
+        yield _rack_sizes("hosts_per_leaf", racks, fabric.leaves, "leaves")
+    elif isinstance(fabric, FatTree) and racks != fabric.edges:
+        yield _rack_sizes("hosts_per_edge", racks, fabric.edges, "edge switches")
+    elif emulated:
+        for found, what in [
+            (racks, "racks"),
+            (max(fabric.racks), "hosts in a rack"),
+            (len(fabric.names_above), "switches above the ToRs"),
+        ]:
+            if found > MOST_ADDRESSED:
+                yield Finding(
+                    ("fabric",),
+                    f"found {found} {what}, wanted at most {MOST_ADDRESSED} in emulation; make the"
+                    " fabric smaller, or write backend: simulate",
+                )
+
+
+def _rack_sizes(field: str, found: int, wanted: int, what: str) -> Finding:
+    return Finding(
+        ("fabric", field),
+        f"found {counted(found, 'number')}, wanted one for each of the {wanted} {what};"
+        f" write {wanted} of them, or a single one for all",
+    )
+
+
+def rates(fabric: Fabric) -> Iterator[Finding]:
+    """Two rates of which one follows from the other."""
+    if isinstance(fabric, Graph):
+        return
+    if fabric.fabric_rate is not None and fabric.oversubscription is not None:
+        yield Finding(
+            ("fabric", "oversubscription"),
+            "found fabric_rate and oversubscription, wanted one of them, for each follows from"
+            " the other; remove one",
+            at_key=True,
+        )
+
+
+def names(fabric: Fabric) -> Iterator[Finding]:
+    """Nodes that are named must exist, and be joined. The fabric's shape must be sound."""
+    switches = fabric.switch_names
+    if isinstance(fabric.ina, tuple):
+        for position, name in enumerate(fabric.ina):
+            if name not in switches:
+                yield Finding(("fabric", "ina", position), no_such(name, "switch", switches))
+    elif isinstance(fabric.ina, int):
+        candidates = fabric.tor_names if fabric.ina_tier == "tor" else switches
+        if fabric.ina > len(candidates):
+            what = "ToRs" if fabric.ina_tier == "tor" else "switches"
+            yield Finding(
+                ("fabric", "ina"),
+                f"found {fabric.ina}, wanted at most {len(candidates)}, all {what} that there are;"
+                " write fewer, or a fraction with a point (1.0)",
+            )
+    if isinstance(fabric.capacity, Mapping):
+        for name in fabric.capacity:
+            if name not in switches:
+                place: Place = ("fabric", "capacity", name)
+                yield Finding(place, no_such(name, "switch", switches), at_key=True)
+    if isinstance(fabric, Graph):
+        yield from _graph(fabric)
+
+
+def _graph(fabric: Graph) -> Iterator[Finding]:
+    """Links of a graph that join nothing, or too little."""
+    tor_of = fabric.tor_of
+    for host, switch in tor_of.items():
+        yield from _interface(("fabric", "switches", switch), host, switch)
+    first: dict[frozenset[str], int] = {}
+    neighbours: dict[str, list[str]] = {switch: [] for switch in fabric.switches}
+    known = (*fabric.switches, *tor_of)
+    for index, link in enumerate(fabric.links):
+        place: Place = ("fabric", "links", index, "ends")
+        one, other = link.ends
+        hosts = [end for end in link.ends if end in tor_of]
+        if unknown := [position for position in (0, 1) if link.ends[position] not in known]:
+            for position in unknown:
+                yield Finding((*place, position), no_such(link.ends[position], "node", known))
+        elif first.setdefault(frozenset(link.ends), index) != index:
+            yield Finding(
+                place,
+                f"found a second link between {one} and {other}, wanted one; remove it, or add its"
+                " rate to the first one's",
+            )
+        elif hosts and tor_of[hosts[0]] not in link.ends:
+            yield Finding(
+                place,
+                f'found a link of the host "{hosts[0]}", wanted none but that to its switch'
+                f' "{tor_of[hosts[0]]}"; remove it',
+            )
+        elif not hosts:
+            neighbours[one].append(other)
+            neighbours[other].append(one)
+            yield from _interface(place, one, other)
+    reached = [next(iter(neighbours))]
+    for switch in reached:
+        reached += [other for other in dict.fromkeys(neighbours[switch]) if other not in reached]
+    if apart := [switch for switch in neighbours if switch not in reached]:
+        yield Finding(
+            ("fabric", "links"),
+            f"found no way from {reached[0]} to {listed(apart, most=8)}, wanted all switches"
+            " joined; add a link",
+        )
+
+
+def _interface(place: Place, one: str, other: str) -> Iterator[Finding]:
+    name = f"{one}-{other}"
+    if len(name) > INTERFACE_LIMIT:
+        yield Finding(
+            place,
+            f"found the interface name {name!r} between the two, wanted at most {INTERFACE_LIMIT}"
+            " characters (Linux's limit); shorten a name",
+        )

@@ -1,0 +1,289 @@
+"""The kinds of fabric that an experiment file may ask for.
+
+Each names its hosts and switches as ``topology.builders`` does; a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from testbed.experiment.fields import Model, Rate, Rates, Ratio, Size, Time, count, sequence
+from testbed.experiment.nodes import Ends, Ina, Racks, Switches
+
+MOST_NODES = 100_000  # a fat-tree of 64 pods fits
+MOST_ADDRESSED = (
+    254  # racks, hosts in a rack, switches above: what topology.addressing has room for
+)
+
+
+class _Fabric(Model):
+    """What every kind of fabric has."""
+
+    kind: str
+    host_rate: Rate = Field(
+        description="the rate of a host's link, each way, with its unit", examples=["10Gbit"]
+    )
+    queue: Size = Field(
+        default=256_000,
+        description="the queue of every port, a size with its unit",
+        examples=["256KB"],
+    )
+    ina: Ina = Field(
+        default="all",
+        description="the switches that aggregate: all, none, a list of switches, their number or"
+        " a fraction of them from 0.0 to 1.0",
+        examples=["all"],
+    )
+    ina_policy: Literal["fullest", "random"] = Field(
+        default="fullest",
+        description="which switches a number or a fraction takes first: fullest (rack) or random",
+        examples=["fullest"],
+    )
+    ina_tier: Literal["tor", "any"] = Field(
+        default="tor",
+        description="of which switches all, a number or a fraction is meant: tor or any",
+        examples=["tor"],
+    )
+    slots: Annotated[int, count("the aggregators in each INA switch's memory", 4096)] = 4096
+    capacity: Rates | None = Field(
+        default=None,
+        description="the rate of gradients that an INA switch can aggregate, with its unit, or a"
+        " mapping of switches to rates; without it only links limit a switch",
+        examples=["100Gbit"],
+    )
+    step_latency: Time = Field(
+        default=0.0,
+        description="the time that each dependent step costs at a host, with its unit",
+        examples=["10us"],
+    )
+
+    room: ClassVar[str]
+    """What gives such a fabric more hosts."""
+    shape: ClassVar[frozenset[str]]
+    """The fields on which the names of its nodes depend."""
+
+    @property
+    def racks(self) -> tuple[int, ...]:
+        """Hosts under each ToR, in order."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """How many nodes it has, without counting them one by one."""
+        raise NotImplementedError
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        return _numbered("h", sum(self.racks))
+
+    @property
+    def tor_names(self) -> tuple[str, ...]:
+        return _numbered("t", len(self.racks))
+
+    @property
+    def names_above(self) -> tuple[str, ...]:
+        """The switches that are no ToRs."""
+        raise NotImplementedError
+
+    @property
+    def switch_names(self) -> tuple[str, ...]:
+        return self.tor_names + self.names_above
+
+
+class _Tiered(_Fabric):
+    """ToRs with hosts below them and uplinks above."""
+
+    fabric_rate: Rate | None = Field(
+        default=None,
+        description="the rate of a link between switches; without it as host_rate,"
+        " or as oversubscription asks",
+        examples=["10Gbit"],
+    )
+    oversubscription: Ratio | None = Field(
+        default=None,
+        description="what the hosts of the fullest rack can send to what its uplinks carry;"
+        " instead of fabric_rate",
+        examples=[2],
+    )
+
+    @property
+    def uplinks(self) -> int:
+        """How many links lead up from a ToR."""
+        raise NotImplementedError
+
+    @property
+    def uplink_rate(self) -> float:
+        """Rate of each link between switches, in bit/s."""
+        if self.fabric_rate is not None:
+            return self.fabric_rate
+        if self.oversubscription is not None:
+            return max(self.racks) * self.host_rate / (self.oversubscription * self.uplinks)
+        return self.host_rate
+
+
+class LeafSpine(_Tiered):
+    """Leaves (ToRs) with hosts below them, every leaf linked to every spine.
+
+    Hosts are named h0, h1, … rack by rack, ToRs t0, t1, …, spines s0, s1, ….
+    """
+
+    kind: Literal["leaf-spine"] = Field(
+        description="the fabric's kind, leaf-spine", examples=["leaf-spine"]
+    )
+    spines: Annotated[int, count("the number of spine switches", 2)]
+    leaves: Annotated[int, count("the number of leaf switches (ToRs)", 2)]
+    hosts_per_leaf: Racks = Field(
+        description="the hosts under each leaf, a whole number or a list with one for each leaf",
+        examples=[5],
+    )
+
+    room = "raise fabric.hosts_per_leaf"
+    shape = frozenset({"spines", "leaves", "hosts_per_leaf"})
+
+    @property
+    def racks(self) -> tuple[int, ...]:
+        return _racks(self.hosts_per_leaf, self.leaves)
+
+    @property
+    def size(self) -> int:
+        return _hosts(self.hosts_per_leaf, self.leaves) + self.leaves + self.spines
+
+    @property
+    def uplinks(self) -> int:
+        return self.spines
+
+    @property
+    def names_above(self) -> tuple[str, ...]:
+        return _numbered("s", self.spines)
+
+
+class FatTree(_Tiered):
+    """A three-tier fat-tree of k pods with k/2 edge switches (ToRs) each.
+
+    Hosts are named h0, h1, … rack by rack, ToRs t0, t1, … and aggregation switches a0, a1, … pod
+    by pod, cores c0, c1, ….
+    """
+
+    kind: Literal["fat-tree"] = Field(
+        description="the fabric's kind, fat-tree", examples=["fat-tree"]
+    )
+    k: int = Field(
+        ge=2,
+        multiple_of=2,
+        description="the number of pods, an even whole number of at least 2",
+        examples=[4],
+    )
+    hosts_per_edge: Racks | None = Field(
+        default=None,
+        description="the hosts under each edge switch, a whole number or a list with one for each;"
+        " without it half of k",
+        examples=[2],
+    )
+
+    room = "raise fabric.k or fabric.hosts_per_edge"
+    shape = frozenset({"k", "hosts_per_edge"})
+
+    @property
+    def edges(self) -> int:
+        """How many edge switches there are, and as many aggregation switches."""
+        return self.k * self.k // 2
+
+    @property
+    def racks(self) -> tuple[int, ...]:
+        return _racks(self.hosts_per_edge or self.uplinks, self.edges)
+
+    @property
+    def size(self) -> int:
+        hosts = _hosts(self.hosts_per_edge or self.uplinks, self.edges)
+        return hosts + 2 * self.edges + self.uplinks**2
+
+    @property
+    def uplinks(self) -> int:
+        return self.k // 2
+
+    @property
+    def names_above(self) -> tuple[str, ...]:
+        return _numbered("a", self.edges) + _numbered("c", self.uplinks**2)
+
+
+class GraphLink(Model):
+    """A link of a graph."""
+
+    ends: Ends = Field(description="a list of two nodes", examples=[["S1", "S2"]])
+    rate: Rate = Field(
+        description="the rate of the link, each way, with its unit", examples=["10Gbit"]
+    )
+
+
+class Graph(_Fabric):
+    """Any fabric, written out. Switches with hosts are ToRs.
+
+    ``links`` joins the switches; one between a host and its switch gives that host a rate of its
+    own.
+    """
+
+    kind: Literal["graph"] = Field(description="the fabric's kind, graph", examples=["graph"])
+    switches: Switches = Field(
+        description="a mapping of every switch to a list of the hosts on it",
+        examples=[{"S1": ["W1", "W2"], "S2": ["PS"]}],
+    )
+    links: Annotated[tuple[GraphLink, ...], BeforeValidator(sequence)] = Field(
+        default=(),
+        description="a list of links, each with ends and rate",
+        examples=[[{"ends": ["S1", "S2"], "rate": "10Gbit"}]],
+    )
+
+    room = "add hosts to fabric.switches"
+    shape = frozenset({"switches"})
+
+    @property
+    def racks(self) -> tuple[int, ...]:
+        return tuple(len(hosts) for hosts in self.switches.values() if hosts)
+
+    @property
+    def size(self) -> int:
+        return len(self.switches) + sum(self.racks)
+
+    @property
+    def tor_of(self) -> Mapping[str, str]:
+        """Every host's switch."""
+        return {host: switch for switch, hosts in self.switches.items() for host in hosts}
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        return tuple(self.tor_of)
+
+    @property
+    def tor_names(self) -> tuple[str, ...]:
+        return tuple(switch for switch, hosts in self.switches.items() if hosts)
+
+    @property
+    def names_above(self) -> tuple[str, ...]:
+        return tuple(switch for switch, hosts in self.switches.items() if not hosts)
+
+    @property
+    def switch_names(self) -> tuple[str, ...]:
+        return tuple(self.switches)
+
+
+Fabric = Annotated[LeafSpine | FatTree | Graph, Field(discriminator="kind")]
+KINDS: Mapping[str, type[LeafSpine] | type[FatTree] | type[Graph]] = {
+    "leaf-spine": LeafSpine,
+    "fat-tree": FatTree,
+    "graph": Graph,
+}
+
+
+def _racks(hosts: int | tuple[int, ...], racks: int) -> tuple[int, ...]:
+    return (hosts,) * racks if isinstance(hosts, int) else hosts
+
+
+def _hosts(hosts: int | tuple[int, ...], racks: int) -> int:
+    return hosts * racks if isinstance(hosts, int) else sum(hosts)
+
+
+def _numbered(letter: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{letter}{number}" for number in range(count))

@@ -1,0 +1,62 @@
+"""What is wrong with an experiment, and the words for it: found X, wanted Y; how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from testbed.located import Place
+
+_MOST_NAMES = 1000  # no need to look for near names among more
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong at a place of the data, before it is known where in the file that is."""
+
+    place: Place
+    message: str
+    at_key: bool = False
+
+
+def shown(value: object) -> str:
+    """A value as a YAML file would have it, short enough for one line of a message."""
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
+
+
+def suggestion(found: object, known: Collection[str]) -> str:
+    """``did you mean "atp"?``, or the names that there are when none is near."""
+    nearest = difflib.get_close_matches(str(found), known, n=1, cutoff=0.6)
+    if nearest:
+        return f'did you mean "{nearest[0]}"?'
+    return f"choose one of {listed(known)}" if known else "there is none"
+
+
+def listed(names: Collection[str], most: int = 12) -> str:
+    """``t0, t1, t2``; a long list is cut short in the middle."""
+    all_names = list(names)
+    if len(all_names) > most:
+        all_names = [*all_names[: most - 2], "...", all_names[-1]]
+    return ", ".join(all_names)
+
+
+def counted(count: int, what: str) -> str:
+    """``1 host``, ``2 hosts``."""
+    return f"{count} {what if count == 1 else _plural(what)}"
+
+
+def _plural(what: str) -> str:
+    return f"{what}es" if what.endswith("ch") else f"{what}s"
+
+
+def no_such(name: str, what: str, names: Sequence[str]) -> str:
+    """The message for a ``name`` that is none of ``names``."""
+    mend = suggestion(name, names[:_MOST_NAMES])
+    if not mend.startswith("did"):
+        mend = f"rename it, or enlarge the fabric to have more {_plural(what)}"
+    return f'found "{name}", wanted a {what} that there is ({listed(names, most=8)}); {mend}'
