@@ -1,0 +1,68 @@
+"""C programs of this project, compiled once by the machine's compiler and kept under a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class BuildError(Exception):
+    """No compiler, or one that refused; the message holds what it said."""
+
+
+def cache() -> Path:
+    """Where compiled programs are kept; it may be removed at any time."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ina-testbed"
+
+
+def compiled(
+    name: str, sources: Mapping[str, str], flags: Sequence[str], libraries: Sequence[str] = ()
+) -> Path:
+    """The program made of ``sources`` (file name: text), from the cache or made now.
+
+    Those that end in .c are compiled, together. Raises ``BuildError``.
+    """
+    compiler = os.environ.get("CC") or "cc"
+    found = shutil.which(compiler)
+    if found is None:
+        raise BuildError(
+            f"hosts and native switches need a C compiler, and there is no {compiler!r} here "
+            "(Debian and Ubuntu: apt install gcc libc6-dev; or set CC)"
+        )
+    digest = hashlib.sha256()
+    for part in (*(x for pair in sorted(sources.items()) for x in pair), found, *flags, *libraries):
+        digest.update(part.encode() + b"\0")
+    digest.update(_processor().encode())
+    target = cache() / f"{name}-{digest.hexdigest()[:24]}"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
+        for file, text in sources.items():
+            (Path(folder) / file).write_text(text)
+        made = Path(folder) / name
+        files = [str(Path(folder) / file) for file in sources if file.endswith(".c")]
+        command = [compiler, *flags, *files, "-o", str(made), *libraries]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise BuildError(f"{' '.join(command)} failed:\n{result.stderr[:4000]}")
+        for file in files:  # kept beside it, for a look
+            Path(file).rename(target.with_name(f"{target.name}-{Path(file).name}"))
+        made.rename(target)
+    return target
+
+
+def _processor() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return "\n".join(x for x in lines[:40] if x.startswith(("model name", "flags", "Features")))

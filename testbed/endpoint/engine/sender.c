@@ -1,0 +1,166 @@
+/* A sliding window of fragments: a member's contributions, or what a root sends to all. What comes
+   back clocks the next one out. Loss is seen as a gap in what comes back, or by a timeout.
+
+   ATP (NSDI 2021): a fragment sent again bears the resend flag, which makes switches give up what
+   they hold of it; loss and ECN halve the number in flight, at most once a round trip, and every
+   window without them adds one. SwitchML (NSDI 2021): the same packet again, and no congestion
+   control: the window is fixed. Mending gaps there is our reading; the paper has the timeout. */
+#include "flow.h"
+
+static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
+enum { REORDERING = 3, LEAST_IN_FLIGHT = 8 };
+
+static double waiting_time(const struct flow *flow)
+{
+    return flow->round_trip > 0 ? flow->round_trip : FIRST_TIMEOUT;
+}
+
+void sender_open(struct flow *flow)
+{
+    flow->allowed = flow->window;
+    flow->timeout = FIRST_TIMEOUT;
+}
+
+static bool is_sent_here(const struct flow *flow, const struct chunk *chunk)
+{
+    return flow->is_root == (chunk->operation == MULTICAST);
+}
+
+static bool queues_are_empty(const struct flow *flow)
+{
+    for (uint32_t i = 0; i < flow->peers; i++)
+        if (!queue_is_empty(&flow->queues[i]))
+            return false;
+    return true;
+}
+
+bool sender_send(struct flow *flow, uint64_t sequence, uint8_t flags, double now)
+{
+    const struct chunk *chunk = chunk_of(flow, sequence);
+    struct place *place = place_of(flow, sequence);
+    uint32_t slot = slot_of(flow, sequence);
+    struct header header = {
+        .kind = flow->is_root ? KIND_RESULT : KIND_DATA,
+        .flags = flags | (place->as_floats ? FLAG_FLOATS : 0),
+        .tree = htobe16(flow->tree),
+        .sequence = htobe32((uint32_t)sequence),
+        .slot = htobe32(slot),
+        .next_slot = htobe32(slot),
+        .bitmap = htobe64(flow->is_root ? flow->everyone : flow->own),
+    };
+    if (flow->is_root && !place->sent)
+        swap_values(row_of(flow, sequence), memory_of(chunk, sequence));
+    bool queued = false;
+    for (uint32_t i = 0; i < flow->peers; i++)
+        queued |= queue_put(&flow->queues[i], &header);
+    if (queued)
+        place->sent_at = now;
+    return queued;
+}
+
+static void resend(struct flow *flow, uint64_t sequence, double now)
+{
+    if (!sender_send(flow, sequence, flow->style == STYLE_ATP ? FLAG_RESEND : 0, now))
+        return;
+    place_of(flow, sequence)->resent = true;
+    flow->counters.retransmitted++;
+}
+
+void sender_slow_down(struct flow *flow, double now)
+{
+    if (flow->style != STYLE_ATP || now - flow->last_cut <= waiting_time(flow))
+        return;
+    double least = flow->window < LEAST_IN_FLIGHT ? flow->window : LEAST_IN_FLIGHT;
+    flow->allowed = flow->allowed / 2 > least ? flow->allowed / 2 : least;
+    flow->last_cut = now;
+}
+
+static void mend_late(struct flow *flow, double now)
+{
+    /* Not all at once: what was late because of a queue would only lengthen it. */
+    uint32_t most = (uint32_t)flow->allowed, count = 0;
+    for (uint64_t s = flow->lowest; s < flow->next && count < most; s++) {
+        struct place *place = place_of(flow, s);
+        if (!place->sent || place->done || place->sent_at >= now - flow->timeout)
+            continue;
+        if (!count++)
+            sender_slow_down(flow, now);
+        resend(flow, s, now);
+    }
+    if (count)
+        flow->timeout = 2 * flow->timeout < LONGEST_TIMEOUT ? 2 * flow->timeout : LONGEST_TIMEOUT;
+}
+
+void sender_pump(struct flow *flow, double now)
+{
+    if (!queues_are_empty(flow))
+        return;
+    /* A hole holds back as much as it is, not all that follows; only slots bound the span. */
+    uint64_t last = flow->lowest + flow->window;
+    if (last > flow->pushed)
+        last = flow->pushed;
+    for (; flow->next < last; flow->next++) {
+        if (!is_sent_here(flow, chunk_of(flow, flow->next)))
+            continue;
+        if (flow->outstanding >= (uint32_t)flow->allowed || !sender_send(flow, flow->next, 0, now))
+            break;
+        place_of(flow, flow->next)->sent = true;
+        flow->outstanding++;
+    }
+    if (flow->outstanding && now >= flow->look_again) {
+        mend_late(flow, now);
+        /* Twice a timeout is often enough, and looking is not free. */
+        flow->look_again = now + flow->timeout / 2;
+    }
+}
+
+void sender_done(struct flow *flow, uint64_t sequence, double now)
+{
+    struct place *place = place_of(flow, sequence);
+    flow->outstanding--;
+    flow->allowed += 1 / flow->allowed;
+    if (flow->allowed > flow->window)
+        flow->allowed = flow->window;
+    if (sequence >= flow->overtaken)
+        flow->overtaken = sequence + 1;
+    if (place->resent)
+        return; /* Karn: its time is ambiguous */
+    if (place->sent_at > flow->newest)
+        flow->newest = place->sent_at;
+    if (flow->sampled)
+        return;
+    flow->sampled = true;
+    double sample = now - place->sent_at;
+    flow->round_trip = flow->round_trip > 0 ? 0.875 * flow->round_trip + 0.125 * sample : sample;
+}
+
+static void mend_gaps(struct flow *flow, double now)
+{
+    bool first = true;
+    for (uint64_t s = flow->lowest; s + REORDERING + 1 < flow->overtaken; s++) {
+        struct place *place = place_of(flow, s);
+        /* Sent again, and still not done when something sent later is: lost again (RACK-TLP,
+           RFC 8985). */
+        bool again = place->sent_at < flow->newest - waiting_time(flow) / 2;
+        if (!place->sent || place->done || (place->resent && !again))
+            continue;
+        if (first)
+            sender_slow_down(flow, now);
+        first = false;
+        resend(flow, s, now);
+    }
+}
+
+void sender_settle(struct flow *flow, double now)
+{
+    flow->touched = flow->sampled = false;
+    flow_advance(flow);
+    /* Anything that comes back ends a back-off. */
+    double timeout = flow->round_trip > 0 ? 4 * flow->round_trip : FIRST_TIMEOUT;
+    timeout = timeout < LEAST_TIMEOUT ? LEAST_TIMEOUT : timeout;
+    flow->timeout = timeout > LONGEST_TIMEOUT ? LONGEST_TIMEOUT : timeout;
+    if (flow->look_again > now + flow->timeout / 2)
+        flow->look_again = now + flow->timeout / 2;
+    if (queues_are_empty(flow))
+        mend_gaps(flow, now);
+}
