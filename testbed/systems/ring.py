@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from testbed.plan.program import Operation, Plan, Receive, Send
-from testbed.systems.system import Assignment, System
+from testbed.systems.racks import by_rack, dealt
+from testbed.systems.system import Assignment, System, one_of
 from testbed.topology.fabric import Fabric
+
+Programs = list[list[Operation]]
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """N chunks; in step t rank r sends chunk r-t to r+1 and takes chunk r-t-1 from r-1."""
-    workers = len(job.workers)
+    """N chunks that go round the ring twice; see ``scatter`` and ``gather``."""
+    if job.options.get("order") == "naive":
+        order = dealt(job.workers, fabric)
+    else:
+        racks = by_rack(job.workers, fabric).values()
+        order = tuple(host for rack in racks for host in rack)
+    ring = [job.workers.index(host) for host in order]
+    programs: Programs = [[] for _ in ring]
+    for chunk, source, to in scatter(len(ring)):
+        transfer(programs, chunk, ring[source], ring[to], reduce=True)
+    for chunk, source, to in gather(len(ring)):
+        transfer(programs, chunk, ring[source], ring[to], reduce=False)
     return Plan(
         system="ring",
         hosts=job.workers,
-        workers=workers,
-        chunks=workers,
-        programs=tuple(_program(rank, workers) for rank in range(workers)),
+        workers=len(ring),
+        chunks=len(ring),
+        programs=tuple(map(tuple, programs)),
     )
 
 
-def _program(rank: int, workers: int) -> tuple[Operation, ...]:
-    successor, predecessor = (rank + 1) % workers, (rank - 1) % workers
-    operations: list[Operation] = []
-    for step in range(2 * (workers - 1)):
-        operations += [
-            Send((rank - step) % workers, successor),
-            Receive((rank - step - 1) % workers, predecessor, reduce=step < workers - 1),
-        ]
-    return tuple(operations)
+def scatter(length: int) -> Iterator[tuple[int, int, int]]:
+    """Reduce-scatter as (chunk, source, to), positions on a ring, step by step.
+
+    In step t position p passes chunk p-t on. In the end position p has the sum of chunk p+1.
+    """
+    for step in range(length - 1):
+        for position in range(length):
+            yield (position - step) % length, position, (position + 1) % length
+
+
+def gather(length: int) -> Iterator[tuple[int, int, int]]:
+    """All-gather, in the same form: in step t position p, which has chunk p+1, passes p+1-t on."""
+    for step in range(length - 1):
+        for position in range(length):
+            yield (position + 1 - step) % length, position, (position + 1) % length
+
+
+def transfer(programs: Programs, chunk: int, source: int, to: int, *, reduce: bool) -> None:
+    """Add to the ranks' programs that ``chunk`` goes from rank ``source`` to rank ``to``."""
+    programs[source].append(Send(chunk, to))
+    programs[to].append(Receive(chunk, source, reduce))
 
 
 SYSTEM = System(
@@ -42,8 +69,13 @@ SYSTEM = System(
         "receives 2(N-1)/N of the gradient.",
         "A step's chunk must have arrived before the next step sends it on.",
     ),
-    reading=("Ranks are ordered rack by rack, so that the ring enters and leaves a rack once.",),
+    reading=(
+        "Workers are ordered rack by rack, so that the ring enters and leaves a rack once. The "
+        "option order: naive takes a worker of each rack in turn, so that every step crosses "
+        "racks, as far as they are equally filled.",
+    ),
     servers=(0, 0),
     plan=plan,
     steps=lambda plan: 2 * (plan.workers - 1),
+    options={"order": one_of("rack", "naive")},
 )

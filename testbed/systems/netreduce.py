@@ -1,0 +1,105 @@
+"""NetReduce: switches sum what passes on the hosts' own reliable connections."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from testbed.plan.program import Plan, SwitchAllReduce
+from testbed.plan.trees import Style
+from testbed.systems import ring
+from testbed.systems.racks import by_rack, fullest, two_levels
+from testbed.systems.system import Assignment, Option, System
+from testbed.topology.fabric import Fabric
+
+MESSAGES = 2
+PACKETS = 170
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """One tree that merges in a switch, or the ring that the connections are anyway.
+
+    ValueError if the window does not fit into a switch's memory.
+    """
+    top = _merging(job, fabric)
+    if top is None:
+        return replace(ring.plan(replace(job, options={}), fabric), system="netreduce")
+    window = job.options.get("window", MESSAGES)
+    message = job.options.get("message", PACKETS)
+    if (needed := 2 * window * message) > fabric.slots:
+        raise ValueError(
+            f"netreduce: found a window of {window} messages of {message} packets, wanted at most "
+            f"{fabric.slots // 2} packets in flight, half of a switch's {fabric.slots} slots, for "
+            f"a slot's last sum is kept while the next is made; lower the option window or "
+            f"message, or raise fabric.slots to {needed}"
+        )
+    return Plan(
+        system="netreduce",
+        hosts=job.workers,
+        workers=len(job.workers),
+        chunks=1,
+        programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
+        trees=(two_levels(job.workers, fabric, top, Style.NETREDUCE),),
+    )
+
+
+def _merging(job: Assignment, fabric: Fabric) -> str | None:
+    """The switch in which everything is summed; None if no switch that could do it has INA."""
+    tors = tuple(by_rack(job.workers, fabric))
+    above = [
+        switch for switch in fabric.switches if switch in fabric.ina and switch not in fabric.tors
+    ]
+    if above and not (len(tors) == 1 and tors[0] in fabric.ina):
+        return min(above, key=lambda switch: sum(_distance(fabric, tor, switch) for tor in tors))
+    return fullest(job.workers, fabric)
+
+
+def _distance(fabric: Fabric, node: str, to: str) -> int:
+    links = 0
+    while node != to:
+        node, links = fabric.next_hops(node, to)[0], links + 1
+    return links
+
+
+def _count(default: int, of_what: str) -> Option:
+    return Option(
+        default,
+        f"a whole number of {of_what}, at least 1",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+    )
+
+
+SYSTEM = System(
+    name="netreduce",
+    title="NetReduce",
+    colour="#8c564b",
+    marker="p",
+    citation="Liu et al., In-Network Aggregation with Transport Transparency for Distributed "
+    "Training, ASPLOS 2023; arXiv 2009.09736",
+    published=(
+        "Switches sum beneath the transport: hosts keep their RoCE connections, whose "
+        "retransmission is used as it is.",
+        "Only the first packet of a message carries the INA header; a table of connections and "
+        "sequence numbers recognise the others.",
+        f"The window is a number of messages, in the paper {MESSAGES} of {PACKETS} packets, so "
+        "that no more packets are in flight than a switch has aggregators.",
+        "Hosts form a logical ring of connections, and each packet goes on to its destination "
+        "with the sum in it; leaves aggregate and a spine merges.",
+    ),
+    reading=(
+        "The paper's text was not at hand: abstracts and quotations were. The last of the rules "
+        "above is from memory.",
+        "Workers form the ring in the order of ranks.",
+        "In one rack its ToR is the root. In several, the switch with INA above the ToRs that is "
+        "nearest to all is the root; if there is none, the INA ToR with most workers.",
+        "The published deployment has an FPGA at every leaf. Here the workers of a rack without "
+        "INA, or alone in theirs, address their packets to the root.",
+        "If neither the workers' ToRs nor a switch above aggregates, the workers run ring "
+        "all-reduce: their connections are a ring.",
+        "Values are int32 instead of the paper's floats.",
+        "A host has one worker, so there is no reduce-scatter among the processors of a machine.",
+    ),
+    servers=(0, 0),
+    plan=plan,
+    steps=lambda plan: 1 if plan.trees else 2 * (plan.workers - 1),
+    options={"window": _count(MESSAGES, "messages"), "message": _count(PACKETS, "packets")},
+)

@@ -1,0 +1,51 @@
+"""Workers by rack, and the tree that sums a rack at a time: what several systems plan with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from testbed.plan.trees import Style, Tree
+from testbed.topology.fabric import Fabric
+
+
+def by_rack(workers: Sequence[str], fabric: Fabric) -> dict[str, tuple[str, ...]]:
+    """Each ToR's workers in the order of ranks; racks in the order of their lowest ranks."""
+    racks: dict[str, tuple[str, ...]] = {}
+    for host in workers:
+        tor = fabric.tor_of(host)
+        racks[tor] = (*racks.get(tor, ()), host)
+    return racks
+
+
+def dealt(workers: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
+    """A worker of each rack in turn, as long as a rack has any left."""
+    turns = zip_longest(*by_rack(workers, fabric).values())
+    return tuple(host for turn in turns for host in turn if host is not None)
+
+
+def two_levels(
+    workers: Sequence[str], fabric: Fabric, root: str, style: Style, root_rank: int | None = None
+) -> Tree:
+    """INA ToRs sum their racks, the root sums the rest; a switch with one child is left out.
+
+    ``root`` is a switch, or a host of rank ``root_rank``. ValueError if that host is a worker.
+    """
+    if root in workers:
+        raise ValueError(f"the server {root} is a worker too; a tree's root needs its own host")
+    parent: dict[str, str] = {}
+    for tor, members in by_rack(workers, fabric).items():
+        sums = tor in fabric.ina and len(members) > 1
+        parent |= dict.fromkeys(members, tor if sums else root)
+        if sums and tor != root:
+            parent[tor] = root
+    ranks = {host: rank for rank, host in enumerate(workers)}
+    return Tree(root, ranks, parent, style, root_rank)
+
+
+def fullest(workers: Sequence[str], fabric: Fabric) -> str | None:
+    """The INA ToR with most of the workers, of several that with the lowest rank."""
+    racks = by_rack(workers, fabric)
+    return max(
+        (tor for tor in racks if tor in fabric.ina), key=lambda tor: len(racks[tor]), default=None
+    )

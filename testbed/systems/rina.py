@@ -1,0 +1,161 @@
+"""Rina: a ring in which all workers of a rack whose ToR aggregates act as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from testbed.plan.program import Multicast, Plan, SwitchAllReduce, SwitchReduce, TreeOperation
+from testbed.plan.trees import Style, Tree
+from testbed.systems.racks import by_rack
+from testbed.systems.ring import Programs, gather, scatter, transfer
+from testbed.systems.system import WINDOW, Assignment, Option, System
+from testbed.topology.fabric import Fabric
+
+
+@dataclass(frozen=True)
+class Group:
+    """Workers that are one position of the ring; other groups deal with their agent.
+
+    ``tor`` sums what they send. It is None for a single, autonomous worker.
+    """
+
+    members: tuple[str, ...]
+    agent: str
+    tor: str | None = None
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """G groups and G chunks. ValueError if the option agents names who cannot be one."""
+    ring = groups(job, fabric)
+    ranks = {host: rank for rank, host in enumerate(job.workers)}
+    agents = [ranks[group.agent] for group in ring]
+    programs: Programs = [[] for _ in ranks]
+    trees: list[Tree] = []
+    local, up, down = _grow(ring, ranks, trees)
+
+    def together(operation: TreeOperation) -> None:
+        for rank in trees[operation.tree].participants:
+            programs[rank].append(operation)
+
+    for chunk, source, to in scatter(len(ring)):
+        if source in up:
+            together(SwitchReduce(chunk, up[source]))
+        else:
+            transfer(programs, chunk, agents[source], agents[to], reduce=True)
+    for position, tree in local.items():
+        # The chunk that ends here; the agent's part of it holds what the others' sums came to.
+        together(SwitchAllReduce((position + 1) % len(ring), tree))
+    for chunk, source, to in gather(len(ring)):
+        if to in down:
+            together(Multicast(chunk, down[to]))
+        else:
+            transfer(programs, chunk, agents[source], agents[to], reduce=False)
+    return Plan(
+        system="rina",
+        hosts=job.workers,
+        workers=len(ranks),
+        chunks=len(ring),
+        programs=tuple(map(tuple, programs)),
+        trees=tuple(trees),
+    )
+
+
+def groups(job: Assignment, fabric: Fabric) -> tuple[Group, ...]:
+    """The ring: a rack with INA and two workers or more is a group, other workers stand alone.
+
+    ValueError if the option agents names a host that cannot be an agent.
+    """
+    asked: Sequence[str] = job.options.get("agents", ())
+    found: list[Group] = []
+    for tor, members in by_rack(job.workers, fabric).items():
+        chosen = [host for host in members if host in asked]
+        if len(chosen) > 1:
+            raise _refusal(chosen[1], f"{chosen[0]} is asked for in the same rack", "keep one")
+        if len(members) > 1 and tor in fabric.ina:
+            found.append(Group(members, chosen[0] if chosen else members[0], tor))
+            continue
+        if chosen and tor in fabric.ina:
+            why = f"it is the job's only worker in the rack of {tor}, with nobody to sum for"
+            raise _refusal(chosen[0], why, "place another worker there, or leave it out")
+        if chosen:
+            raise _refusal(
+                chosen[0], f"its ToR {tor} does not aggregate", f"leave it out, or give {tor} INA"
+            )
+        found += [Group((host,), host) for host in members]
+    for host in asked:
+        if host not in job.workers:
+            raise _refusal(host, "it is no worker of the job", "leave it out")
+    return tuple(found)
+
+
+def _refusal(host: str, why: str, mend: str) -> ValueError:
+    return ValueError(f"rina: option agents: {host} cannot be an agent: {why}; {mend}")
+
+
+def _grow(
+    ring: Sequence[Group], ranks: Mapping[str, int], trees: list[Tree]
+) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+    """The groups' trees by position: within, to the next agent, and from the one before."""
+    local: dict[int, int] = {}
+    up: dict[int, int] = {}
+    down: dict[int, int] = {}
+    for position, group in enumerate(ring):
+        if group.tor is None:
+            continue
+        members = {host: ranks[host] for host in group.members}
+        parent = dict.fromkeys(group.members, group.tor)
+        local[position] = len(trees)
+        trees.append(Tree(group.tor, members, parent, Style.SWITCHML))
+        if len(ring) == 1:
+            continue
+        following, before = ring[(position + 1) % len(ring)].agent, ring[position - 1].agent
+        for tree_of, root in ((up, following), (down, before)):
+            tree_of[position] = len(trees)
+            upwards = parent | {group.tor: root}
+            trees.append(Tree(root, members, upwards, Style.RACK, ranks[root]))
+    return local, up, down
+
+
+SYSTEM = System(
+    name="rina",
+    title="Rina",
+    colour="#9467bd",
+    marker="D",
+    citation="Chen et al., Rina: Enhancing Ring-AllReduce with In-network Aggregation in "
+    "Distributed Model Training, ICNP 2024; arXiv 2407.19721",
+    published=(
+        "Workers under a ToR with INA act as one abstracted worker, for which the one of lowest "
+        "rank, the agent, coordinates; all others are autonomous workers.",
+        "The model is split by the number of groups, not by that of workers, and so the chain of "
+        "the ring is shorter.",
+        "INA serves both in scatter-reduce and in all-gather. Plain ring all-reduce goes with it.",
+    ),
+    reading=(
+        "The paper's text was not at hand: its abstract and summaries were.",
+        "In a step of scatter-reduce all workers of a group send their part of a chunk to the "
+        "ToR, the agent with what came from the groups before; one stream of sums goes to the "
+        "agent of the next group, and acknowledgements come back.",
+        "After scatter-reduce each group sums the chunk that ends in it once, within the rack, "
+        "as SwitchML does. So the chain has 2(G-1)+1 steps for G groups.",
+        "In a step of all-gather an agent sends one stream to the next group's ToR, which copies "
+        "it to all workers of the rack.",
+        "A job's only worker in a rack is autonomous, whatever its ToR. Without INA this is ring "
+        "all-reduce; with all workers in one rack with INA, SwitchML.",
+        "Groups are in the order of racks. The option agents names agents other than the workers "
+        "of lowest rank.",
+    ),
+    servers=(0, 0),
+    plan=plan,
+    steps=lambda plan: 2 * (plan.chunks - 1) + (1 if plan.trees else 0),
+    options={
+        "window": WINDOW,
+        "agents": Option(
+            (),
+            "a list of hosts, in each rack one at most",
+            lambda value: (
+                isinstance(value, list | tuple) and all(isinstance(host, str) for host in value)
+            ),
+        ),
+    },
+)

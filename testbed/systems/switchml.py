@@ -1,0 +1,72 @@
+"""SwitchML: switches sum in a pool of slots that belongs to the job, and answer by themselves."""
+
+from __future__ import annotations
+
+from testbed.plan.program import Plan, SwitchAllReduce
+from testbed.plan.trees import Style
+from testbed.systems.racks import by_rack, fullest, two_levels
+from testbed.systems.system import WINDOW, Assignment, System
+from testbed.topology.fabric import Fabric
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """One tree. Its root is a switch if all workers' ToRs aggregate, else the server."""
+    workers = len(job.workers)
+    racks = by_rack(job.workers, fabric)
+    top = fullest(job.workers, fabric)
+    if top is not None and racks.keys() <= fabric.ina:
+        hosts = job.workers
+        tree = two_levels(hosts, fabric, top, Style.SWITCHML)
+    else:
+        if len(job.servers) != 1:
+            raise ValueError(
+                f"switchml: found {len(job.servers)} servers, wanted exactly one: not all"
+                " workers' ToRs aggregate, and a server sums what is left; give a server, or"
+                " INA to all ToRs"
+            )
+        hosts = job.workers + job.servers
+        tree = two_levels(job.workers, fabric, job.servers[0], Style.SWITCHML, root_rank=workers)
+    return Plan(
+        system="switchml",
+        hosts=hosts,
+        workers=workers,
+        chunks=1,
+        programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(hosts),
+        trees=(tree,),
+    )
+
+
+SYSTEM = System(
+    name="switchml",
+    title="SwitchML",
+    colour="#ff7f0e",
+    marker="v",
+    citation="Sapio et al., Scaling Distributed Machine Learning with In-Network Aggregation, "
+    "NSDI 2021",
+    published=(
+        "A job has a pool of slots to itself, in two versions: the sum of one version is kept "
+        "while the other is filled, so that a lost result can be sent again.",
+        "The window is the pool: a result for a slot lets its next packet go. There is no other "
+        "congestion control.",
+        "The switch multicasts a complete sum to the workers and ignores what it has already "
+        "summed; workers resend after a timeout, identical packets.",
+        "Racks can be composed to a hierarchy (described, not evaluated).",
+        "Where one switch does not see all workers, switches send their sums to a parameter "
+        "server (how the evaluation of GRID, ToN 2023, runs SwitchML).",
+    ),
+    reading=(
+        "If the ToRs of all workers aggregate, the one with most workers (of several, the one "
+        "with the lowest rank) is the root, and the other ToRs' sums are summed there. No server "
+        "is needed then; the one that the job has stays idle.",
+        "Otherwise ToRs with INA sum their racks, and the server sums what they send and what "
+        "workers of other racks send. The server's ToR sums its own rack's workers only: a second "
+        "level in front of a server is ATP's.",
+        "A switch that would have a single child is left out of the tree.",
+        "Results that arrive out of order show a loss: it is mended before the timeout.",
+        "Gradients are int32 from the start: exponents are not exchanged.",
+    ),
+    servers=(1, 1),
+    plan=plan,
+    steps=lambda plan: 1,
+    options={"window": WINDOW},
+)
