@@ -37,7 +37,7 @@ def run(files: tuple[Path, ...], output: Path, dry_run: bool) -> None:
     """Run experiments and write a report over all of them."""
     from testbed.emulation.network import EmulationError, require
     from testbed.harness import evaluation
-    from testbed.harness.deployment import DeploymentError
+    from testbed.harness.errors import DeploymentError
     from testbed.harness.isolation import Terminated, termination_unwinds
 
     experiments = _read(files)

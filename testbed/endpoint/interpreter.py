@@ -6,12 +6,12 @@ of one. Within a unit each chunk follows the program's order; chunks and units a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.plan.program import Operation, Plan, Receive, Send
+from testbed.plan.program import Operation, Plan, Receive, Send, TreeOperation
 
 Values = npt.NDArray[np.int32]
 
@@ -19,21 +19,30 @@ Values = npt.NDArray[np.int32]
 class Interpreter:
     """Executes rank ``rank``'s program.
 
-    ``send(to, unit, chunk, values)`` must copy what it cannot send at once. ``aggregate(unit,
-    chunk)`` starts a switch all-reduce, whose end is told by :meth:`aggregated`. ``finished(unit)``
-    is called when a unit's program has ended.
+    Args:
+        plan, rank: whose program.
+        grain: chunks are cut at multiples of so many values.
+        send: ``send(to, unit, chunk, values)`` must copy what it cannot send at once.
+        aggregate: ``aggregate(operation, unit, values)`` starts an operation on a tree, whose
+            end is told by :meth:`completed`.
+        finished: called when a unit's program has ended.
+        later: where given, every transfer waits until the chunk is :meth:`resume`\\ d, which
+            ``later(unit, chunk)`` must see to.
     """
 
     def __init__(
         self,
         plan: Plan,
         rank: int,
+        grain: int,
         send: Callable[[int, int, int, Values], None],
-        aggregate: Callable[[int, int], None],
+        aggregate: Callable[[TreeOperation, int, Values], None],
         finished: Callable[[int], None],
+        later: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._chunks = plan.chunks
+        self._plan, self._grain = plan, grain
         self._send, self._aggregate, self._finished = send, aggregate, finished
+        self._later = later
         self._program: list[list[Operation]] = [[] for _ in range(plan.chunks)]
         for operation in plan.programs[rank]:
             self._program[operation.chunk].append(operation)
@@ -41,12 +50,12 @@ class Interpreter:
         self._early: dict[tuple[int, int, int], Values] = {}
 
     def begin(self, unit: int, values: Values) -> None:
-        """Start a unit on ``values``, shape (elements,), elements a multiple of the chunks.
-
-        The sum replaces the gradients in place.
-        """
-        self._units[unit] = _Unit(values.reshape(self._chunks, -1), [0] * self._chunks)
-        for chunk in range(self._chunks):
+        """Start a unit on ``values``, shape (elements,), which the sum replaces in place."""
+        cuts = self._plan.cuts(len(values), self._grain)
+        self._units[unit] = _Unit(
+            [values[cuts[chunk] : cuts[chunk + 1]] for chunk in range(self._plan.chunks)]
+        )
+        for chunk in range(self._plan.chunks):
             self._advance(unit, chunk)
         self._retire(unit)
 
@@ -60,9 +69,15 @@ class Interpreter:
             self._advance(unit, chunk)
             self._retire(unit)
 
-    def aggregated(self, unit: int, chunk: int) -> None:
-        """The switch all-reduce of this chunk is done and its sum in place."""
-        self._units[unit].position[chunk] += 1
+    def completed(self, unit: int, chunk: int) -> None:
+        """The operation on a tree that this chunk has come to is done."""
+        self._units[unit].step(chunk)
+        self._advance(unit, chunk)
+        self._retire(unit)
+
+    def resume(self, unit: int, chunk: int) -> None:
+        """The transfer that this chunk has come to has waited long enough."""
+        self._units[unit].waited[chunk] = True
         self._advance(unit, chunk)
         self._retire(unit)
 
@@ -71,9 +86,7 @@ class Interpreter:
         values = state.chunks[chunk]
         while (position := state.position[chunk]) < len(program):
             operation = program[position]
-            if isinstance(operation, Send):
-                self._send(operation.to, unit, chunk, values)
-            elif isinstance(operation, Receive):
+            if isinstance(operation, Receive):
                 received = self._early.pop((unit, chunk, operation.source), None)
                 if received is None:
                     return
@@ -81,23 +94,39 @@ class Interpreter:
                     values += received
                 else:
                     values[:] = received
-            else:
-                self._aggregate(unit, chunk)
+            elif self._later is not None and not state.waited[chunk]:
+                self._later(unit, chunk)
                 return
-            state.position[chunk] += 1
+            elif isinstance(operation, Send):
+                self._send(operation.to, unit, chunk, values)
+            else:
+                assert isinstance(operation, TreeOperation)
+                self._aggregate(operation, unit, values)
+                return
+            state.step(chunk)
 
     def _retire(self, unit: int) -> None:
-        position = self._units[unit].position
-        if all(at == len(program) for at, program in zip(position, self._program, strict=True)):
+        state = self._units.get(unit)
+        if state is not None and state.ended(self._program):
             del self._units[unit]
             self._finished(unit)
 
 
 class _Unit:
-    """Progress of one unit: its chunks, shape (chunks, elements), and where each one stands."""
+    """Progress of one unit: its chunks, and where each one stands in the program."""
 
-    __slots__ = ("chunks", "position")
+    __slots__ = ("chunks", "position", "waited")
 
-    def __init__(self, chunks: Values, position: list[int]) -> None:
+    def __init__(self, chunks: list[Values]) -> None:
         self.chunks = chunks
-        self.position = position
+        self.position = [0] * len(chunks)
+        self.waited = [False] * len(chunks)
+
+    def step(self, chunk: int) -> None:
+        self.position[chunk] += 1
+        self.waited[chunk] = False
+
+    def ended(self, program: Sequence[Sequence[Operation]]) -> bool:
+        return all(
+            at == len(operations) for at, operations in zip(self.position, program, strict=True)
+        )

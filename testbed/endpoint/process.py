@@ -12,10 +12,13 @@ import os
 import signal
 import traceback
 from multiprocessing.connection import Connection
+from typing import TypeAlias
 
-from testbed.endpoint.rank import Server, Worker
+from testbed.endpoint import parameters
+from testbed.endpoint.server import Server
 from testbed.endpoint.stream import PeerLost
-from testbed.endpoint.task import Outcome, Task
+from testbed.endpoint.task import Task
+from testbed.endpoint.worker import Worker
 from testbed.lifetime import die_with_parent
 
 _CLONE_NEWNET = 0x40000000
@@ -31,20 +34,23 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
     die_with_parent(parent)
     # Ctrl-C reaches the whole process group; the harness decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    endpoint: Worker | Server | None = None
+    endpoint: Rank | None = None
     try:
         if namespace is not None:
             enter(namespace)
-        endpoint = Worker(task) if task.is_worker else Server(task)
+        endpoint = rank(task)
         pipe.send("listening")
         pipe.recv()
         endpoint.connect()
         pipe.send("connected")
         start = pipe.recv()
-        outcome: Outcome
-        outcome = endpoint.run(start) if isinstance(endpoint, Worker) else endpoint.run(pipe)
-        pipe.send(outcome)
+        if isinstance(endpoint, Worker | parameters.Worker):
+            pipe.send(endpoint.run(start))
+        else:
+            pipe.send(endpoint.run(pipe))
         # Peers may still read from this rank's connections: they stay open until told.
+        if isinstance(endpoint, Worker):
+            endpoint.linger(pipe)
         pipe.recv()
     except (PeerLost, OSError, EOFError) as error:
         _say(pipe, Failure(f"{type(error).__name__}: {error}"))
@@ -53,6 +59,16 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
     finally:
         if endpoint is not None:
             endpoint.close()
+
+
+Rank: TypeAlias = Worker | Server | parameters.Worker | parameters.Server
+
+
+def rank(task: Task) -> Rank:
+    """What runs ``task``: a worker or a server, of sums or of parameters."""
+    if task.plan.consistency is None:
+        return Worker(task) if task.is_worker else Server(task)
+    return parameters.Worker(task) if task.is_worker else parameters.Server(task)
 
 
 def _say(pipe: Connection, failure: Failure) -> None:

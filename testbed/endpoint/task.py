@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-import numpy as np
-import numpy.typing as npt
-
 from testbed.dataplane import wire
+from testbed.endpoint.aggregation import Role
 from testbed.plan.program import Plan
 from testbed.workload.buckets import Bucket
 from testbed.workload.gradients import Gradients
@@ -20,30 +18,15 @@ class Unit:
     """A piece of the gradient that runs the plan's program on its own.
 
     ``offset`` and ``elements`` place it in the flat gradient; ``ready_s`` is when, after the
-    start of an iteration, its gradients exist (seconds on the emulator's clock).
+    start of an iteration, its gradients exist (seconds on the emulator's clock). A ``deferred``
+    one holds the gradients of the iteration before.
     """
 
     bucket: int
     offset: int
     elements: int
     ready_s: float
-
-
-@dataclass(frozen=True)
-class Aggregation:
-    """How a rank takes part in a tree: its parent's address, or the root's children.
-
-    ``tick_s`` is how long a rank that was woken by packets lets more of them gather before it
-    is woken again: interrupt moderation, as network cards do it. ``burst`` packets may leave
-    back to back, whatever the link's rate.
-    """
-
-    job: int
-    slots: npt.NDArray[np.uint32]
-    parent: str
-    children: tuple[str, ...]
-    tick_s: float = 0.0
-    burst: int = 1
+    deferred: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,10 +39,16 @@ class Task:
         addresses: IP address of every rank.
         units: the pieces of one iteration, in the order in which they become ready.
         compute_s: forward and backward of one iteration, seconds on the emulator's clock.
-        iterations: how many to run, warm-up included.
         gradients: what every worker contributes, and so the true sum; drawn before the fork,
             so that all ranks share one copy.
-        aggregation: for plans with a tree.
+        paces: for each iteration, warm-up included, how many times as long as ``compute_s`` this
+            rank computes.
+        trees: this rank's part in each of the plan's trees, None where it has none.
+        start_s: when the job begins, after the run does.
+        step_s: how long a host takes for each transfer before it starts.
+        tick_s: how long a rank that was woken by packets lets more of them gather before it is
+            woken again: interrupt moderation, as network cards do it.
+        burst: packets that may leave back to back, whatever the link's rate.
     """
 
     plan: Plan
@@ -68,9 +57,17 @@ class Task:
     addresses: tuple[str, ...]
     units: tuple[Unit, ...]
     compute_s: float
-    iterations: int
     gradients: Gradients
-    aggregation: Aggregation | None = None
+    paces: tuple[float, ...] = (1.0,)
+    trees: tuple[Role | None, ...] = ()
+    start_s: float = 0.0
+    step_s: float = 0.0
+    tick_s: float = 0.0
+    burst: int = 1
+
+    @property
+    def iterations(self) -> int:
+        return len(self.paces)
 
     @property
     def elements(self) -> int:
@@ -94,7 +91,8 @@ class Iteration:
 class Outcome:
     """What a rank saw. ``wrong`` counts received values that differ from the true sum;
     ``checked`` counts all values compared; ``late_s`` is the worst delay with which this process
-    was woken for its own timer."""
+    was woken for its own timer. ``overflows`` counts fragments whose sum left the range of int32,
+    ``floats`` those that were summed as floats instead."""
 
     rank: int
     iterations: list[Iteration] = field(default_factory=list)
@@ -102,16 +100,22 @@ class Outcome:
     wrong: int = 0
     retransmitted: int = 0
     collisions: int = 0
+    overflows: int = 0
+    floats: int = 0
     late_s: float = 0.0
+
+
+def grain(plan: Plan) -> int:
+    """Chunks are multiples of so many values: whole packets where switches sum."""
+    return wire.VALUES if plan.trees else 1
 
 
 def cut(buckets: Sequence[Bucket], plan: Plan, scale: Fraction | float) -> tuple[Unit, ...]:
     """The units of one iteration: buckets, or pieces of at most ``plan.partition`` bytes, scaled.
 
-    A unit is padded so that it divides into the plan's chunks, and into whole packets where
-    switches sum it.
+    A unit is padded so that it divides into the plan's chunks.
     """
-    grain = plan.chunks * (wire.VALUES if plan.trees else 1)
+    whole = grain(plan) * (plan.chunks if plan.shares is None else 1)
     most = None if plan.partition is None else max(1, int(plan.partition * scale / 4))
     units: list[Unit] = []
     offset = 0
@@ -119,8 +123,8 @@ def cut(buckets: Sequence[Bucket], plan: Plan, scale: Fraction | float) -> tuple
         left = bucket.bytes // 4
         while left > 0:
             taken = left if most is None else min(left, most)
-            elements = -(-taken // grain) * grain
-            units.append(Unit(bucket.index, offset, elements, bucket.ready_s))
+            elements = -(-taken // whole) * whole
+            units.append(Unit(bucket.index, offset, elements, bucket.ready_s, bucket.deferred))
             offset += elements
             left -= taken
     return tuple(units)

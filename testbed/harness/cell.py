@@ -12,7 +12,10 @@ from testbed.emulation.verdict import verdict
 from testbed.endpoint.task import Outcome
 from testbed.experiment.cells import Cell
 from testbed.experiment.schema import Experiment
-from testbed.harness.deployment import DeployedJob, allocate, build_fabric, deploy
+from testbed.harness.deployment import DeployedJob, deploy
+from testbed.harness.fabrics import build_fabric
+from testbed.harness.memory import allocate
+from testbed.harness.tasks import tasks
 from testbed.provenance import now
 from testbed.results import Iteration, Row, algbw
 from testbed.topology.fabric import Fabric
@@ -53,7 +56,7 @@ def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         dilation=emulation.dilation,
         scale=emulation.scale,
         iterations=job.job.iterations,
-        expected_jct_s=job.expected.iteration_s * job.job.iterations / emulation.scale,
+        expected_jct_s=job.expected_jct_s / emulation.scale,
         started_at=now(),
     )
 
@@ -61,11 +64,7 @@ def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
 def expected_wall_s(experiment: Experiment) -> float:
     """Seconds that a cell's iterations should take on this machine, bring-up apart."""
     jobs = deploy(experiment, build_fabric(experiment))
-    return max(_duration_s(job) for job in jobs) * experiment.emulation.dilation
-
-
-def _duration_s(job: DeployedJob) -> float:
-    return job.expected.iteration_s * (job.job.iterations + job.job.warmup)
+    return max(job.expected_end_s for job in jobs) * experiment.emulation.dilation
 
 
 def run_cell(cell: Cell, log_dir: Path) -> CellResult:
@@ -73,21 +72,22 @@ def run_cell(cell: Cell, log_dir: Path) -> CellResult:
     experiment, emulation = cell.experiment, cell.experiment.emulation
     fabric = build_fabric(experiment)
     jobs = deploy(experiment, fabric)
-    allocations = allocate(jobs, fabric)
+    allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
     target = targets.choose(emulation.target)
     log_dir.mkdir(parents=True, exist_ok=True)
     # Only a ToR that sums for some job needs the P4 program; the others route in the kernel.
-    summing = {switch for each in allocations for switch in each.tree.switches}
+    summing = {switch for own in allocations for each in own for switch in each.tree.switches}
     observation = emulate(
         fabric,
         {switch: targets.make(target, log_dir / f"{switch}.log") for switch in summing},
-        allocations,
+        [each for own in allocations for each in own],
         lambda network: [
             task
-            for job in jobs
-            for task in job.tasks(
+            for job, own in zip(jobs, allocations, strict=True)
+            for task in tasks(
+                job,
+                own,
                 {node: network.addressing.ip(node) for node in fabric.nodes},
-                fabric.slots,
                 emulation.dilation,
                 emulation.seed,
             )

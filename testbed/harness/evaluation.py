@@ -14,7 +14,9 @@ from testbed.experiment.cells import Cell, expand
 from testbed.experiment.load import dump, load
 from testbed.experiment.schema import Experiment
 from testbed.harness.cell import CellResult, SumMismatch, describe, expected_wall_s, run_cell
-from testbed.harness.deployment import DeploymentError, build_fabric, deploy, strain
+from testbed.harness.deployment import deploy, strain
+from testbed.harness.errors import DeploymentError
+from testbed.harness.fabrics import build_fabric
 from testbed.harness.isolation import Failed, call
 from testbed.harness.progress import Progress
 from testbed.provenance import environment, now

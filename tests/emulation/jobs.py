@@ -14,7 +14,10 @@ from testbed.emulation.network import Network, Statistics
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Outcome
 from testbed.experiment.schema import Experiment
-from testbed.harness.deployment import DeployedJob, allocate, build_fabric, deploy
+from testbed.harness.deployment import DeployedJob, deploy
+from testbed.harness.fabrics import build_fabric
+from testbed.harness.memory import allocate
+from testbed.harness.tasks import tasks
 
 
 @dataclass
@@ -54,20 +57,21 @@ def reduce(
     """Run all jobs of ``experiment``; ``disturb`` is called once, ``watch`` every 0.2 s."""
     fabric = build_fabric(experiment)
     jobs = deploy(experiment, fabric)
-    allocations = allocate(jobs, fabric)
-    p4 = {switch for each in allocations for switch in each.tree.switches}
+    allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
+    every = [each for own in allocations for each in own]
+    p4 = {switch for each in every for switch in each.tree.switches}
     emulation = experiment.emulation
     made = switches(emulation.target, p4, folder)
-    with Network(fabric, emulation.dilation, made, allocations, emulation.seed) as network:
+    with Network(fabric, emulation.dilation, made, every, emulation.seed) as network:
         addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
-        tasks = [
+        told = [
             task
-            for job in jobs
-            for task in job.tasks(addresses, fabric.slots, emulation.dilation, emulation.seed)
+            for job, own in zip(jobs, allocations, strict=True)
+            for task in tasks(job, own, addresses, emulation.dilation, emulation.seed)
         ]
         inodes = namespaces(network)
         disturb(network)
-        hosts = [network.namespace(task.plan.hosts[task.rank]) for task in tasks]
-        with Crew(tasks, hosts) as crew:
+        hosts = [network.namespace(task.plan.hosts[task.rank]) for task in told]
+        with Crew(told, hosts) as crew:
             outcomes = crew.run(lambda: watch(network, crew), timeout)
-        return Reduction(jobs, allocations, outcomes, network.statistics(), inodes)
+        return Reduction(jobs, every, outcomes, network.statistics(), inodes)

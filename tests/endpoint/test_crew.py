@@ -10,9 +10,10 @@ import time
 import numpy as np
 import pytest
 
+from testbed.dataplane.entries import Allocation
 from testbed.endpoint.crew import Crew, RankFailed
-from testbed.endpoint.root import hashed_slots
-from testbed.endpoint.task import Aggregation, Task, Unit
+from testbed.endpoint.task import Task, Unit
+from testbed.harness.tasks import role
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.gradients import Gradients
@@ -32,14 +33,21 @@ def tasks(system: str, workers: int = 3, iterations: int = 3, seed: int = 5) -> 
     servers = hosts[workers : workers + least]
     placement = Assignment(hosts[:workers], servers, trace=load("resnet50"))
     plan = registry[system].plan(placement, fabric)
-    addresses = tuple(f"{NET}.{rank + 1}" for rank in plan.ranks)
-    aggregation = None
-    if plan.trees:
-        slots = hashed_slots(0, 8, 4096)
-        aggregation = Aggregation(0, slots, addresses[-1], addresses[:workers])
+    addresses = {host: f"{NET}.{rank + 1}" for rank, host in enumerate(plan.hosts)}
+    allocations = [Allocation(i, 0, tree, 0, 4096) for i, tree in enumerate(plan.trees)]
     gradients = Gradients(seed, workers, 2 * ELEMENTS)
     return [
-        Task(plan, rank, 0, addresses, UNITS, 0.04, iterations, gradients, aggregation)
+        Task(
+            plan,
+            rank,
+            0,
+            tuple(addresses.values()),
+            UNITS,
+            0.04,
+            gradients,
+            (1.0,) * iterations,
+            tuple(role(plan, rank, each, addresses, window=8) for each in allocations),
+        )
         for rank in plan.ranks
     ]
 
@@ -96,12 +104,6 @@ def test_a_killed_worker_ends_the_run_within_seconds(system):
     for pid in crew.pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-
-
-def test_slots_outlive_pickling():
-    job = tasks("atp")
-    assert job[0].aggregation is not None
-    np.testing.assert_array_equal(job[0].aggregation.slots, hashed_slots(0, 8, 4096))
 
 
 def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():

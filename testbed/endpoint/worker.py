@@ -1,0 +1,172 @@
+"""The loop of a worker: it trains, synchronises and checks."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.dataplane import wire
+from testbed.endpoint.connections import Connections
+from testbed.endpoint.interpreter import Interpreter, Values
+from testbed.endpoint.task import Iteration, Outcome, Task, Unit, grain
+from testbed.endpoint.uses import Use
+
+_BLOCK = 1 << 15
+
+
+class Worker:
+    """Computes (sleeps), synchronises each unit once it is ready, and checks every sum."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._outcome = Outcome(task.rank)
+        self._values = np.empty(task.elements, np.int32)
+        self._unfinished = 0
+        self._iteration = 0
+        self._later: list[tuple[float, int, int]] = []
+        self._summed_as_floats: list[slice] = []
+        self._connections = Connections(task)
+        self._interpreter = Interpreter(
+            task.plan,
+            task.rank,
+            grain(task.plan),
+            self._connections.send,
+            self._connections.aggregate,
+            self._finish,
+            self._wait_a_step if task.step_s > 0 else None,
+        )
+
+    def connect(self) -> None:
+        self._connections.connect()
+
+    def run(self, start: float) -> Outcome:
+        """Run all iterations, the first from ``start`` on the monotonic clock."""
+        start += self._task.start_s
+        for iteration, pace in enumerate(self._task.paces):
+            self._iteration = iteration
+            self._fill()
+            end = self._synchronise(start, pace)
+            compute_end = start + self._task.compute_s * pace
+            self._outcome.iterations.append(Iteration(start, compute_end, end))
+            # Checking and filling run while the next iteration "computes".
+            self._check()
+            start = end
+        self._connections.flush()
+        self._connections.account(self._outcome)
+        return self._outcome
+
+    def linger(self, orders: Connection) -> None:
+        """Answer peers that missed something, until anything arrives on ``orders``."""
+        self._connections.watch(orders)
+        while not orders.poll():
+            self._connections.wait(None)
+            self._collect()
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _fill(self) -> None:
+        self._unfinished = len(self._task.units)
+        self._summed_as_floats = []
+        for unit in self._task.units:
+            self._task.gradients.fill(
+                self._task.rank, self._origin(unit), self._part(unit), unit.offset
+            )
+
+    def _origin(self, unit: Unit) -> int:
+        """The iteration whose gradients a unit holds."""
+        return self._iteration - unit.deferred
+
+    def _part(self, unit: Unit) -> Values:
+        return self._values[unit.offset : unit.offset + unit.elements]
+
+    def _synchronise(self, start: float, pace: float) -> float:
+        units, released = self._task.units, 0
+        ready = [start + unit.ready_s * pace for unit in units]
+        compute_end = start + self._task.compute_s * pace
+        while True:
+            now = time.monotonic()
+            while released < len(units) and ready[released] <= now and self._may_begin(released):
+                self._interpreter.begin(self._number(released), self._part(units[released]))
+                released += 1
+            while self._later and self._later[0][0] <= now:
+                _, unit, chunk = heapq.heappop(self._later)
+                self._interpreter.resume(unit, chunk)
+            while self._collect():
+                pass
+            if released == len(units) and not self._unfinished and now >= compute_end:
+                return now if units else compute_end
+            deadlines = [compute_end] if now < compute_end else []
+            deadlines += (
+                [ready[released]] if released < len(units) and ready[released] > now else []
+            )
+            deadlines += [self._later[0][0]] if self._later else []
+            self._wait(min(deadlines, default=None))
+
+    def _wait(self, deadline: float | None) -> None:
+        if not self._connections.wait(deadline) and deadline is not None:
+            late = time.monotonic() - deadline
+            self._outcome.late_s = max(self._outcome.late_s, late)
+
+    def _collect(self) -> bool:
+        """Go on with all that has arrived; whether there was anything."""
+        some = False
+        for source, unit, chunk, values in self._connections.arrived():
+            self._interpreter.arrived(source, unit, chunk, values)
+            some = True
+        for use, floats in self._connections.completed():
+            self._note_floats(use, floats)
+            self._interpreter.completed(use.unit, use.chunk)
+            some = True
+        return some
+
+    def _note_floats(self, use: Use, fragments: npt.NDArray[np.int64]) -> None:
+        start = (use.values.ctypes.data - self._values.ctypes.data) // self._values.itemsize
+        for fragment in fragments.tolist():
+            first = start + fragment * wire.VALUES
+            self._summed_as_floats.append(slice(first, first + wire.VALUES))
+
+    def _may_begin(self, released: int) -> bool:
+        under_way = released - (len(self._task.units) - self._unfinished)
+        return self._task.plan.credit is None or under_way < self._task.plan.credit
+
+    def _number(self, index: int) -> int:
+        return self._iteration * len(self._task.units) + index
+
+    def _wait_a_step(self, unit: int, chunk: int) -> None:
+        heapq.heappush(self._later, (time.monotonic() + self._task.step_s, unit, chunk))
+
+    def _finish(self, unit: int) -> None:
+        self._unfinished -= 1
+
+    def _check(self) -> None:
+        total = self._task.gradients.expected_total()
+        for unit in self._task.units:
+            self._check_floats(unit)
+            end = unit.offset + unit.elements
+            # In blocks that stay in the cache: this runs while others communicate.
+            for first in range(unit.offset, end, _BLOCK):
+                block = slice(first, min(first + _BLOCK, end))
+                self._outcome.wrong += self._task.gradients.mismatches(
+                    self._values[block], total[block], self._origin(unit)
+                )
+        self._outcome.checked += self._values.size
+
+    def _check_floats(self, unit: Unit) -> None:
+        """Compare what was summed as floats, and put the sum of integers in its place."""
+        gradients, iteration = self._task.gradients, self._origin(unit)
+        for part in self._within(unit, self._summed_as_floats):
+            truth = gradients.float_total(iteration, part.start, part.stop)
+            self._outcome.wrong += int(np.count_nonzero(self._values[part] != truth.view(np.int32)))
+            self._outcome.floats += 1
+            self._values[part] = gradients.expected_total()[part] + gradients.offset(iteration)
+
+    @staticmethod
+    def _within(unit: Unit, parts: Sequence[slice]) -> list[slice]:
+        end = unit.offset + unit.elements
+        return [part for part in parts if unit.offset <= part.start < end]

@@ -1,0 +1,30 @@
+"""How long workers compute: unequal, unsteady, and slow at times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from testbed.experiment.schema import Compute
+
+
+def paces(
+    compute: Compute | None, workers: int, iterations: int, seed: int
+) -> tuple[tuple[float, ...], ...]:
+    """For each worker and iteration, by what the workload's compute time is multiplied.
+
+    ``seed`` is the job's own. See ``Compute`` for the rules.
+    """
+    made = np.ones((workers, iterations))
+    if compute is None:
+        return tuple(map(tuple, made.tolist()))
+    random = np.random.default_rng([seed, workers, iterations])
+    made *= np.asarray(compute.factor).reshape(-1, 1)
+    made *= 1 + compute.jitter * random.uniform(-1, 1, made.shape)
+    if (slow := compute.stragglers) is not None:
+        ranks = slow.workers
+        if isinstance(ranks, int):
+            ranks = tuple(random.permutation(workers)[:ranks].tolist())
+        struck = random.random(made.shape) < slow.probability
+        struck[[rank for rank in range(workers) if rank not in ranks]] = False
+        made[struck] *= slow.slowdown
+    return tuple(map(tuple, made.tolist()))

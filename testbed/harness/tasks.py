@@ -1,0 +1,107 @@
+"""What each rank of a deployed job is told, on the emulator's clock."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.dataplane.entries import Allocation
+from testbed.endpoint.aggregation import Child, Member, Role, Root
+from testbed.endpoint.task import Task
+from testbed.harness.deployment import DeployedJob
+from testbed.plan.program import Plan
+from testbed.plan.trees import Style
+from testbed.workload.gradients import Gradients
+
+LONGEST_TICK_S = 0.004
+"""Longer ticks would show in the emulated times, for they end every transfer."""
+
+
+def tasks(
+    job: DeployedJob,
+    allocations: Sequence[Allocation],
+    addresses: Mapping[str, str],
+    dilation: float,
+    seed: int,
+) -> list[Task]:
+    """One task a rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP."""
+    plan = job.plan
+    gradients = Gradients(
+        seed + job.number, plan.workers, job.gradient_bytes // 4, 2.0**job.job.fixed_point
+    )
+    # Drawn before the ranks are forked, which then share it.
+    gradients.expected_total()
+    for rank in range(plan.workers):
+        gradients.base(rank)
+    units = tuple(replace(unit, ready_s=unit.ready_s * dilation) for unit in job.units)
+    return [
+        Task(
+            plan=plan,
+            rank=rank,
+            job=job.number,
+            addresses=tuple(addresses[host] for host in plan.hosts),
+            units=units,
+            compute_s=job.compute_s * dilation,
+            gradients=gradients,
+            paces=job.paces[rank] if rank < plan.workers else (1.0,) * len(job.paces[0]),
+            trees=tuple(
+                role(plan, rank, each, addresses, job.window.fragments) for each in allocations
+            ),
+            start_s=job.start_s * dilation,
+            step_s=job.step_s * dilation,
+            # Endpoints may let packets gather for a quarter of the time that a window lasts.
+            tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),
+            burst=max(1, job.window.fragments // 8),
+        )
+        for rank in plan.ranks
+    ]
+
+
+def role(
+    plan: Plan, rank: int, allocation: Allocation, addresses: Mapping[str, str], window: int
+) -> Role | None:
+    """The part of ``rank`` in a tree, None if it has none; ``addresses`` maps nodes to IP."""
+    tree = allocation.tree
+    if rank not in tree.participants:
+        return None
+    slots = np.zeros(1, np.uint32)
+    if tree.style is Style.ATP:
+        # What the window leaves of as many slots again is the root's, to move fragments to.
+        slots = hashed_slots(allocation.number, min(2 * window, allocation.slots), allocation.slots)
+        slots = slots[window:] if rank == tree.root_rank else slots[:window]
+    if rank == tree.root_rank:
+        return Root(
+            allocation.number,
+            tree.style,
+            window,
+            slots,
+            tuple(
+                Child(addresses[child], tree.ranks_below(child))
+                for child in tree.children(tree.root)
+            ),
+            serves=rank >= plan.workers,
+            workers={member: addresses[host] for host, member in tree.rank_of.items()},
+        )
+    parent = addresses[tree.parent[plan.hosts[rank]]]
+    return Member(allocation.number, tree.style, window, slots, rank, parent)
+
+
+def hashed_slots(tree: int, count: int, slots: int) -> npt.NDArray[np.uint32]:
+    """``count`` distinct aggregators: a hash of tree and place, then the next one free.
+
+    ATP's hosts hash (CRC32 in the released client) and step on where they collide with
+    themselves. ValueError if there are fewer ``slots``.
+    """
+    if count > slots:
+        raise ValueError(f"{count} places need more than {slots} slots")
+    taken: dict[int, None] = {}
+    for place in range(count):
+        slot = zlib.crc32(tree.to_bytes(2, "big") + place.to_bytes(4, "big")) % slots
+        while slot in taken:
+            slot = (slot + 1) % slots
+        taken[slot] = None
+    return np.fromiter(taken, np.uint32, count)
