@@ -93,6 +93,11 @@ class Consistency:
     staleness: int | None = None
     turns: bool = False
 
+    @property
+    def is_barrier(self) -> bool:
+        """Whether no worker goes on before all have updated."""
+        return self.staleness == 0
+
     def may_add(self, counts: Sequence[int], worker: int) -> bool:
         """Whether the next update of ``worker`` may be added now."""
         return not self.turns or worker == counts.index(min(counts))

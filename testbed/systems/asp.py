@@ -26,8 +26,8 @@ SYSTEM = System(
     ),
     reading=(
         *asynchronous.READING,
-        "Workers begin together. Transfers that begin together share the server's link and end "
-        "together, so equal workers stay together: the closed form is that of ps.",
+        "Nothing but chance spaces workers in a cluster. In our emulation three or more that begin "
+        "together are evenly spaced after a few iterations; two stay together.",
     ),
     servers=(1, 64),
     plan=plan,

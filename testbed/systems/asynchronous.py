@@ -11,6 +11,8 @@ READING = (
     "answer says how many updates of each worker it contains, and is checked to the bit.",
     "Partitions, credit and sharding over several servers are those of ps; each partition of each "
     "server's share is pushed, added and pulled on its own.",
+    "Worker r of N begins r/N of an iteration late: measured is the state in which workers are "
+    "evenly spaced, and a worker's time counts from its own beginning.",
 )
 
 

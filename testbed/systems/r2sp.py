@@ -28,7 +28,7 @@ SYSTEM = System(
         *asynchronous.READING,
         "Turns go by rank. A server adds an update when the worker before has had its turn, and "
         "answers at once.",
-        "Worker r of N begins r/N of an iteration late; after that the turns keep the gap.",
+        "The beginning sets the gaps, turns keep the order; a straggler's turn is waited for.",
         "The paper tunes the batch of each worker in an uneven cluster; here batches are equal.",
     ),
     servers=(1, 64),

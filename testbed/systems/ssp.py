@@ -31,7 +31,7 @@ SYSTEM = System(
         *asynchronous.READING,
         "The server adds an update as it comes, and holds the answer back until every worker's "
         "updates in it are at most s fewer than the answered worker's.",
-        "Workers begin together and, if equal, stay together, as in asp.",
+        "With s = 0 workers begin together.",
         f"Without an option s is {STALENESS}.",
     ),
     servers=(1, 64),

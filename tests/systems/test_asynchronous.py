@@ -60,25 +60,40 @@ def test_a_round_loads_the_servers_link_as_ps_does(name):
 
 
 PIECES = [(0.2, 4e6)] * 25
+ALONE = 0.2 + STREAM * 104e6
+"""Compute, then push and pull at the full rate; the last partition's pull shows."""
 
 
-def seconds(name, workers, compute_s=0.2):
-    return model.iteration(planned(name, workers), FABRIC, PIECES, compute_s).iteration_s
+def expected(name, workers, **options):
+    return model.iteration(planned(name, workers, **options), FABRIC, PIECES, compute_s=0.2)
 
 
-@pytest.mark.parametrize("workers", [2, 4, 8])
-@pytest.mark.parametrize("name", ["asp", "ssp"])
-def test_equal_workers_that_begin_together_stay_together(name, workers):
-    assert seconds(name, workers) == pytest.approx(seconds("ps", workers))
-    assert seconds(name, workers) == pytest.approx(0.2 + workers * STREAM * 104e6)
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_a_barrier_is_what_ps_is(workers):
+    found = expected("ssp", workers, staleness=0)
+    assert found == expected("ps", workers)
+    assert found.iteration_s == pytest.approx(0.2 + workers * STREAM * 104e6, rel=0.01)
+    assert found.gap_s == 0
 
 
-def test_in_turns_each_has_the_server_to_itself_while_there_is_room():
-    # Two workers: compute, then push and pull at the full rate.
-    assert seconds("r2sp", 2) == pytest.approx(0.2 + STREAM * 104e6)
+@pytest.mark.parametrize("name", NAMES)
+def test_evenly_spaced_each_has_the_server_to_itself_while_there_is_room(name):
+    for workers in (1, 2, 3):
+        found = expected(name, workers)
+        assert found.iteration_s == pytest.approx(ALONE, rel=0.01)
+        assert found.exposed_s == pytest.approx(found.iteration_s - 0.2)
+        assert found.gap_s == pytest.approx(found.iteration_s / workers)
 
 
-def test_in_turns_the_servers_link_is_always_busy_when_there_is_none():
-    assert 0.2 + STREAM * 104e6 < 8 * STREAM * 100e6
-    assert seconds("r2sp", 8) == pytest.approx(8 * STREAM * 100e6)
-    assert seconds("r2sp", 8) < seconds("asp", 8)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_servers_link_is_always_busy_when_there_is_no_room(name):
+    assert 8 * STREAM * 100e6 > ALONE
+    assert expected(name, 8).iteration_s == pytest.approx(8 * STREAM * 100e6)
+    assert expected(name, 8).iteration_s < expected("ps", 8).iteration_s
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_iteration_is_no_shorter_than_compute(name):
+    pieces = [(0.1, 1000.0)]
+    found = model.iteration(planned(name, 3), FABRIC, pieces, compute_s=0.2)
+    assert found.iteration_s == 0.2 and found.exposed_s == 0
