@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,6 +23,8 @@ UPWARDS = f"{NET}.201"
 WORKERS = 3
 TREE = 7
 SLOT = 100
+
+_pushed: WeakKeyDictionary[Endpoint, list[np.ndarray]] = WeakKeyDictionary()
 
 
 def address(rank: int) -> str:
@@ -56,7 +59,9 @@ def drawn(*shape: int, seed: int = 1) -> np.ndarray:
 
 
 def push(endpoint: Endpoint, flow: int, operation: Operation, values: np.ndarray) -> None:
+    """Push an array, which then lives as long as the endpoint."""
     assert values.dtype == np.int32 and values.flags.c_contiguous
+    _pushed.setdefault(endpoint, []).append(values)
     endpoint.push(flow, operation, values.ctypes.data, values.size // wire.VALUES)
 
 
