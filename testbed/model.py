@@ -1,20 +1,22 @@
-"""The closed form: how long an iteration takes if links are the only limit.
+"""The closed form: how long an iteration takes if links and steps' latency are the only limits.
 
-Every operation of the plan is routed over the fabric, ECMP sets sharing evenly; the busiest
-link, per byte of gradient, sets the pace. For the textbook systems on a fabric without
-oversubscription this is the textbook formula: N·M/B for one parameter server, 2(N-1)/N·M/B for
-a ring, M/B for aggregation on the way. A few flows that ECMP's hash happens to put on one link
-are slower than an even share says.
+Every transfer of the plan is routed over the fabric, ECMP sets sharing evenly; the busiest
+link, per byte of gradient, sets the pace of buckets that follow one another. A bucket alone takes
+longer where its steps load different links: then it pays for the busiest link of each step.
+For the textbook systems on a fabric without oversubscription this is the textbook formula:
+N·M/B for one parameter server, 2(N-1)/N·M/B for a ring, M/B for aggregation on the way. A few
+flows that ECMP's hash happens to put on one link are slower than an even share says.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.dataplane import wire
-from testbed.plan.program import Multicast, Plan, Send, SwitchReduce, TreeOperation, Update
+from testbed.plan import chain
+from testbed.plan.program import Multicast, Plan, SwitchReduce, TreeOperation
 from testbed.topology.fabric import Fabric
 
 Load = dict[tuple[str, str], float]
@@ -22,19 +24,48 @@ Load = dict[tuple[str, str], float]
 
 def link_loads(plan: Plan, fabric: Fabric) -> Load:
     """Bytes on each directed link (a, b), headers included, per byte of gradient synchronised."""
-    load: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for rank, program in enumerate(plan.programs):
-        for operation in program:
-            share = float(plan.share(operation.chunk))
-            if isinstance(operation, Send):
-                _stream(fabric, plan.hosts[rank], plan.hosts[operation.to], share, load)
-            elif isinstance(operation, Update):
-                worker, server = plan.hosts[rank], plan.hosts[operation.server]
-                _stream(fabric, worker, server, share, load)
-                _stream(fabric, server, worker, share, load)
-    on_trees = {op for ops in plan.programs for op in ops if isinstance(op, TreeOperation)}
-    for operation in on_trees:
-        tree, share = plan.trees[operation.tree], float(plan.share(operation.chunk))
+    return _sum(_step_loads(plan, fabric))
+
+
+def _step_loads(plan: Plan, fabric: Fabric) -> list[Load]:
+    """The same for each step of the plan's chain."""
+    loads = _Loads(plan, fabric)
+    return [loads.of(step) for step in chain.steps(plan)]
+
+
+def _sum(loads: Iterable[Load]) -> Load:
+    total: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for load in loads:
+        for link, amount in load.items():
+            total[link] += amount
+    return dict(total)
+
+
+class _Loads:
+    """Bytes on links for transfers of ``plan``."""
+
+    def __init__(self, plan: Plan, fabric: Fabric) -> None:
+        self._plan, self._fabric = plan, fabric
+        self._ways: dict[tuple[str, str], Load] = {}
+
+    def of(self, step: chain.Step) -> Load:
+        load: defaultdict[tuple[str, str], float] = defaultdict(float)
+        hosts = self._plan.hosts
+        for what in step:
+            share = float(self._plan.share(what.chunk))
+            if isinstance(what, TreeOperation):
+                self._on_tree(what, share, load)
+            else:
+                # TCP: the stream, and its acknowledgements on the way back.
+                source, to = hosts[what.source], hosts[what.to]
+                self._add(source, to, share / wire.TCP_EFFICIENCY, load)
+                self._add(to, source, share * wire.TCP_ACK_SHARE, load)
+        return dict(load)
+
+    def _on_tree(
+        self, operation: TreeOperation, share: float, load: defaultdict[tuple[str, str], float]
+    ) -> None:
+        tree = self._plan.trees[operation.tree]
         stream, receipts = share / wire.INA_EFFICIENCY, share * wire.INA_ACK_SHARE
         up = receipts if isinstance(operation, Multicast) else stream
         down = receipts if isinstance(operation, SwitchReduce) else stream
@@ -42,53 +73,49 @@ def link_loads(plan: Plan, fabric: Fabric) -> Load:
             for source, to, amount in ((child, parent, up), (parent, child, down)):
                 # Where a tree's switches send, the tree chooses the way; hosts leave it to ECMP.
                 if source in tree.switches and source != to:
-                    hop = tree.hop(child, fabric.next_hops(source, to))
+                    hop = tree.hop(child, self._fabric.next_hops(source, to))
                     load[source, hop] += amount
-                    _route(fabric, hop, to, amount, load)
+                    self._add(hop, to, amount, load)
                 else:
-                    _route(fabric, source, to, amount, load)
-    return dict(load)
+                    self._add(source, to, amount, load)
 
+    def _add(
+        self, source: str, to: str, amount: float, load: defaultdict[tuple[str, str], float]
+    ) -> None:
+        for link, share in self._way(source, to).items():
+            load[link] += share * amount
 
-def _stream(
-    fabric: Fabric,
-    source: str,
-    destination: str,
-    share: float,
-    load: defaultdict[tuple[str, str], float],
-) -> None:
-    """TCP: the stream, and its acknowledgements on the way back."""
-    _route(fabric, source, destination, share / wire.TCP_EFFICIENCY, load)
-    _route(fabric, destination, source, share * wire.TCP_ACK_SHARE, load)
-
-
-def _route(
-    fabric: Fabric,
-    source: str,
-    destination: str,
-    amount: float,
-    load: defaultdict[tuple[str, str], float],
-) -> None:
-    if source == destination:
-        return
-    hops = fabric.next_hops(source, destination)
-    for hop in hops:
-        load[source, hop] += amount / len(hops)
-        _route(fabric, hop, destination, amount / len(hops), load)
+    def _way(self, source: str, to: str) -> Load:
+        """What part of a stream takes which link: next hops share evenly."""
+        if (source, to) not in self._ways:
+            hops = self._fabric.next_hops(source, to)
+            way = {(source, hop): 1 / len(hops) for hop in hops}
+            for hop in hops:
+                for link, share in self._way(hop, to).items():
+                    way[link] = way.get(link, 0.0) + share / len(hops)
+            self._ways[source, to] = way
+        return self._ways[source, to]
 
 
 def seconds_per_byte(plan: Plan, fabric: Fabric) -> float:
     """Seconds the busiest link needs per byte of gradient, on the real cluster's rates."""
-    loads = link_loads(plan, fabric)
+    return _busiest(link_loads(plan, fabric), fabric)
+
+
+def _busiest(loads: Load, fabric: Fabric) -> float:
     return max((load * 8 / fabric.link(a, b).rate for (a, b), load in loads.items()), default=0.0)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """One iteration in closed form: its length, and the part that compute does not hide (s)."""
+    """One iteration in closed form: its length, and the part that compute does not hide (s).
+
+    ``gap_s`` is what each worker must begin later than the one before it, for this to hold.
+    """
 
     iteration_s: float
     exposed_s: float
+    gap_s: float = 0.0
 
 
 def iteration(
@@ -101,38 +128,43 @@ def iteration(
 ) -> Expected:
     """One iteration of ``plan`` on an otherwise idle fabric.
 
-    ``pieces`` are (ready_s, bytes) of the units in order. They follow one another on the
-    busiest link. A plan that cuts buckets into partitions handles each in two phases (up,
-    down) that overlap with its neighbours' phases, so only the last one's second phase shows.
-    ``steps`` transfers wait for one another, each for ``step_s``, once an iteration.
+    ``pieces`` are (ready_s, bytes) of the units in order, which follow one another on the
+    busiest link. A unit is through that link no earlier than the one before, and ends when the
+    steps that load other links are over too, and ``steps`` transfers that wait for one another
+    have paid ``step_s`` each. Units do so side by side.
 
-    A second stage is pieces of the previous iteration, ready at 0 and first in line: with U of M
-    bytes deferred and the rest ready after compute T that is T + (M-U)·pace + max(0, U·pace - T).
+    A second stage is units of the iteration before, ready at 0: where U of M bytes are deferred
+    and the rest is ready after compute T, that is T + (M-U)·pace + max(0, U·pace - T).
 
-    Equal workers that update parameters share the server's link and so stay together, as if there
-    were a barrier. Evenly spaced in turns they do not meet: an iteration lasts as long as it does
-    for one worker alone, unless everyone's transfers of a round need longer.
+    Workers that update parameters without a barrier, evenly spaced, do not meet: an iteration
+    lasts as long as it does for one worker alone, unless a round of everyone's transfers needs
+    longer. Workers that begin together spread out by themselves, but only after some iterations.
     """
-    pace = seconds_per_byte(plan, fabric)
-    if plan.consistency is not None and plan.consistency.turns:
-        alone = max(seconds_per_byte(_alone(plan, rank), fabric) for rank in range(plan.workers))
-        finish = max(_finish(plan, pieces, alone), pace * sum(size for _, size in pieces))
-    else:
-        finish = _finish(plan, pieces, pace)
-    finish = max(compute_s, finish + steps * step_s)
-    return Expected(finish, finish - compute_s)
+    if plan.consistency is None or plan.consistency.is_barrier:
+        finish = max(compute_s, _end(plan, fabric, pieces, steps * step_s))
+        return Expected(finish, finish - compute_s)
+    alone = max(
+        _end(_only(plan, worker), fabric, pieces, steps * step_s) for worker in range(plan.workers)
+    )
+    together = seconds_per_byte(plan, fabric) * sum(size for _, size in pieces)
+    finish = max(compute_s, alone, together)
+    return Expected(finish, finish - compute_s, finish / plan.workers)
 
 
-def _finish(plan: Plan, pieces: Sequence[tuple[float, float]], pace: float) -> float:
-    finish = 0.0
+def _end(
+    plan: Plan, fabric: Fabric, pieces: Sequence[tuple[float, float]], chain_s: float
+) -> float:
+    loads = _step_loads(plan, fabric)
+    pace = _busiest(_sum(loads), fabric)
+    alone = sum(_busiest(step, fabric) for step in loads)
+    through = end = 0.0
     for ready_s, size in pieces:
-        finish = max(ready_s, finish) + size * pace
-    if plan.partition is not None and pieces:
-        finish += pieces[-1][1] * pace
-    return finish
+        through = max(ready_s, through) + size * pace
+        end = max(through + size * (alone - pace) + chain_s, end + size * pace)
+    return end
 
 
-def _alone(plan: Plan, worker: int) -> Plan:
+def _only(plan: Plan, worker: int) -> Plan:
     """The plan of updates as if ``worker`` were the only one."""
     return replace(
         plan,

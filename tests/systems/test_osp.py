@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed import model
+from testbed.endpoint.task import cut
 from testbed.plan.checker import check
 from testbed.systems import Assignment, registry
 from testbed.systems.osp import by_importance, second_stage
@@ -29,7 +30,7 @@ def size(trace, tensors):
 
 
 @pytest.mark.parametrize("workload", ["resnet50", "bert-base"])
-@pytest.mark.parametrize("carrier", ["ps", "atp"])
+@pytest.mark.parametrize("carrier", ["ps", "atp", "switchml"])
 @pytest.mark.parametrize("importance", ["first", "last", "size", "random"])
 def test_compute_hides_what_is_deferred_and_hardly_more(workload, carrier, importance):
     trace = load(workload)
@@ -54,7 +55,7 @@ def test_over_one_server_the_bound_is_bandwidth_times_compute_over_workers():
 
 def test_the_plan_is_the_carriers():
     hosts = FABRIC.hosts
-    for carrier in ("ps", "atp"):
+    for carrier in ("ps", "atp", "switchml"):
         system = registry[carrier]
         carried = system.plan(Assignment(hosts[:8], hosts[9:], system.settle({})), FABRIC)
         plan = osp(carrier=carrier)
@@ -138,7 +139,7 @@ def test_what_is_hidden_is_won():
     lasts = []
     for deferred in ((), plan.deferred):
         buckets = after_compute(fill(trace, 10**6, 10**6, deferred=deferred), trace.compute_s)
-        pieces = [(bucket.ready_s, bucket.bytes) for bucket in buckets]
+        pieces = [(unit.ready_s, unit.elements * 4) for unit in cut(buckets, plan, 1)]
         lasts.append(model.iteration(plan, FABRIC, pieces, trace.compute_s).iteration_s)
     hidden = size(trace, plan.deferred) * model.seconds_per_byte(plan, FABRIC)
     assert hidden > 0.9 * trace.compute_s
