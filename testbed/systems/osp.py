@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from testbed import model
+from testbed.plan import chain
 from testbed.plan.program import Plan
 from testbed.systems.system import WINDOW, Assignment, Option, System, one_of
 from testbed.topology.fabric import Fabric
@@ -110,7 +111,7 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     plan=plan,
-    steps=lambda plan: 1 if plan.trees else 2,
+    steps=chain.length,
     options={
         "carrier": one_of(*CARRIERS),
         "importance": one_of("first", "last", "size", "random"),

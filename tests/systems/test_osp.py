@@ -65,6 +65,7 @@ def test_the_plan_is_the_carriers():
             carried.partition,
         )
         assert plan.system == "osp" and plan.deferred
+        assert OSP.steps(plan) == system.steps(carried)
 
 
 def test_importance_by_hand():
