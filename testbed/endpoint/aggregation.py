@@ -28,6 +28,7 @@ from testbed.dataplane import wire
 from testbed.plan.trees import Style
 
 _ENGINE = Path(__file__).parent / "engine"
+_SOURCES = ("endpoint", "flow", "member", "outbox", "root", "sender")
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra", "-Werror"]
 _SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 _STYLES = {Style.ATP: 0, Style.SWITCHML: 1, Style.RACK: 2}
@@ -236,7 +237,8 @@ class Endpoint:
 @cache
 def load(sanitize: bool = False) -> ctypes.CDLL:
     """The engine, compiled now if it was not. Raises ``BuildError``."""
-    sources = {path.name: path.read_text() for path in sorted(_ENGINE.glob("*.[ch]"))}
+    files = [*(_ENGINE / f"{name}.c" for name in _SOURCES), *sorted(_ENGINE.glob("*.h"))]
+    sources = {path.name: path.read_text() for path in files}
     sources["wire.h"] = _wire()
     flags = [*_FLAGS, *(_SANITIZED if sanitize else []), "-shared", "-fPIC"]
     library = ctypes.CDLL(str(compiled("engine", sources, flags, ["-lm"])))
@@ -260,10 +262,9 @@ def load(sanitize: bool = False) -> ctypes.CDLL:
 
 def _wire() -> str:
     """``wire`` as a C header, so that there is one truth."""
-    names = ["PORT", "VALUES", "MAX_WORKERS"]
-    names += [name for name in vars(wire) if name.startswith(("KIND_", "FLAG_"))]
+    constants = {k: v for k, v in vars(wire).items() if k[0].isupper() and isinstance(v, int)}
     members = "".join(f"    uint{bits}_t {name};\n" for name, bits in wire.FIELDS)
-    numbers = "".join(f"    {name} = {getattr(wire, name)},\n" for name in names)
+    numbers = "".join(f"    {name} = {value},\n" for name, value in constants.items())
     numbers += f"    HEADER_BYTES = {wire.HEADER.itemsize},\n"
     return f"struct header {{\n{members}}};\n\nenum {{\n{numbers}}};\n"
 
