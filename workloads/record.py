@@ -1,126 +1,74 @@
 """Record a workload's trace from a real model (needs the ``record`` extra: torch, transformers).
 
-    python workloads/record.py resnet50 workloads/resnet50.trace
+    python -m workloads.record resnet50 workloads/resnet50.trace
 
-The model is built from its configuration with random weights; nothing is downloaded. Real forward
-and backward passes run on random input, and hooks note when each module starts and when each
-gradient is ready. No gradient value is kept.
+Real forward and backward passes run on random input, and hooks note when each module starts and
+when each gradient is ready. No gradient value is kept. On a GPU, CUDA events take the times and
+the trace keeps them as measured; on a CPU they are scaled to the GPU's published iteration.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import itertools
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 import transformers
 from torch import nn
 
 from testbed.workload.trace import Tensor, Trace, save
-
-Inputs = dict[str, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Published:
-    """One GPU's training throughput as published, and where."""
-
-    batch: int
-    samples_per_s: float
-    source: str
-
-    @property
-    def iteration_s(self) -> float:
-        return self.batch / self.samples_per_s
+from workloads.models import MODELS, Inputs, Model, Published
 
 
-@dataclass(frozen=True)
-class Model:
-    """How to build a model and its input; ``published`` is what its times are scaled to."""
+class Clock(Protocol):
+    """Notes moments, and tells later how far apart they were."""
 
-    build: Callable[[], nn.Module]
-    inputs: Callable[[int], Inputs]
     description: str
-    shape: str
-    loss: str
-    published: Published
+
+    def stamp(self) -> Any: ...
+
+    def spans(self, stamps: Sequence[Any]) -> list[float]:
+        """Seconds between each stamp and the next."""
+        ...
 
 
-def _images(batch: int) -> Inputs:
-    return {
-        "pixel_values": torch.randn(batch, 3, 224, 224),
-        "labels": torch.randint(0, 1000, (batch,)),
-    }
+class ThreadClock:
+    """CPU time of this one thread, which other load on the machine does not change much.
+
+    On the CPU, PyTorch runs backward and its hooks in the thread that calls it.
+    """
+
+    description = "CPU time of one thread"
+
+    def stamp(self) -> float:
+        return time.thread_time()
+
+    def spans(self, stamps: Sequence[float]) -> list[float]:
+        return [after - before for before, after in itertools.pairwise(stamps)]
 
 
-def _sentences(batch: int, length: int = 128, vocabulary: int = 30522) -> Inputs:
-    words = torch.randint(0, vocabulary, (batch, length))
-    # As in pre-training, 15 % of the words are to be guessed; -100 is left out of the loss.
-    hidden = torch.rand(batch, length) < 0.15
-    return {
-        "input_ids": words,
-        "attention_mask": torch.ones_like(words),
-        "token_type_ids": torch.zeros_like(words),
-        "labels": torch.where(hidden, words, torch.full_like(words, -100)),
-        "next_sentence_label": torch.randint(0, 2, (batch,)),
-    }
+class CudaClock:
+    """Events in the GPU's stream: when the work before a stamp was done, not when it was asked."""
 
+    description = "CUDA events"
 
-def _resnet50() -> nn.Module:
-    config = transformers.ResNetConfig(
-        embedding_size=64,
-        hidden_sizes=[256, 512, 1024, 2048],
-        depths=[3, 4, 6, 3],
-        layer_type="bottleneck",
-        num_labels=1000,
-    )
-    return transformers.ResNetForImageClassification(config)
+    def stamp(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
-
-def _bert_base() -> nn.Module:
-    return transformers.BertForPreTraining(transformers.BertConfig())
-
-
-MODELS = {
-    "resnet50": Model(
-        build=_resnet50,
-        inputs=_images,
-        description="ResNet-50 v1.5, 1000 classes (transformers ResNetForImageClassification)",
-        shape="3 x 224 x 224",
-        loss="cross entropy",
-        published=Published(
-            batch=256,
-            samples_per_s=1200,
-            source="1200 img/s on 1 x V100 16 GB (DGX-1), mixed precision: "
-            "NVIDIA/DeepLearningExamples, "
-            "PyTorch/Classification/ConvNets/resnet50v1.5/README.md, 'Training performance: "
-            "NVIDIA DGX-1 16GB', pytorch-21.03; batch 256 a GPU is that of the same repository's "
-            "PyTorch/Classification/ConvNets/configs.yml",
-        ),
-    ),
-    "bert-base": Model(
-        build=_bert_base,
-        inputs=_sentences,
-        description="BERT-base uncased with its pre-training heads, masked words (decoder tied to "
-        "the word embedding) and next sentence (transformers BertForPreTraining)",
-        shape="128 words",
-        loss="masked-word plus next-sentence cross entropy, 15 % of words masked",
-        published=Published(
-            batch=96,
-            samples_per_s=641.511,
-            source="641.511 sequences/s of 128 words, batch 96, on 1 x V100-SXM2 32 GB, mixed "
-            "precision, pre-training phase 1 with NVIDIA's PyTorch code: PaddlePaddle/Perf, "
-            "Bert/OtherReports/PyTorch/README.md, table of results",
-        ),
-    ),
-}
+    def spans(self, stamps: Sequence[torch.cuda.Event]) -> list[float]:
+        torch.cuda.synchronize()
+        return [a.elapsed_time(b) / 1e3 for a, b in itertools.pairwise(stamps)]
 
 
 @dataclass(frozen=True)
@@ -133,16 +81,13 @@ class Pass:
 
 
 class Recorder:
-    """Hooks on a model that time its forward by module and its backward by gradient.
+    """Hooks on a model that time its forward by module and its backward by gradient."""
 
-    Time is the CPU time of this one thread, which other load on the machine does not change much.
-    On the CPU, PyTorch runs backward and its hooks in the thread that calls it.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, clock: Clock) -> None:
         self.model = model
-        self.starts: list[tuple[nn.Module, float]] = []
-        self.grads: list[tuple[str, float]] = []
+        self.clock = clock
+        self.starts: list[tuple[nn.Module, Any]] = []
+        self.grads: list[tuple[str, Any]] = []
         # A tied tensor appears once, under its first name.
         self.names = {parameter: name for name, parameter in model.named_parameters()}
         for module in model.modules():
@@ -150,35 +95,35 @@ class Recorder:
                 module.register_forward_pre_hook(self._module_starts)
         for parameter, name in self.names.items():
             parameter.register_post_accumulate_grad_hook(
-                lambda _, name=name: self.grads.append((name, time.thread_time()))
+                lambda _, name=name: self.grads.append((name, self.clock.stamp()))
             )
 
     def _module_starts(self, module: nn.Module, _: object) -> None:
-        self.starts.append((module, time.thread_time()))
+        self.starts.append((module, self.clock.stamp()))
 
-    def run(self, inputs: Inputs) -> Pass:
-        """One forward and backward pass, from cleared gradients.
+    def run(self, inputs: Inputs, precision: contextlib.AbstractContextManager[Any]) -> Pass:
+        """One forward and backward pass, from cleared gradients; the forward in ``precision``.
 
         Raises RuntimeError where a tensor takes no part in forward or gets no gradient.
         """
         self.model.zero_grad(set_to_none=True)
         self.starts.clear()
         self.grads.clear()
-        begin = time.thread_time()
-        loss = self.model(**inputs).loss
-        middle = time.thread_time()
+        begin = self.clock.stamp()
+        with precision:
+            loss = self.model(**inputs).loss
+        middle = self.clock.stamp()
         loss.backward()
-        end = time.thread_time()
+        end = self.clock.stamp()
         forward = self._forward(begin, middle)
         ready = tuple(name for name, _ in self.grads)
         if set(forward) != set(self.names.values()) or sorted(ready) != sorted(forward):
             raise RuntimeError("every tensor must be used in forward and get one gradient")
         # The time of a gradient is that since the one before it; the tail goes to the last.
-        stamps = [middle, *(stamp for _, stamp in self.grads[:-1]), end]
-        spans = [after - before for before, after in itertools.pairwise(stamps)]
+        spans = self.clock.spans([middle, *(stamp for _, stamp in self.grads[:-1]), end])
         return Pass(forward, dict(zip(ready, spans, strict=True)), ready)
 
-    def _forward(self, begin: float, end: float) -> dict[str, float]:
+    def _forward(self, begin: Any, end: Any) -> dict[str, float]:
         """Seconds by tensor, in forward order.
 
         A module's time runs until the next one that owns tensors starts, so what has no tensors
@@ -186,35 +131,47 @@ class Recorder:
         module's first tensor; a module whose tensors have all been used adds to the last one's.
         """
         times: dict[str, float] = {}
-        stamps = [begin, *(stamp for _, stamp in self.starts[1:]), end]
+        spans = self.clock.spans([begin, *(stamp for _, stamp in self.starts[1:]), end])
         booked = ""
-        for (module, _), start, stop in zip(self.starts, stamps, stamps[1:], strict=False):
+        for (module, _), span in zip(self.starts, spans, strict=True):
             owned = [self.names[p] for p in module.parameters(recurse=False)]
             fresh = [name for name in owned if name not in times]
             times.update(dict.fromkeys(fresh, 0.0))
             booked = fresh[0] if fresh else booked
-            times[booked] += stop - start
+            times[booked] += span
         return times
 
 
-def _middle_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return middle, high - low
-
-
-def record(name: str, model: Model, batch: int, warmup: int, iterations: int, seed: int) -> Trace:
-    """Trace of ``iterations`` >= 2 passes, its times as measured.
+def record(
+    name: str,
+    model: Model,
+    batch: int,
+    warmup: int,
+    iterations: int,
+    seed: int,
+    device: str = "cpu",
+) -> Trace:
+    """Trace of ``iterations`` >= 2 passes on ``device`` (cpu or cuda), its times as measured.
 
     Raises RuntimeError where gradients do not become ready in the same order every time.
     """
-    torch.set_num_threads(1)
     torch.manual_seed(seed)
     network = model.build()
+    clock: Clock
+    if device == "cuda":
+        torch.backends.cudnn.benchmark = True
+        # Tensor cores want channels last; what has not four dimensions is left alone.
+        network = network.to("cuda", memory_format=torch.channels_last)
+        clock = CudaClock()
+    else:
+        torch.set_num_threads(1)
+        clock = ThreadClock()
     network.train()
-    recorder = Recorder(network)
+    recorder = Recorder(network, clock)
     passes: list[Pass] = []
     for i in range(warmup + iterations):
-        passes.append(recorder.run(model.inputs(batch)))
+        inputs = {key: value.to(device) for key, value in model.inputs(batch).items()}
+        passes.append(recorder.run(inputs, _precision(device)))
         forward, backward = sum(passes[-1].forward.values()), sum(passes[-1].backward.values())
         kind = "warm-up" if i < warmup else "recorded"
         print(
@@ -242,9 +199,11 @@ def record(name: str, model: Model, batch: int, warmup: int, iterations: int, se
         "model": model.description + ", random weights",
         "input": f"random, {model.shape}",
         "loss": model.loss,
-        "recorded_on": f"CPU, {_processor()}",
+        "dtype": "float32",
+        "recorded_on": f"GPU, {torch.cuda.get_device_name()}" if device == "cuda" else _processor(),
         "recorded_batch": str(batch),
-        "recorded_clock": "CPU time of one thread",
+        "recorded_precision": f"mixed, {_half()}" if device == "cuda" else "float32",
+        "recorded_clock": clock.description,
         "recorded_with": f"Python {platform.python_version()}, torch {torch.__version__}, "
         f"transformers {transformers.__version__}",
         "recorded_at": datetime.date.today().isoformat(),
@@ -262,6 +221,20 @@ def record(name: str, model: Model, batch: int, warmup: int, iterations: int, se
         ready=tuple(place[n] for n in passes[0].ready),
         provenance=provenance,
     )
+
+
+def _middle_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return middle, high - low
+
+
+def _half() -> torch.dtype:
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+def _precision(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Mixed precision on a GPU, as it is trained today: gradients stay float32."""
+    return torch.autocast("cuda", _half()) if device == "cuda" else contextlib.nullcontext()
 
 
 def scale_to(trace: Trace, published: Published) -> Trace:
@@ -295,9 +268,10 @@ def scale_to(trace: Trace, published: Published) -> Trace:
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(": ", 1)[1] for line in lines if line.startswith("model name"))
+        name = next(line.split(": ", 1)[1] for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
-        return platform.machine()
+        name = platform.machine()
+    return f"CPU, {name}"
 
 
 def main() -> None:
@@ -308,13 +282,25 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--iterations", type=int, default=9)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--unscaled", action="store_true", help="keep the times as measured here")
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "cuda"],
+        default="cuda" if torch.cuda.is_available() else "cpu",
+        help="default: the GPU where there is one",
+    )
+    parser.add_argument(
+        "--unscaled",
+        action="store_true",
+        help="keep times as measured, as a GPU's always are",
+    )
     args = parser.parse_args()
     if min(args.batch, args.iterations - 1) < 1 or args.warmup < 0:
         parser.error("wanted a batch of at least 1, 2 iterations or more, warmup not negative")
     model = MODELS[args.model]
-    trace = record(args.model, model, args.batch, args.warmup, args.iterations, args.seed)
-    if args.unscaled:
+    trace = record(
+        args.model, model, args.batch, args.warmup, args.iterations, args.seed, args.device
+    )
+    if args.unscaled or args.device == "cuda":
         note = "as measured"
         trace = replace(trace, provenance={**trace.provenance, "iteration_time": note})
     else:

@@ -1,14 +1,17 @@
 """Gradients whose sum is known, so that every received value can be checked bit for bit.
 
 In iteration t rank r contributes ``v[r, t] = g[r] + b(r, t)``, as int32 with wrap-around: a base
-vector of normally distributed values that is the rank's own, plus a small constant that is the
-iteration's own. The sum over ranks is then the sum of the bases, computed once, plus one number,
-``offset(t)``: checking an iteration costs one pass over the received values.
+vector that is the rank's own, of normally distributed or of real gradient values, plus a small
+constant that is the iteration's own. The sum over ranks is then the sum of the bases, computed
+once, plus one number, ``offset(t)``: checking an iteration costs one pass over the received values.
 
 What the constants catch: b is positive and odd and walks through all odd 16-bit numbers, so a
 rank's contribution differs in any two iterations fewer than 32768 apart, and the whole sum in any
 two fewer than 32768 / ranks apart. A stale, missing or repeated contribution or a misplaced chunk
 changes the sum.
+
+Where a sum leaves int32, systems such as ATP send the values again as floats and sum those:
+``float_total`` is that sum, exactly rounded.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-Int32 = npt.NDArray[np.int32]
+from testbed.workload.values import Sample
 
-# With a fixed point of 2^20 to the unit deviation, sums over thousands of ranks stay in int32.
-MAGNITUDE = 2.0**20
+Int32 = npt.NDArray[np.int32]
+Float32 = npt.NDArray[np.float32]
+
+# At 2^20 to the unit deviation, sums of normal values over thousands of ranks stay in int32.
+FIXED_POINT = 20
 _INT32_MAX = 2**31 - 1
 _OFFSETS = 2**15
 _STEP = 20251  # odd, so that it visits all of the 2^15 offsets; 2^15 / 1.618, so that it mixes
@@ -31,15 +37,26 @@ class Gradients:
     """The gradients of one job.
 
     ``seed``: the job's; ``ranks``: workers; ``elements``: values of each worker's gradient.
-    ``magnitude``: standard deviation of the base values, which are clipped at 16 times it.
+    ``fixed_point``: the standard deviation of the base values is 2 to this power, 0 to 30.
+    ``sample``: real gradients to draw the base values from; without it they are normal. Normal
+    values are clipped at 16 deviations; real ones, which have heavy tails, only at int32's ends.
 
     The values are those of numpy's Philox generator and normal distribution: all processes of a
     run agree when they use one numpy installation.
 
-    Raises ValueError for fewer than 1 rank or 1 element.
+    Raises ValueError for fewer than 1 rank or 1 element or another fixed point.
     """
 
-    def __init__(self, seed: int, ranks: int, elements: int, magnitude: float = MAGNITUDE) -> None:
+    def __init__(
+        self,
+        seed: int,
+        ranks: int,
+        elements: int,
+        fixed_point: int = FIXED_POINT,
+        sample: Sample | None = None,
+    ) -> None:
+        if not 0 <= fixed_point <= 30:
+            raise ValueError(f"a fixed point of {fixed_point} bits, wanted 0 to 30")
         if ranks < 1 or elements < 1 or seed < 0:
             raise ValueError(
                 "wanted at least 1 rank and 1 element and a seed that is not negative, "
@@ -48,7 +65,8 @@ class Gradients:
         self.seed = seed
         self.ranks = ranks
         self.elements = elements
-        self.magnitude = magnitude
+        self.fixed_point = fixed_point
+        self.sample = sample
         self._bases: dict[int, Int32] = {}
         self._total: Int32 | None = None
         # One more stream than ranks: the last draws where each rank's constants start.
@@ -72,6 +90,23 @@ class Gradients:
             raise ValueError(f"values {start} to {start + len(out)} of {self.elements}")
         base = self.base(rank)[start : start + len(out)]
         np.add(base, np.int32(self._constant(rank, iteration)), out=out)
+
+    def values(self, rank: int, iteration: int, start: int, stop: int) -> Int32:
+        """int32[stop - start]: values ``start`` to ``stop`` of ``rank``'s gradient."""
+        out = np.empty(max(0, stop - start), np.int32)
+        self.fill(rank, iteration, out, start)
+        return out
+
+    def float_total(self, iteration: int, start: int, stop: int) -> Float32:
+        """float32[stop - start]: the sum over ranks of their values as float32, rounded once.
+
+        Every rank rounds its int32 to float32; the sum of these is exact in float64, whatever the
+        order, and then rounded to float32. Raises ValueError where there are no such values.
+        """
+        total = np.zeros(max(0, stop - start), np.float64)
+        for rank in range(self.ranks):
+            total += self.values(rank, iteration, start, stop).astype(np.float32)
+        return total.astype(np.float32)
 
     def expected_total(self) -> Int32:
         """int32[elements], read-only: the sum of all ranks' bases, with wrap-around."""
@@ -118,9 +153,14 @@ class Gradients:
         return int(np.count_nonzero(received != total_slice + self.offset(iteration)))
 
     def _draw(self, rank: int) -> Int32:
-        limit = min(16 * self.magnitude, _INT32_MAX)
-        normal = np.random.Generator(self._stream(rank)).standard_normal(self.elements, np.float32)
-        scaled = np.clip(np.rint(normal * np.float64(self.magnitude)), -limit, limit)
+        if self.sample is None:
+            stream = np.random.Generator(self._stream(rank))
+            unit = stream.standard_normal(self.elements, np.float32)
+            limit = min(16 * 2**self.fixed_point, _INT32_MAX)
+        else:
+            unit = self.sample.draw(self.seed, rank, self.elements)
+            limit = _INT32_MAX
+        scaled = np.clip(np.rint(unit * np.float64(2**self.fixed_point)), -limit, limit)
         values: Int32 = scaled.astype(np.int32)
         values.flags.writeable = False
         return values

@@ -47,8 +47,10 @@ PROVENANCE_KEYS = (
     "model",
     "input",
     "loss",
+    "dtype",
     "recorded_on",
     "recorded_batch",
+    "recorded_precision",
     "recorded_clock",
     "recorded_with",
     "recorded_at",
@@ -59,6 +61,7 @@ PROVENANCE_KEYS = (
     "measured_backward",
     "iteration_time",
     "iteration_time_source",
+    "imported_from",
 )
 _RULE = "---"
 _KEY_VALUE = re.compile(r"([a-z0-9_]+): (.*\S)\s*")

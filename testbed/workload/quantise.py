@@ -1,0 +1,112 @@
+"""Gradients as the integers that switches can add, and what that costs in exactness.
+
+Two schemes. SwitchML (Sapio et al., NSDI 2021; p4lang/p4app-switchML, the exponent quantiser of
+its client library): workers agree on each packet's largest exponent, so a packet's values use the
+whole int32. ATP (Lao et al., NSDI 2021): one fixed factor for everything.
+
+Arrays are [workers, values]; what comes back is the sum over workers, as each worker would use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+_T = TypeVar("_T", bound=np.generic)
+
+INT32_MAX = 2**31 - 1
+BLOCK = 256
+"""Values of a packet."""
+
+ATP_FACTOR = 1e6
+"""That of ATP's released client (in-ATP/ATP); its paper names 1e8."""
+
+
+def exponents(values: Float32, block: int = BLOCK) -> npt.NDArray[np.int32]:
+    """int32[workers, blocks]: the least e of each block with 2^e >= its largest magnitude.
+
+    A block of zeros has the exponent of the least float32, so that any other one prevails.
+    """
+    largest = np.abs(_blocks(values, block)).max(axis=-1)
+    fraction, exponent = np.frexp(np.maximum(largest, np.float32(2.0**-149)))
+    least: Int32 = np.where(fraction == 0.5, exponent - 1, exponent).astype(np.int32)
+    return least
+
+
+def to_blocks(values: Float32, exponent: Int32, workers: int, block: int = BLOCK) -> Int32:
+    """int32[..., values]: round(f g), f = INT32_MAX / (workers 2^e) with each block's exponent.
+
+    INT32_MAX / workers is rounded down, so that no sum overflows by rounding.
+    """
+    factor = np.ldexp(float(INT32_MAX // workers), -exponent)
+    scaled = np.rint(_blocks(values, block) * factor[..., None]).astype(np.int32)
+    whole: Int32 = scaled.reshape(*values.shape[:-1], -1)[..., : values.shape[-1]]
+    return whole
+
+
+def from_blocks(total: Int32, exponent: Int32, workers: int, block: int = BLOCK) -> Float32:
+    """float32[values]: the sum that ``to_blocks`` of all workers gave, turned back."""
+    factor = np.ldexp(1.0 / (INT32_MAX // workers), exponent)
+    turned = (_blocks(total, block) * factor[..., None]).astype(np.float32)
+    values: Float32 = turned.reshape(-1)[: total.shape[-1]]
+    return values
+
+
+def block_sum(values: Float32, block: int = BLOCK) -> Float32:
+    """float32[values]: the workers' sum by way of int32 with block exponents."""
+    workers = len(values)
+    largest = exponents(values, block).max(axis=0)
+    sent = [to_blocks(each, largest, workers, block) for each in values]
+    return from_blocks(np.add.reduce(sent, dtype=np.int32), largest, workers, block)
+
+
+def fixed_sum(values: Float32, factor: float = ATP_FACTOR) -> Float32:
+    """float32[values]: the workers' sum by way of int32 with one factor for all.
+
+    Values and sums beyond int32 stay at its ends, as in a switch that adds with saturation.
+    """
+    sent = np.clip(np.rint(values * np.float64(factor)), -INT32_MAX - 1, INT32_MAX)
+    total = np.clip(sent.sum(axis=0), -INT32_MAX - 1, INT32_MAX)
+    turned: Float32 = (total / factor).astype(np.float32)
+    return turned
+
+
+def float_sum(values: Float32) -> Float32:
+    """float32[values]: the workers' sum in float32, in the order of ranks."""
+    total: Float32 = np.add.accumulate(values, axis=0, dtype=np.float32)[-1]
+    return total
+
+
+SCHEMES: Mapping[str, Callable[[Float32], Float32]] = {
+    "float32": float_sum,
+    "int32, block exponent (SwitchML)": block_sum,
+    "int32, factor 1e6 (ATP)": fixed_sum,
+    "int32, factor 1e8 (ATP's paper)": partial(fixed_sum, factor=1e8),
+}
+
+
+def relative_error(found: Float32, values: Float32) -> float:
+    """Relative L2 distance of ``found`` from the workers' exact sum; 0 where both are 0."""
+    exact: Float64 = values.sum(axis=0, dtype=np.float64)
+    norm = float(np.linalg.norm(exact))
+    distance = float(np.linalg.norm(found.astype(np.float64) - exact))
+    return distance / norm if norm else distance
+
+
+def errors(values: Float32) -> dict[str, float]:
+    """Each scheme's relative L2 error on the workers' ``values``."""
+    return {name: relative_error(scheme(values), values) for name, scheme in SCHEMES.items()}
+
+
+def _blocks(values: npt.NDArray[_T], block: int) -> npt.NDArray[_T]:
+    """[..., blocks, block], the last block filled up with zeros."""
+    short = -values.shape[-1] % block
+    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, short)])
+    return padded.reshape(*values.shape[:-1], -1, block)

@@ -1,0 +1,127 @@
+"""Samples of real gradients: what was taken, how the values are spread, and more of their kind.
+
+A sample (``workloads/<model>.gradients.npz``, made by ``workloads/sample.py``) holds the gradients
+of some data-parallel workers at the same places of the same model: blocks of consecutive values,
+so that what lies in one packet belongs together, and workers that resemble one another as far as
+real ones do.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.workload.trace import WORKLOADS, TraceError
+
+Float32 = npt.NDArray[np.float32]
+
+SUFFIX = ".gradients.npz"
+# Which sample stands for which workload: one for each family of models.
+FAMILIES = {
+    "resnet18": "resnet50",
+    "resnet50": "resnet50",
+    "resnet101": "resnet50",
+    "resnet152": "resnet50",
+    "vgg16": "vgg16",
+    "bert-base": "bert-base",
+    "bert-large": "bert-base",
+    "gpt2": "gpt2",
+}
+# Streams of random numbers beyond those that a job's ranks use.
+_FIRST_STREAM = 2**32
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """How a sample's values are spread.
+
+    ``zeros`` and ``tiny``: the shares that are 0, and that are not but below a millionth of the
+    root mean square; ``magnitudes``: quantile -> absolute value; ``likeness``: the mean
+    correlation of two workers' gradients.
+    """
+
+    values: int
+    zeros: float
+    tiny: float
+    rms: float
+    magnitudes: Mapping[float, float]
+    likeness: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Gradients of several workers. ``values``: float32[workers, blocks, values of a block]."""
+
+    name: str
+    values: Float32
+    steps: tuple[int, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> int:
+        return int(self.values.shape[0])
+
+    @cached_property
+    def rms(self) -> float:
+        """Root mean square of all values."""
+        return float(np.sqrt(np.mean(np.square(self.values, dtype=np.float64))))
+
+    def by_worker(self) -> Float32:
+        """float32[workers, values]: what would be summed."""
+        return self.values.reshape(self.workers, -1)
+
+    def statistics(self) -> Statistics:
+        size = np.abs(self.values)
+        quantiles = (0.01, 0.25, 0.5, 0.75, 0.99, 1.0)
+        pairs = np.atleast_2d(np.corrcoef(self.by_worker()))[np.triu_indices(self.workers, 1)]
+        return Statistics(
+            values=self.values.size,
+            zeros=float(np.mean(size == 0)),
+            tiny=float(np.mean((size > 0) & (size < 1e-6 * self.rms))),
+            rms=self.rms,
+            magnitudes={q: float(np.quantile(size, q)) for q in quantiles},
+            likeness=float(pairs.mean()) if len(pairs) else 1.0,
+        )
+
+    def draw(self, seed: int, rank: int, elements: int) -> Float32:
+        """float32[elements] for ``rank``: blocks of the sample in random order, of unit deviation.
+
+        As many ranks as the sample has workers get the same blocks, each another worker's: they
+        are alike as the workers were. The next so many ranks get other blocks.
+        """
+        group, worker = divmod(rank, self.workers)
+        _, count, length = self.values.shape
+        seeds = np.random.SeedSequence([seed, _FIRST_STREAM + group])
+        chosen = np.random.Generator(np.random.Philox(seeds)).integers(
+            0, count, -(-elements // length)
+        )
+        drawn: Float32 = self.values[worker][chosen].reshape(-1)[:elements] / np.float32(self.rms)
+        return drawn
+
+
+def load(workload: str) -> Sample:
+    """The sample of the family that the shipped ``workload`` belongs to.
+
+    Raises TraceError where there is none or the file is damaged.
+    """
+    name = FAMILIES.get(workload)
+    if name is None:
+        known = ", ".join(sorted(FAMILIES))
+        raise TraceError([f"no sample of real gradients for {workload!r}; there are for {known}"])
+    path = WORKLOADS / f"{name}{SUFFIX}"
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            values, steps = arrays["values"], arrays["steps"]
+            provenance = json.loads(str(arrays["provenance"]))
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise TraceError([f"{path}: cannot be read: {error}"]) from error
+    if values.dtype != np.float32 or values.ndim != 3 or not np.isfinite(values).all():
+        raise TraceError([f"{path}: wanted finite float32 values of workers, blocks and places"])
+    values.flags.writeable = False
+    return Sample(name, values, tuple(sorted({int(step) for step in steps})), provenance)
