@@ -139,10 +139,14 @@ def iteration(
     Workers that update parameters without a barrier, evenly spaced, do not meet: an iteration
     lasts as long as it does for one worker alone, unless a round of everyone's transfers needs
     longer. Workers that begin together spread out by themselves, but only after some iterations.
+    Who takes turns pushes nothing before all of it is ready.
     """
     if plan.consistency is None or plan.consistency.is_barrier:
         finish = max(compute_s, _end(plan, fabric, pieces, steps * step_s))
         return Expected(finish, finish - compute_s)
+    if plan.consistency.turns:
+        last = max((ready_s for ready_s, _ in pieces), default=0.0)
+        pieces = [(last, size) for _, size in pieces]
     alone = max(
         _end(_only(plan, worker), fabric, pieces, steps * step_s) for worker in range(plan.workers)
     )

@@ -4,6 +4,9 @@ A worker sends a chunk of its gradient. The server adds it to its parameters, in
 wrap-around, and answers with them once the plan's consistency allows. An answer ends with one
 more value a worker: how many updates of each the parameters contain. So each answer can be
 checked to the bit, whatever the order in which updates came.
+
+Where workers take turns, a server tells the next one that it is its turn, by a message of one
+value, as soon as it has all that the one before pushes in an iteration.
 """
 
 from __future__ import annotations
@@ -76,12 +79,13 @@ class Worker:
         self._counts: dict[tuple[int, int], list[int]] = {}
         self._updates = [op for op in task.plan.programs[task.rank] if isinstance(op, Update)]
         self._missing: dict[int, int] = {}
+        self._turns = dict.fromkeys((update.server for update in self._updates), 0)
         self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._mesh, selectors.EVENT_READ)
 
     def connect(self) -> None:
-        self._mesh.connect(sorted({update.server for update in self._updates}))
+        self._mesh.connect(self._turns)
 
     def run(self, start: float) -> Outcome:
         """Run all iterations, the first from ``start`` and the task's own delay after that."""
@@ -90,6 +94,8 @@ class Worker:
             self._task.gradients.fill(self._task.rank, iteration, self._gradient)
             compute_end = start + self._task.compute_s * pace
             ready = [start + unit.ready_s * pace for unit in self._task.units]
+            if self._consistency.turns:  # which no one should keep others waiting in
+                ready = [max(ready)] * len(ready)
             end = self._update(iteration, ready, compute_end)
             self._outcome.iterations.append(Iteration(start, compute_end, end))
             # Checking and filling run while the next iteration "computes".
@@ -108,7 +114,12 @@ class Worker:
         leaving: deque[tuple[float, int]] = deque()
         while True:
             now = time.monotonic()
-            while begun < len(ready) and ready[begun] <= now and len(self._missing) < credit:
+            while (
+                begun < len(ready)
+                and ready[begun] <= now
+                and len(self._missing) < credit
+                and self._has_turn(iteration)
+            ):
                 self._missing[begun] = len(self._updates)
                 leaving.append((now + self._task.step_s, begun))
                 begun += 1
@@ -118,6 +129,9 @@ class Worker:
                 return now
             awaited = [compute_end, *ready[begun : begun + 1], *(at for at, _ in leaving)]
             self._wait(iteration, min((at for at in awaited if at > now), default=None))
+
+    def _has_turn(self, iteration: int) -> bool:
+        return not self._consistency.turns or min(self._turns.values()) > iteration
 
     def _push(self, iteration: int, unit: int) -> None:
         number = iteration * len(self._task.units) + unit
@@ -130,7 +144,10 @@ class Worker:
         if not self._selector.select(timeout) and deadline is not None:
             self._outcome.late_s = max(self._outcome.late_s, time.monotonic() - deadline)
         workers = self._task.plan.workers
-        for _, number, chunk, values in self._mesh.poll():
+        for server, number, chunk, values in self._mesh.poll():
+            if len(values) == 1:
+                self._turns[server] += 1
+                continue
             unit = number - iteration * len(self._task.units)
             self._pulled[self._spans[unit, chunk]] = values[:-workers]
             self._counts[unit, chunk] = values[-workers:].tolist()
@@ -167,12 +184,16 @@ class Server:
             for (unit, chunk), span in _spans(task).items()
             if chunk in served
         }
+        self._takes_turns = plan.consistency.turns
+        self._turn = self._pushed = 0
         self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._mesh, selectors.EVENT_READ)
 
     def connect(self) -> None:
         self._mesh.connect(range(self._task.plan.workers))
+        if self._takes_turns:
+            self._give_turn()
 
     def run(self, orders: Connection) -> Outcome:
         """Serve until anything arrives on ``orders``."""
@@ -198,6 +219,13 @@ class Server:
                 # Its last update is the one to answer: it has no newer one on its way.
                 last = shard.counts[worker] - 1
                 self._mesh.send(worker, last * units + unit, chunk, answer)
+            self._pushed += 1
+            if self._takes_turns and self._pushed % len(self._shards) == 0:
+                self._turn = (self._turn + 1) % self._task.plan.workers
+                self._give_turn()
+
+    def _give_turn(self) -> None:
+        self._mesh.send(self._turn, 0, 0, np.zeros(1, np.int32))
 
     def _account(self) -> Outcome:
         outcome = Outcome(self._task.rank)

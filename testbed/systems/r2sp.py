@@ -26,9 +26,10 @@ SYSTEM = System(
     ),
     reading=(
         *asynchronous.READING,
-        "Turns go by rank. A server adds an update when the worker before has had its turn, and "
-        "answers at once.",
-        "The beginning sets the gaps, turns keep the order; a straggler's turn is waited for.",
+        "Turns go by rank, and a turn is one worker's whole gradient: it is told its turn when the "
+        "server has all of the worker before, and pushes at full rate once its last gradient is "
+        "ready, not during backward. Answers overlap the next one's turn.",
+        "A straggler's turn is waited for.",
         "The paper tunes the batch of each worker in an uneven cluster; here batches are equal.",
     ),
     servers=(1, 64),

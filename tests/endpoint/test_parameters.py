@@ -149,6 +149,19 @@ def test_turns_go_round():
         assert second[turn + 1] == pytest.approx(slow[turn], abs=SLOW / 3)
 
 
+def test_in_turns_no_one_pushes_before_the_one_before_is_through(monkeypatch):
+    arrived = []
+    push = Shard.push
+
+    def noted(shard, worker, gradient):
+        arrived.append(worker)
+        return push(shard, worker, gradient)
+
+    monkeypatch.setattr(Shard, "push", noted)
+    run(tasks("r2sp", servers=1, iterations=3))
+    assert arrived == [0, 0, 0, 1, 1, 1, 2, 2, 2] * 3
+
+
 def test_workers_may_begin_one_after_the_other():
     outcomes = run([replace(task, start_s=0.02 * task.rank) for task in tasks("r2sp")])
     starts = [outcome.iterations[0].start for outcome in outcomes[:3]]

@@ -97,3 +97,13 @@ def test_an_iteration_is_no_shorter_than_compute(name):
     pieces = [(0.1, 1000.0)]
     found = model.iteration(planned(name, 3), FABRIC, pieces, compute_s=0.2)
     assert found.iteration_s == 0.2 and found.exposed_s == 0
+
+
+def test_only_turns_wait_for_the_last_gradient():
+    pieces = [(0.1, 4e6), (0.2, 4e6)]
+    last = {
+        name: model.iteration(planned(name, 2), FABRIC, pieces, compute_s=0.2).iteration_s
+        for name in NAMES
+    }
+    assert last["asp"] == last["ssp"] == pytest.approx(0.2 + STREAM * 8e6, rel=0.01)
+    assert last["r2sp"] == pytest.approx(0.2 + STREAM * 12e6, rel=0.01)
