@@ -155,7 +155,7 @@ class TestMember:
         size = 64
         with a_member(Style.ATP, drawn(1000, wire.VALUES), window=size) as played:
             sent = played.hear()
-            time.sleep(0.25)  # the first halving is allowed a round trip after the beginning
+            time.sleep(0.25)  # a long round trip, in which the second mark is too soon
             marked = played.hear(result(0, 7, flags=wire.FLAG_ECN))
             assert sequences(each for each in marked if not each["flags"]) == []
             fresh: list[int] = []

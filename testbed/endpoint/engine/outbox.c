@@ -99,15 +99,14 @@ int outbox_receive(struct outbox *outbox, uint32_t *lengths)
     return count;
 }
 
-union control { /* one control message of an uint16_t, as CMSG_SPACE wants it aligned */
-    struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(uint16_t))];
+struct control { /* one control message, of an uint16_t */
+    _Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(uint16_t))];
 };
 
-static void cut_into(struct msghdr *message, union control *control, uint16_t size)
+static void cut_into(struct msghdr *message, struct control *control, uint16_t size)
 {
-    message->msg_control = control;
-    message->msg_controllen = CMSG_SPACE(sizeof size);
+    message->msg_control = control->bytes;
+    message->msg_controllen = sizeof control->bytes;
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     header->cmsg_level = SOL_UDP;
     header->cmsg_type = UDP_SEGMENT;
@@ -118,7 +117,7 @@ static void cut_into(struct msghdr *message, union control *control, uint16_t si
 /* Datagrams made of the first packets of a queue. */
 struct load {
     struct mmsghdr messages[BATCH];
-    union control controls[BATCH];
+    struct control controls[BATCH];
     struct iovec parts[BATCH][2];
     uint32_t until[BATCH]; /* where the queue stands once this datagram has gone */
     int datagrams;
@@ -154,8 +153,7 @@ static void pack(struct outbox *outbox, struct queue *queue, values_of *values, 
         }
         int last = load->datagrams - 1;
         struct msghdr *message = &load->messages[last].msg_hdr;
-        /* The parts of one datagram lie side by side: two for each long packet, or one row
-           of pairs whose second is empty for each short one. */
+        /* The parts of one datagram lie side by side, two a packet; the second may be empty. */
         load->parts[packets][0] = (struct iovec){header, HEADER_BYTES};
         load->parts[packets][1] =
             (struct iovec){(void *)(uintptr_t)payload, with_values ? sizeof(int32_t[VALUES]) : 0};

@@ -109,7 +109,7 @@ static void take_floats(struct flow *flow, const struct packet *packet, uint64_t
     if (place->counted != flow->everyone)
         return;
     float_sums_to_wire(row_of(flow, sequence), place->floats);
-    place->flags = (place->flags & ~FLAG_OVERFLOW) | FLAG_FLOATS;
+    place->flags = (uint8_t)((place->flags & ~FLAG_OVERFLOW) | FLAG_FLOATS);
     finish_sum(flow, sequence);
 }
 

@@ -1,0 +1,37 @@
+"""The engine's tests once more, under AddressSanitizer and UndefinedBehaviorSanitizer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def _runtime(name: str) -> str | None:
+    """Where the compiler has a sanitizer's library; Python itself is not linked with it."""
+    command = [os.environ.get("CC") or "cc", f"-print-file-name={name}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return found if Path(found).is_absolute() and Path(found).exists() else None
+
+
+@pytest.mark.slow
+def test_the_engine_touches_only_its_own_memory():
+    runtimes = [_runtime("libasan.so"), _runtime("libubsan.so")]
+    if None in runtimes:
+        pytest.skip("the compiler has no shared sanitizer libraries")
+    environment = os.environ | {
+        "LD_PRELOAD": " ".join(map(str, runtimes)),
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python leaks on purpose
+        "PYTHONPATH": str(HERE),
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "sanitized", "test_ina_packets.py"]
+    result = subprocess.run(
+        command, cwd=HERE, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-6000:]
+    assert "AddressSanitizer" not in result.stderr
