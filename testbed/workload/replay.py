@@ -1,0 +1,170 @@
+"""When a worker computes, given when the sums of its gradients arrived.
+
+A worker computes without pause but for one reason: a forward pass needs the parameters of its
+tensors, and so the sums of their gradients from the iteration before. It waits for each bucket just
+before the first tensor that is in it (as SwitchML's dnn_benchmark and ByteScheduler, Peng et al.,
+SOSP 2019, do), or for all of them at once (as PyTorch's DDP with one optimizer step does).
+
+All here is arithmetic on times in seconds; nothing sleeps. The trace must be of the same scale as
+the buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from testbed.workload.buckets import Bucket
+from testbed.workload.trace import Trace
+
+
+@dataclass(frozen=True)
+class Need:
+    """A part of the forward pass: once ``bucket``'s sum is there, it computes for ``seconds``."""
+
+    bucket: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Span:
+    """From when to when, in seconds."""
+
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """When one iteration of one worker ran, in seconds on the clock of its inputs.
+
+    ``waits``: the parts of its forward pass in which it waited for sums of the iteration before.
+    ``ready_s``: when each bucket's gradients were ready.
+    """
+
+    start_s: float
+    forward_end_s: float
+    compute_end_s: float
+    ready_s: tuple[float, ...]
+    waits: tuple[Span, ...] = ()
+
+    @property
+    def exposed_s(self) -> float:
+        """Communication of the iteration before that computing did not hide."""
+        return sum(wait.end_s - wait.start_s for wait in self.waits)
+
+
+def needs(trace: Trace, buckets: Sequence[Bucket]) -> tuple[Need, ...]:
+    """The forward pass in parts, each bucket once, in the order in which it needs them.
+
+    Their seconds add up to the trace's forward pass.
+    """
+    home = {tensor: bucket.index for bucket in buckets for tensor in bucket.tensors}
+    seconds: dict[int, float] = {}
+    current = home[0]
+    for index, tensor in enumerate(trace.tensors):
+        # What was waited for once is there: its time counts to the part that is running.
+        if home[index] not in seconds:
+            current = home[index]
+            seconds[current] = 0.0
+        seconds[current] += tensor.forward_s
+    return tuple(Need(bucket, time) for bucket, time in seconds.items())
+
+
+def priorities(buckets: Sequence[Bucket]) -> tuple[int, ...]:
+    """Each bucket's priority, 0 first: its place among those that the next forward pass needs.
+
+    To send the least number that is ready is layer-priority order; by index is DDP's.
+    """
+    first = sorted(buckets, key=lambda bucket: min(bucket.tensors))
+    place = {bucket.index: number for number, bucket in enumerate(first)}
+    return tuple(place[bucket.index] for bucket in buckets)
+
+
+def iteration(
+    trace: Trace,
+    buckets: Sequence[Bucket],
+    start_s: float = 0.0,
+    arrived_s: Sequence[float] | None = None,
+    barrier: bool = False,
+    factor: float = 1.0,
+) -> Iteration:
+    """One iteration that starts at ``start_s``: when the worker is done with the one before.
+
+    ``arrived_s``: when each bucket's sum of the iteration before arrived; None in the first one.
+    ``barrier``: wait for all sums before anything. ``factor``: compute times are multiplied by it.
+
+    Raises ValueError for other than one arrival a bucket.
+    """
+    arrived = [start_s] * len(buckets) if arrived_s is None else list(arrived_s)
+    if len(arrived) != len(buckets):
+        raise ValueError(f"{len(arrived)} arrivals for {len(buckets)} buckets")
+    if barrier:
+        arrived = [max(arrived)] * len(buckets)
+    place = {bucket.index: number for number, bucket in enumerate(buckets)}
+    now, waits = start_s, []
+    for need in needs(trace, buckets):
+        there = arrived[place[need.bucket]]
+        if there > now:
+            waits.append(Span(now, there))
+            now = there
+        now += need.seconds * factor
+    late_s = sum(wait.end_s - wait.start_s for wait in waits)
+    return Iteration(
+        start_s=start_s,
+        forward_end_s=now,
+        compute_end_s=now + trace.backward_s * factor,
+        # What is deferred was ready before the forward pass, whatever that waits for.
+        ready_s=tuple(
+            start_s + bucket.ready_s * factor + (0.0 if bucket.deferred else late_s)
+            for bucket in buckets
+        ),
+        waits=tuple(waits),
+    )
+
+
+def transfers(
+    ready_s: Sequence[float],
+    seconds: Sequence[float],
+    order: Sequence[int],
+    free_s: float = 0.0,
+) -> tuple[Span, ...]:
+    """When each bucket is on a channel that carries one at a time, from ``free_s`` on.
+
+    ``seconds``: how long each takes; ``order``: of those that are ready, the least goes first.
+    What has begun is not interrupted.
+    """
+    spans: dict[int, Span] = {}
+    waiting = set(range(len(ready_s)))
+    while waiting:
+        free_s = max(free_s, min(ready_s[i] for i in waiting))
+        chosen = min((i for i in waiting if ready_s[i] <= free_s), key=lambda i: order[i])
+        spans[chosen] = Span(free_s, free_s + seconds[chosen])
+        free_s = spans[chosen].end_s
+        waiting.remove(chosen)
+    return tuple(spans[i] for i in range(len(ready_s)))
+
+
+def replay(
+    trace: Trace,
+    buckets: Sequence[Bucket],
+    seconds: Sequence[float],
+    iterations: int,
+    priority: bool = False,
+    barrier: bool = False,
+) -> tuple[tuple[Iteration, tuple[Span, ...]], ...]:
+    """Iterations, and when each one's buckets were on a channel of their own.
+
+    ``seconds``: how long each bucket takes on it. An iteration's buckets follow those of the one
+    before. ``priority``: layer-priority order, else the order in which buckets become ready.
+    """
+    order = priorities(buckets) if priority else tuple(range(len(buckets)))
+    done: list[tuple[Iteration, tuple[Span, ...]]] = []
+    start_s, free_s, arrived_s = 0.0, 0.0, None
+    for _ in range(iterations):
+        ran = iteration(trace, buckets, start_s, arrived_s, barrier)
+        sent = transfers(ran.ready_s, seconds, order, free_s)
+        done.append((ran, sent))
+        start_s, arrived_s = ran.compute_end_s, [span.end_s for span in sent]
+        free_s = max(arrived_s)
+    return tuple(done)
