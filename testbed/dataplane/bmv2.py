@@ -107,6 +107,14 @@ class Bmv2Switch:
                 raise ControlError(f"mc_node_create: {answer}")
             self._say(f"mc_node_associate {group} {handle[1]}")
 
+    def mirror_session(
+        self, session: int, *, port: int | None = None, group: int | None = None
+    ) -> None:
+        if (port is None) == (group is None):
+            raise ControlError(f"mirror session {session}: expected a port or a multicast group")
+        verb, to = ("mirroring_add", port) if group is None else ("mirroring_add_mc", group)
+        self._say(f"{verb} {session} {to}")
+
     def read_register(self, name: str, index: int) -> int:
         answer = self._say(f"register_read {name} {index}")
         value = re.search(r"=\s*(-?\d+)", answer)
@@ -122,10 +130,10 @@ class Bmv2Switch:
 
     def read_counter(self, name: str, index: int) -> tuple[int, int]:
         answer = self._say(f"counter_read {name} {index}")
-        count = re.search(r"packets=(\d+), bytes=(\d+)", answer)
+        count = re.search(r"\((\d+) bytes, (\d+) packets\)", answer)
         if count is None:
             raise ControlError(f"counter_read {name} {index}: {answer}")
-        return int(count[1]), int(count[2])
+        return int(count[2]), int(count[1])
 
     def lost(self) -> int:
         """simple_switch does not tell what it drops between a port and the program."""

@@ -81,6 +81,11 @@ class Control(Protocol):
     def multicast_group(self, group: int, replicas: Sequence[Replica]) -> None:
         """Sets, or replaces, the copies that ``mcast_grp == group`` makes."""
 
+    def mirror_session(
+        self, session: int, *, port: int | None = None, group: int | None = None
+    ) -> None:
+        """Sets where clones of a session go: to a port, or to a multicast group's replicas."""
+
     def read_register(self, name: str, index: int) -> int: ...
 
     def write_register(self, name: str, index: int, value: int) -> None: ...

@@ -1,22 +1,31 @@
 """Emits one C file for a program.
 
-The file includes the runtime's headers, defines the packet's state, the program's tables,
-registers, actions, parser, ingress, egress and deparser, and ends with the switch that calls
-``process``. What a packet goes through is what BMv2's simple_switch does: multicast before
-unicast, drop port 511, egress once per copy, checksums updated at the very end.
+The file defines the packet's state, the program's tables, registers, actions, parser, ingress,
+egress and deparser, and then includes ``runtime/pipeline.h``, which does with them to a packet
+what BMv2's simple_switch does, and ``runtime/switch.h``, which brings the packets.
 """
 
 from __future__ import annotations
 
 from testbed.dataplane.native.emit_action import Actions, register_array
+from testbed.dataplane.native.emit_hash import Calculations
+from testbed.dataplane.native.emit_hash import function_of as hash_function
 from testbed.dataplane.native.emit_parser import Parser
 from testbed.dataplane.native.emit_table import Tables
-from testbed.dataplane.native.expression import Header, Instance, Read, Stack, header_of
-from testbed.dataplane.native.layout import Code, Layout, identifier
-from testbed.dataplane.native.liveness import read_before_written
+from testbed.dataplane.native.expression import (
+    Element,
+    Field,
+    Header,
+    Instance,
+    Last,
+    Read,
+    Stack,
+    header_of,
+)
+from testbed.dataplane.native.layout import Code, Layout
+from testbed.dataplane.native.liveness import carried_to_egress, fields_read, read_before_written
 from testbed.dataplane.native.program import (
     Action,
-    Calculation,
     Counter,
     Pipeline,
     Program,
@@ -25,7 +34,15 @@ from testbed.dataplane.native.program import (
     Unsupported,
 )
 
-_MULTICAST = 5  # instance_type of a copy, in simple_switch
+# Fields of the standard metadata that the switch itself reads and writes
+_STANDARD = (
+    *("ingress_port", "egress_spec", "egress_port", "instance_type", "packet_length"),
+    *("mcast_grp", "egress_rid", "ingress_global_timestamp", "egress_global_timestamp"),
+    *("enq_timestamp", "enq_qdepth", "deq_qdepth"),
+)
+_PASSES = frozenset(
+    {"clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress", "resubmit", "recirculate"}
+)
 
 
 def emit(program: Program) -> str:
@@ -46,13 +63,18 @@ class _Emitter:
         self.actions = Actions(self.code, self.layout, problems)
         self.tables = Tables(self.code, self.layout, self.actions)
         self.parser = Parser(self.code, self.layout, self.actions)
+        operations = {primitive.op for primitive in program.primitives()}
+        self.passes = bool(operations & _PASSES)
+        self.truncates = "truncate" in operations
 
     def text(self) -> str:
         program, code = self.program, self.code
+        self.features()
         self.state()
         self.storage()
+        calculations = Calculations(code, self.actions.expressions)
         for calculation in program.calculations:
-            self.actions.calculation(calculation)
+            calculations.calculation(calculation)
         for action in program.actions:
             self.actions.action(action)
             code("")
@@ -60,8 +82,8 @@ class _Emitter:
         self.tables.pipeline(program.ingress)
         self.tables.pipeline(program.egress)
         self.checksums()
-        self.leave()
-        self.process()
+        self.deparser()
+        self.copies()
         self.tables.install(program.tables)
         lines = [f"// Made from {program.name}; do not edit.", '#include "packet.h"', ""]
         for data, name in code.constants.items():
@@ -69,25 +91,59 @@ class _Emitter:
             lines.append(
                 f"static const uint8_t {name}[] __attribute__((aligned(64))) = {{{values}}};"
             )
-        return "\n".join([*lines, "", *code.lines, '#include "switch.h"', ""])
+        tail = ['#include "switch.h"', ""]
+        return "\n".join([*lines, "", *code.lines, *tail])
+
+    def features(self) -> None:
+        """What the runtime is to know when it is compiled."""
+        code, layout = self.code, self.layout
+        queue = {self.program.standard(f"{end}_qdepth") for end in ("enq", "deq")}
+        code(f"#define PASSES {int(self.passes)}")
+        code(f"#define TRUNCATES {int(self.truncates)}")
+        code(f"#define QUEUE_DEPTH {int(not queue.isdisjoint(fields_read(self.program)))}")
+        code(f"#define HEADERS {max(1, len(layout.headers))}")
+        code(f"#define SEGMENTS {len(self.program.deparse) + 1}")
+        owned = egress_writes(self.program)
+        scratch = sum(h.bytes for h in owned) + _added(self.program.egress)
+        code(f"#define EGRESS_SCRATCH {scratch}")
+        for name in _STANDARD:
+            field = self.program.standard(name)
+            member = layout.member(field) if field is not None else None
+            if field is None or member is None:
+                code(f"#define SET_{name}(value) ((void)(value))")
+                code(f"#define GET_{name} 0")
+            else:
+                code(f"#define SET_{name}(value) ({member} = (value) & ones({field.width}))")
+                code(f"#define GET_{name} {member}")
+        code("")
 
     def state(self) -> None:
         code, layout = self.code, self.layout
+        with code.block("struct metadata", "};"):
+            for field, name in layout.metadata.items():
+                if not field.wide:
+                    code(f"uint64_t {name};")
         with code.block("struct state", "};"):
             code("uint8_t *cursor, *end; // what the parser has not taken: the payload")
             code("uint64_t received, length; // bytes as they came, and with headers added or not")
             code("bool exit;")
-            for field, name in layout.metadata.items():
-                if not field.wide:
-                    code(f"uint64_t {name};")
+            if self.passes:
+                code("unsigned port; // that the packet came in at")
+                code("unsigned clone, clone_list, resubmit, recirculate; // asked for, or 0")
+            if self.truncates:
+                code("size_t limit; // bytes that may leave")
             if self.program.stacks:
                 code(f"uint64_t next[{len(self.program.stacks)}];")
-            code(f"uint8_t *h[{max(1, len(layout.headers))}];")
+            code("uint8_t *h[HEADERS];")
+            code("struct metadata m;")
         with code.block("struct wide", "};"):
             for field, name in layout.metadata.items():
                 if field.wide:
                     code(f"uint8_t {name}[{8 * field.limbs}] __attribute__((aligned(64)));")
             code("uint8_t none;")
+        with code.block("INLINE size_t payload_bytes(const struct state *s)"):
+            code("const size_t left = (size_t)(s->end - s->cursor);")
+            code(f"return {'left < s->limit ? left : s->limit' if self.truncates else 'left'};")
         for header in layout.headers:
             code(f"// s->h[{header.index}]: {header.name}, {header.bytes} bytes")
         code("")
@@ -129,103 +185,81 @@ class _Emitter:
     def counter_entry(self, counter: Counter) -> str:
         if counter.table is None:
             return f"{{counter_{counter.index}, {counter.size}, NULL}}"
-        (table,) = (t for t in self.program.tables if t.name == counter.table)
-        return f"{{NULL, {counter.size}, &table_{table.index}}}"
+        tables = [t for t in self.program.tables if t.name == counter.table]
+        return f"{{NULL, 0, {f'&table_{tables[0].index}' if tables else 'NULL'}}}"
 
     def checksums(self) -> None:
         with self.code.block("INLINE void update_checksums(struct state *s, struct wide *w)"):
-            self.code("(void)w;")
+            self.code("(void)s, (void)w;")
             for checksum in self.program.checksums:
                 if checksum.update:
                     condition = "true"
                     if checksum.condition is not None:
                         condition = self.actions.expressions.boolean(checksum.condition)
                     with self.code.block(f"if ({condition})"):
-                        name = identifier(checksum.calculation.name)
-                        value = f"calculation_{name}(s, w)"
+                        value = f"{hash_function(checksum.calculation)}(s, w)"
                         self.actions.expressions.store(checksum.target, value)
         self.code("")
 
-    def set(self, name: str, value: str) -> None:
-        """Sets a field of the standard metadata, where the program has it."""
-        field = self.program.standard(name)
-        if field is not None:
-            self.code(f"{self.layout.member(field)} = {value};")
-
-    def get(self, name: str) -> str:
-        field = self.program.standard(name)
-        return "0" if field is None else self.layout.member(field) or "0"
-
-    def leave(self) -> None:
-        """Egress and deparser: what a packet, or one copy of it, does on its way out."""
-        code = self.code
-        with code.block("INLINE void leave(struct state *s, struct wide *w, unsigned port)"):
-            self.set("egress_port", "port")
-            self.set("egress_spec", "0")
-            self.set("packet_length", "s->length")
-            self.set("egress_global_timestamp", "now")
-            code("egress(s, w);")
-            code("s->exit = false;")
-            code(f"if ({self.get('egress_spec')} == DROP_PORT)")
-            code("    return;")
-            code("update_checksums(s, w);")
-            code("output_begin(port);")
+    def deparser(self) -> None:
+        code, layout = self.code, self.layout
+        with code.block("INLINE void deparse(struct state *s)"):
+            code("(void)s;")
             for header in self.program.deparse:
-                slot = self.layout.slot(header)
-                code(f"if ({slot} != zeros)")
-                code(f"    output_segment({slot}, {header.bytes});")
-            code("output_segment(s->cursor, (size_t)(s->end - s->cursor));")
-            code("output_end();")
+                code(f"if ({layout.slot(header)} != zeros)")
+                code(f"    output_segment({layout.slot(header)}, {header.bytes});")
         code("")
 
-    def process(self) -> None:
+    def copies(self) -> None:
+        """What of a packet must be cleared, and what a copy of it must have to itself."""
         code, layout = self.code, self.layout
-        segments = len(self.program.deparse) + 1
-        owned = egress_writes(self.program)
-        scratch = sum(h.bytes for h in owned) + _added(self.program.egress, layout)
-        with code.block("static void process(unsigned port, uint8_t *packet, size_t length)"):
-            code("struct state state = {0}, *const s = &state;")
-            code("struct wide wide, *const w = &wide;")
+        if self.passes:
+            sizes = [header.bytes for header in layout.headers] or [0]
+            code(f"static const unsigned header_bytes[] = {{{', '.join(map(str, sizes))}}};")
+            self.preserve()
+        with code.block("INLINE void clear_wide(struct wide *w)"):
+            code("(void)w;")
             early = read_before_written(self.program)
             for field, name in layout.metadata.items():
                 if field in early:
                     code(f"memset(w->{name}, 0, {8 * field.limbs});")
-            code("s->cursor = packet;")
-            code("s->end = packet + length;")
-            code("s->received = s->length = length;")
-            for header in layout.headers:
-                code(f"{layout.slot(header)} = zeros;")
-            self.set("ingress_port", "port")
-            self.set("packet_length", "length")
-            self.set("ingress_global_timestamp", "now")
-            code(f"output_room({segments}, ARENA / 2, 0);")
-            code("parse(s, w);")
-            code("ingress(s, w);")
-            code("s->exit = false;")
-            with code.block(f"if ({self.get('mcast_grp')} != 0)"):
-                self.multicast(segments, scratch, owned)
-            with code.block(f"else if ({self.get('egress_spec')} != DROP_PORT)"):
-                self.set("instance_type", "0")
-                code(f"leave(s, w, (unsigned){self.get('egress_spec')});")
+        with code.block("INLINE void copy_wide(struct wide *to, const struct wide *from)"):
+            code("(void)to, (void)from;")
+            carried = carried_to_egress(self.program)
+            for field, name in layout.metadata.items():
+                if field in carried:
+                    code(f"memcpy(to->{name}, from->{name}, {8 * field.limbs});")
+        with code.block("INLINE void own_headers(struct state *s)"):
+            code("(void)s;")
+            for header in egress_writes(self.program):
+                code(f"header_own(&{layout.slot(header)}, {header.bytes});")
+        code("")
+        code('#include "pipeline.h"')
         code("")
 
-    def multicast(self, segments: int, scratch: int, owned: list[Header]) -> None:
-        """A copy shares the header images that egress leaves as they are, and the payload."""
+    def preserve(self) -> None:
+        """Copies the metadata of a field list."""
         code = self.code
-        wide = any(f.wide for f in self.layout.metadata)
-        self.set("instance_type", str(_MULTICAST))
-        code(f"const struct group *const group = groups[{self.get('mcast_grp')}];")
-        code("const size_t keep = arena_used;")
-        with code.block("for (unsigned i = 0; group != NULL && i < group->count; i++)"):
-            code("struct state copy = state, *const s = &copy;")
-            if wide:
-                code("struct wide wide_copy = wide, *const w = &wide_copy;")
-            code(f"output_room({segments}, {scratch}, keep);")
-            with code.block("if (i + 1 < group->count)"):
-                for header in owned:
-                    code(f"header_own(&{self.layout.slot(header)}, {header.bytes});")
-            self.set("egress_rid", "group->replicas[i].rid")
-            code("leave(s, w, group->replicas[i].port);")
+        arguments = (
+            "const struct state *s, const struct wide *w, struct state *to, struct wide *wide"
+        )
+        with code.block(f"static void preserve(unsigned list, {arguments})"):
+            code("(void)s, (void)w, (void)to, (void)wide;")
+            with code.block("switch (list)"):
+                for number, fields in self.program.field_lists.items():
+                    code(f"case {number}:")
+                    code.depth += 1
+                    for field in fields:
+                        self.preserve_field(field)
+                    code("break;")
+                    code.depth -= 1
+
+    def preserve_field(self, field: Field) -> None:
+        name = self.layout.metadata[field]
+        if field.wide:
+            self.code(f"memcpy(wide->{name}, w->{name}, {8 * field.limbs});")
+        else:
+            self.code(f"to->m.{name} = s->m.{name};")
 
 
 def pipeline_actions(pipeline: Pipeline) -> list[Action]:
@@ -239,7 +273,7 @@ def egress_writes(program: Program) -> list[Header]:
     for action in pipeline_actions(program.egress):
         for primitive in action.primitives:
             targets += primitive.arguments[:1]
-            if primitive.op == "assign_header_stack" or primitive.op in ("push", "pop"):
+            if primitive.op in ("assign_header_stack", "push", "pop"):
                 targets += program.stacks
     for target in targets:
         where = target.where if isinstance(target, Read) else target
@@ -247,14 +281,12 @@ def egress_writes(program: Program) -> list[Header]:
             written.add(where.header)
         elif isinstance(where, Stack):
             written.update(where.headers)
-        elif not isinstance(where, Register | Counter | Calculation | int) and hasattr(
-            where, "stack"
-        ):
+        elif isinstance(where, Element | Last):
             written.update(where.stack.headers)
     return sorted((h for h in written if not h.metadata), key=lambda h: h.index)
 
 
-def _added(egress: Pipeline, layout: Layout) -> int:
+def _added(egress: Pipeline) -> int:
     """Bytes of the headers that egress may add to one packet."""
     total = 0
     for action in pipeline_actions(egress):

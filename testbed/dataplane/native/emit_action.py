@@ -1,11 +1,14 @@
-"""Emits a C function per action, and a hash function per calculation."""
+"""Emits a C function per action."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
+from testbed.dataplane.native.emit_hash import function_of as hash_function
 from testbed.dataplane.native.emit_wide import Expressions
 from testbed.dataplane.native.expression import (
+    Choice,
     Const,
     Expression,
     Instance,
@@ -21,7 +24,6 @@ from testbed.dataplane.native.program import (
     DROP_PORT,
     Action,
     Calculation,
-    Constant,
     Counter,
     Primitive,
     Register,
@@ -64,6 +66,13 @@ class Actions:
             "count": self.count,
             "modify_field_rng_uniform": self.random,
             "modify_field_with_hash_based_offset": self.hash,
+            "clone_ingress_pkt_to_egress": self.clone,
+            "clone_egress_pkt_to_egress": self.clone,
+            "resubmit": lambda fields: self.again("resubmit", fields),
+            "recirculate": lambda fields: self.again("recirculate", fields),
+            "truncate": self.truncate,
+            "assert": self.claim,
+            "assume": self.claim,
         }
 
     def action(self, action: Action) -> None:
@@ -94,6 +103,7 @@ class Actions:
             self.code(f"    goto step_{target.value};")
         else:
             with self.code.block(""):
+                self.expressions.at = primitive.at
                 self.primitives[primitive.op](*primitive.arguments)
 
     # Headers
@@ -102,6 +112,7 @@ class Actions:
         """The C lvalue's address of a header's image pointer."""
         if isinstance(where, Instance):
             return f"&{self.layout.slot(where.header)}"
+        assert not isinstance(where, Choice)
         stack = where.stack
         if isinstance(where, Last):
             index = f"(uint64_t)s->next[{stack.index}] - 1"
@@ -150,6 +161,26 @@ class Actions:
             field = self.layout.program.standard(name)
             if field is not None:
                 self.code(f"{self.layout.member(field)} = {value};")
+
+    # What becomes of the packet: asked for here, done by pipeline.h
+
+    def clone(self, session: Expression, fields: Expression) -> None:
+        """Sessions are 15 bits; a bit above them says that there is one."""
+        self.code(f"s->clone = ({self.expressions.scalar(session)} & 0x7fff) | 0x8000;")
+        self.code(f"s->clone_list = (unsigned)({self.expressions.scalar(fields)});")
+
+    def again(self, member: str, fields: Expression) -> None:
+        self.code(f"s->{member} = (unsigned)({self.expressions.scalar(fields)});")
+
+    def truncate(self, length: Expression) -> None:
+        self.code(f"const size_t limit = {self.expressions.scalar(length)};")
+        self.code("s->limit = limit < s->limit ? limit : s->limit;")
+
+    def claim(self, holds: Expression) -> None:
+        """BMv2 aborts as well where an assert or assume is false."""
+        text = json.dumps(f"{self.expressions.at}: what the program asserts does not hold")
+        self.code(f"if (!{self.expressions.boolean(holds)})")
+        self.code(f"    claim_failed({text});")
 
     # State that outlives the packet
 
@@ -202,107 +233,6 @@ class Actions:
     ) -> None:
         assert isinstance(target, Read)
         self.code(f"const uint64_t size = {self.expressions.scalar(size)};")
-        hashed = f"calculation_{identifier(calculation.name)}(s, w)"
+        hashed = f"{hash_function(calculation)}(s, w)"
         value = f"{hashed} % (size ? size : 1) + {self.expressions.scalar(base)}"
         self.expressions.store(target, value)
-
-    def calculation(self, calculation: Calculation) -> None:
-        """A function that hashes the inputs, laid side by side without those of invalid headers."""
-        code, pieces = self.code, list(_pieces(calculation))
-        payload = 65536 if calculation.payload else 0
-        size = sum(piece.width for piece in pieces) // 8 + 9 + payload
-        name = f"calculation_{identifier(calculation.name)}"
-        aligned = all(p.width % 8 == 0 and (p.member or p.offset % 8 == 0) for p in pieces)
-        storage = "static uint8_t" if payload else "uint8_t"
-        with code.block(f"INLINE uint64_t {name}(struct state *s, struct wide *w)"):
-            code("(void)w;")
-            code(f"{storage} buffer[{size}];")
-            if aligned:
-                code("uint8_t *to = buffer;")
-            else:
-                code("memset(buffer, 0, sizeof buffer);")
-                code("unsigned bits = 0;")
-            for piece in pieces:
-                if aligned:
-                    self.piece_of_bytes(piece)
-                else:
-                    self.piece_of_bits(piece)
-            if not aligned:
-                code("uint8_t *to = buffer + (bits + 7) / 8;")
-            if payload:
-                code("memcpy(to, s->cursor, (size_t)(s->end - s->cursor));")
-                code("to += s->end - s->cursor;")
-            code(f"return hash_{calculation.algorithm}(buffer, (size_t)(to - buffer));")
-        code("")
-
-    def piece_of_bytes(self, piece: _Piece) -> None:
-        code, size = self.code, piece.width // 8
-        if piece.read is not None and piece.member is False:
-            with code.block(f"if ({self.expressions.image(piece.read.where)} != zeros)"):
-                image = self.expressions.image(piece.read.where)
-                code(f"memcpy(to, {image} + {piece.offset // 8}, {size});")
-                code(f"to += {size};")
-        elif piece.read is not None and piece.read.field.wide:
-            place, offset = self.expressions.bits(piece.read)
-            code(f"memcpy(to, {place} + {offset // 8}, {size});")
-            code(f"to += {size};")
-        elif piece.width <= 64:
-            value: Expression = piece.read or Const(piece.value)
-            code(f"store_bytes(to, {size}, {self.expressions.scalar(value)});")
-            code(f"to += {size};")
-        else:
-            limbs = -(-piece.width // 64)
-            start = f"{code.constant(piece.value, limbs)} + {8 * limbs - size}"
-            code(f"memcpy(to, {start}, {size});")
-            code(f"to += {size};")
-
-    def piece_of_bits(self, piece: _Piece) -> None:
-        code = self.code
-        guard = ""
-        place, offset = code.constant(piece.value, -(-piece.width // 64)), -piece.width % 64
-        if piece.read is not None and (piece.member is False or piece.read.field.wide):
-            place, offset = self.expressions.bits(piece.read)
-            offset = piece.offset if piece.member is False else offset
-            if piece.member is False:
-                guard = f"if ({self.expressions.image(piece.read.where)} != zeros)"
-        elif piece.read is not None:
-            value = f"{self.expressions.scalar(piece.read)} & ones({piece.width})"
-            code(f"append_bits(buffer, &bits, {piece.width}, {value});")
-            return
-        with code.block(guard):
-            for start in range(0, piece.width, 64):
-                part = min(64, piece.width - start)
-                value = f"get_bits({place}, {offset + start}, {part})"
-                code(f"append_bits(buffer, &bits, {part}, {value});")
-
-
-class _Piece:
-    """Neighbouring bits of one header, a metadata field, or a constant."""
-
-    def __init__(self, part: Read | Constant, member: bool) -> None:
-        self.read = part if isinstance(part, Read) else None
-        self.value = part.value if isinstance(part, Constant) else 0
-        self.member = member
-        self.width = part.width if isinstance(part, Constant) else part.field.width
-        self.offset = part.field.offset if isinstance(part, Read) else 0
-
-
-def _pieces(calculation: Calculation) -> list[_Piece]:
-    pieces: list[_Piece] = []
-    for part in calculation.inputs:
-        if isinstance(part, Constant):
-            pieces.append(_Piece(part, True))
-            continue
-        last = pieces[-1] if pieces else None
-        member = header_of(part.where).metadata
-        if (
-            last is not None
-            and last.read is not None
-            and not member
-            and last.read.where == part.where
-            and last.offset + last.width == part.field.offset
-        ):
-            last.width += part.field.width
-        else:
-            pieces.append(_Piece(part, member))
-    return pieces

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from testbed.dataplane.native.emit_action import Actions
+from testbed.dataplane.native.emit_hash import function_of as hash_function
 from testbed.dataplane.native.expression import LIMB, Expression, Read, Stack, bounds
 from testbed.dataplane.native.layout import Code, Layout, identifier
 from testbed.dataplane.native.program import (
@@ -46,13 +47,13 @@ class Parser:
             for checksum in program.checksums:
                 field = program.standard("checksum_error")
                 if checksum.verify and field is not None:
-                    name = identifier(checksum.calculation.name)
+                    hashed = f"{hash_function(checksum.calculation)}(s, w)"
                     holds = ""
                     if checksum.condition is not None:
                         holds = f" && {self.expressions.boolean(checksum.condition)}"
                     image = self.expressions.image(checksum.target.where)
                     found = self.expressions.scalar(checksum.target)
-                    code(f"if ({image} != zeros{holds} && calculation_{name}(s, w) != {found})")
+                    code(f"if ({image} != zeros{holds} && {hashed} != {found})")
                     code(f"    {self.layout.member(field)} = 1;")
         code("")
 

@@ -11,6 +11,7 @@ from testbed.dataplane.native.expression import (
     COMPARISONS,
     LIMB,
     Bool,
+    Choice,
     Const,
     Element,
     Expression,
@@ -52,10 +53,12 @@ class Scalars:
         self.code = code
         self.layout = layout
         self.problems = problems
+        self.at = ""  # position, in the P4 program, of what is being emitted
 
     def refuse(self, what: str) -> str:
-        if what not in self.problems:
-            self.problems.append(what)
+        problem = f"{self.at}: {what}" if self.at else what
+        if problem not in self.problems:
+            self.problems.append(problem)
         return "0"
 
     # Places
@@ -64,6 +67,9 @@ class Scalars:
         """Pointer to a header's bytes; ``zeros`` while it is invalid."""
         if isinstance(where, Instance):
             return self.layout.slot(where.header)
+        if isinstance(where, Choice):
+            left, right = self.image(where.left), self.image(where.right)
+            return f"({self.boolean(where.condition)} ? {left} : {right})"
         first, size = self.layout.first(where.stack), len(where.stack.headers)
         if isinstance(where, Element):
             return f"element({first}, {size}, {self.scalar(where.index)})"

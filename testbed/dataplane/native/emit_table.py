@@ -90,6 +90,7 @@ class Tables:
         self.code(f"goto {'done' if name is None else identifier(name)};")
 
     def conditional(self, node: Conditional) -> None:
+        self.expressions.at = node.at
         self.code(f"const bool holds = {self.expressions.boolean(node.expression)};")
         self.code("if (holds)")
         self.code.depth += 1

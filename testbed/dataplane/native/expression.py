@@ -76,11 +76,22 @@ class Last:
     stack: Stack
 
 
-Where = Instance | Element | Last
+@dataclass(frozen=True)
+class Choice:
+    """One of two headers of a type; only read, never written."""
+
+    condition: Expression
+    left: Where
+    right: Where
+
+
+Where = Instance | Element | Last | Choice
 
 
 def header_of(where: Where) -> Header:
     """The header, or for a stack one of its (equal) elements."""
+    if isinstance(where, Choice):
+        return header_of(where.left)
     return where.header if isinstance(where, Instance) else where.stack.headers[0]
 
 

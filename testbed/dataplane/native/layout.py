@@ -2,8 +2,8 @@
 
 A packet's headers stay where they are in its buffer, in wire order: ``s->h[i]`` points to header
 ``i``, or to ``zeros`` while it is invalid, so that a read needs no test. Metadata of up to 64 bits
-are members of ``struct state``; wider ones are big-endian byte arrays of whole 64-bit limbs in
-``struct wide``, as wide registers are.
+are members of ``struct metadata``, ``s->m``; wider ones are big-endian byte arrays of whole 64-bit
+limbs in ``struct wide``, as wide registers are.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Layout:
     def member(self, field: Field) -> str | None:
         """The C lvalue of a metadata field; None for a header's field."""
         name = self.metadata.get(field)
-        return None if name is None else f"{'w' if field.wide else 's'}->{name}"
+        return None if name is None else ("w->" if field.wide else "s->m.") + name
 
     def slot(self, header: Header) -> str:
         return f"s->h[{header.index}]"

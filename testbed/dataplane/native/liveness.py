@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.dataplane.native.expression import (
+    Choice,
     Element,
     Field,
     Operation,
@@ -35,8 +36,7 @@ _WRITES = frozenset({"assign", "register_read", "modify_field_with_hash_based_of
 
 def read_before_written(program: Program) -> frozenset[Field]:
     """The wide fields that some packet may read before anything wrote them."""
-    early: set[Field] = set()
-    nothing: frozenset[Field] = frozenset()
+    early = set(_listed(program))
     for state in program.states.values():
         for op in state.ops:
             for part in _operands(op):
@@ -46,12 +46,53 @@ def read_before_written(program: Program) -> frozenset[Field]:
     for checksum in program.checksums:
         if checksum.verify:
             early.update(_fields(checksum.calculation))
-    written = _pipeline(program.ingress, nothing, early)
+            early.update(_fields(checksum.condition))
+    written = _pipeline(program.ingress, frozenset(), early)
+    _egress(program, written, early)
+    return frozenset(field for field in early if field.wide)
+
+
+def carried_to_egress(program: Program) -> frozenset[Field]:
+    """The wide fields that egress, or what follows it, may read before it wrote them."""
+    early = set(_listed(program))
+    _egress(program, frozenset(), early)
+    return frozenset(field for field in early if field.wide)
+
+
+def fields_read(program: Program) -> frozenset[Field]:
+    """Every field whose value the program may use."""
+    read = set(_listed(program))
+    for state in program.states.values():
+        for piece in state.key:
+            read.update(_fields(piece))
+    for op in program.operations():
+        for part in _operands(op):
+            read.update(_fields(part))
+    for pipeline in (program.ingress, program.egress):
+        for node in pipeline.nodes.values():
+            if isinstance(node, Conditional):
+                read.update(_fields(node.expression))
+            else:
+                for key in node.keys:
+                    read.update(_fields(key.value))
+    for calculation in program.calculations:
+        read.update(_fields(calculation))
+    for checksum in program.checksums:
+        read.update(_fields(checksum.condition))
+    return frozenset(read)
+
+
+def _listed(program: Program) -> Iterator[Field]:
+    """Fields that a clone or another round of the packet takes along."""
+    for fields in program.field_lists.values():
+        yield from fields
+
+
+def _egress(program: Program, written: frozenset[Field], early: set[Field]) -> None:
     written = _pipeline(program.egress, written, early)
     for checksum in program.checksums:
         early.update(set(_fields(checksum.calculation)) - written)
         early.update(set(_fields(checksum.condition)) - written)
-    return frozenset(field for field in early if field.wide)
 
 
 def _pipeline(pipeline: Pipeline, written: frozenset[Field], early: set[Field]) -> frozenset[Field]:
@@ -127,6 +168,8 @@ def _fields(part: object) -> Iterator[Field]:
             yield from _fields(where)
         case Element(_, index):
             yield from _fields(index)
+        case Choice(condition, left, right):
+            yield from (*_fields(condition), *_fields(left), *_fields(right))
         case Valid(where):
             yield from _fields(where)
         case SameHeader(left, right):

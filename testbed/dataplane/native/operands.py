@@ -7,6 +7,7 @@ from typing import Any
 from testbed.dataplane.native.expression import (
     COMPARISONS,
     Bool,
+    Choice,
     Const,
     Element,
     Expression,
@@ -30,10 +31,23 @@ Json = dict[str, Any]
 _UNARY = frozenset({"~", "not", "d2b", "b2d"})
 _BINARY = COMPARISONS | {"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "and", "or"}
 _BINARY |= {"two_comp_mod", "sat_cast", "usat_cast"}
+_ALGORITHMS = frozenset(
+    {"csum16", "crc16", "crc16_custom", "crc32", "crc32_custom", "crcCCITT", "xor16", "xor32"}
+    | {"identity"}
+)
+_DEREFERENCES = frozenset({"dereference_header_stack", "dereference_stack"})
 
 
 def number(text: str | int) -> int:
     return text if isinstance(text, int) else int(text, 16)
+
+
+def position(item: Json) -> str:
+    """Where something stands in the P4 program, ``file:line:column``, if the JSON says so."""
+    info = item.get("source_info") or {}
+    if "line" not in info:
+        return ""
+    return f"{info['filename']}:{info['line']}:{info['column'] + 1}"
 
 
 class Operands:
@@ -50,10 +64,13 @@ class Operands:
         self.counters: dict[str, Counter] = {}
         self.calculations: dict[str, Calculation] = {}
         self.parameters: tuple[Parameter, ...] = ()  # of the action being read
+        self.at = ""  # position of what is being read
 
-    def refuse(self, what: str) -> None:
-        if what not in self.problems:
-            self.problems.append(what)
+    def refuse(self, what: str, item: Json | None = None) -> None:
+        at = (position(item) if item is not None else "") or self.at
+        problem = f"{at}: {what}" if at else what
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def field(self, header_name: str, field_name: str) -> Expression:
         where = Instance(self.headers[header_name])
@@ -64,18 +81,17 @@ class Operands:
         return Read(where, where.header.fields[field_name])
 
     def where(self, item: Json) -> Where:
-        while item["type"] == "expression" and item["value"].get("type") == "expression":
-            item = item["value"]
+        item = _unwrapped(item)
         if item["type"] == "header":
             return Instance(self.headers[item["value"]])
-        if item["type"] == "expression" and item["value"]["op"] in (
-            "dereference_header_stack",
-            "dereference_stack",
-        ):
-            value = item["value"]
+        value = item["value"]
+        if item["type"] == "expression" and value["op"] in _DEREFERENCES:
             stack = self.stacks[value["left"]["value"]]
             return Element(stack, self.expression(value["right"]))
-        self.refuse(f"header given by {item['type']} {item['value']}")
+        if item["type"] == "expression" and value["op"] == "?":
+            condition = self.expression(value["cond"])
+            return Choice(condition, self.where(value["left"]), self.where(value["right"]))
+        self.refuse(f"header given by {item['type']} {value}")
         return Instance(next(iter(self.headers.values())))
 
     def expression(self, item: Json) -> Expression:
@@ -113,7 +129,7 @@ class Operands:
             return LastIndex(self.stacks[right["value"]])
         if op == "size_stack":
             return Operation("+", (LastIndex(self.stacks[right["value"]]), Const(1)))
-        if op in ("==", "!=") and left["type"] == "header":
+        if op in ("==", "!=") and _is_header(left):
             same = SameHeader(self.where(left), self.where(right))
             return same if op == "==" else Operation("not", (same,))
         if op in _UNARY:
@@ -125,8 +141,6 @@ class Operands:
 
     def argument(self, item: Json) -> Argument:
         kind, value = item["type"], item["value"]
-        if kind == "header":
-            return Instance(self.headers[value])
         if kind == "header_stack":
             return self.stacks[value]
         if kind == "register_array":
@@ -134,10 +148,25 @@ class Operands:
         if kind == "counter_array":
             return self.counters[value]
         if kind == "calculation":
-            return self.calculations[value]
-        inner = value
-        while isinstance(inner, dict) and inner.get("type") == "expression":
-            inner = inner["value"]
-        if isinstance(inner, dict) and inner.get("op") == "dereference_header_stack":
-            return self.where(item)
-        return self.expression(item)
+            return self.supported(self.calculations[value])
+        return self.where(item) if _is_header(item) else self.expression(item)
+
+    def supported(self, calculation: Calculation) -> Calculation:
+        if calculation.algorithm not in _ALGORITHMS:
+            self.refuse(f"hash algorithm {calculation.algorithm}")
+        return calculation
+
+
+def _unwrapped(item: Json) -> Json:
+    """p4c wraps an expression into another one or more."""
+    while item["type"] == "expression" and "type" in item["value"]:
+        item = item["value"]
+    return item
+
+
+def _is_header(item: Json) -> bool:
+    item = _unwrapped(item)
+    if item["type"] != "expression":
+        return bool(item["type"] == "header")
+    value = item["value"]
+    return value["op"] in _DEREFERENCES or (value["op"] == "?" and _is_header(value["left"]))

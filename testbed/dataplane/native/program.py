@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testbed.dataplane.native.expression import (
@@ -14,6 +15,7 @@ from testbed.dataplane.native.expression import (
     Parameter,
     Read,
     Stack,
+    Valid,
     Where,
 )
 
@@ -71,7 +73,7 @@ class Calculation:
 
     name: str
     algorithm: str
-    inputs: tuple[Read | Constant, ...]
+    inputs: tuple[Read | Valid | Constant, ...]
     payload: bool
 
 
@@ -89,8 +91,11 @@ Argument = Expression | Where | Stack | Register | Counter | Calculation
 
 @dataclass(frozen=True)
 class Primitive:
+    """``at`` is where it stands in the P4 program, ``file:line:column``, or empty."""
+
     op: str
     arguments: tuple[Argument, ...]
+    at: str = ""
 
 
 @dataclass(frozen=True)
@@ -228,6 +233,7 @@ class Conditional:
     expression: Expression
     if_true: str | None
     if_false: str | None
+    at: str = ""
 
     @property
     def following(self) -> list[str | None]:
@@ -274,6 +280,17 @@ class Program:
     calculations: tuple[Calculation, ...]
     checksums: tuple[Checksum, ...]
     deparse: tuple[Header, ...]
+    field_lists: dict[int, tuple[Field, ...]]  # metadata that clones and further rounds keep
+
+    def operations(self) -> Iterator[ParserOp]:
+        """What parser states and actions do, in no order."""
+        for state in self.states.values():
+            yield from state.ops
+        for action in self.actions:
+            yield from action.primitives
+
+    def primitives(self) -> Iterator[Primitive]:
+        return (op for op in self.operations() if isinstance(op, Primitive))
 
     def standard(self, name: str) -> Field | None:
         """A field of the standard metadata, where the program has it."""

@@ -57,6 +57,7 @@ class Statistics:
     oversize: int  # packets too long for the ring (offloads on at the other end?)
     partial_checksums: int  # packets whose checksum the sender left to hardware that is not there
     no_port: int  # packets sent to a port that does not exist
+    endless: int  # clones and rounds refused, because one packet caused more than 256 of them
 
 
 class NativeSwitch:
@@ -163,10 +164,10 @@ class NativeSwitch:
     def statistics(self) -> Statistics:
         answer = self._request(b"S")
         if not answer:
-            return Statistics({}, 0, 0, 0)
+            return Statistics({}, 0, 0, 0, 0)
         words = struct.unpack(f"={len(answer) // 8}Q", answer)
-        ports = {words[i]: PortStatistics(*words[i + 1 : i + 7]) for i in range(3, len(words), 7)}
-        return Statistics(ports, *words[:3])
+        ports = {words[i]: PortStatistics(*words[i + 1 : i + 7]) for i in range(4, len(words), 7)}
+        return Statistics(ports, *words[:4])
 
     # Control
 
@@ -207,6 +208,16 @@ class NativeSwitch:
         for replica in replicas:
             request += struct.pack("=HH", replica.port, replica.rid)
         self._request(request, f"multicast group {group}")
+
+    def mirror_session(
+        self, session: int, *, port: int | None = None, group: int | None = None
+    ) -> None:
+        if not 0 <= session < 1 << 15:
+            raise ControlError(f"mirror session {session}: expected 0 to 32767")
+        if (port is None) == (group is None):
+            raise ControlError(f"mirror session {session}: expected a port or a multicast group")
+        request = struct.pack("=cHHH", b"M", session, group is not None, group or port or 0)
+        self._request(request, f"mirror session {session}")
 
     def read_register(self, name: str, index: int) -> int:
         register = self._register(name)

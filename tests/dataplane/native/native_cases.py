@@ -1,45 +1,24 @@
-"""Programs of our own, set up and given packets; ``record_bmv2.py`` asks BMv2 for the answers."""
+"""The cases; ``record_bmv2.py`` asks BMv2 for the answers."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+from native_case import Case, Packet, address
+from native_cases_again import mirror, mirror_packets
+from native_cases_checks import checks, checks_packets
+from native_cases_stacks import stacks, stacks_packets
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from testbed.dataplane.control import (
-    Control,
-    Exact,
-    Lpm,
-    Range,
-    Replica,
-    TableEntry,
-    Ternary,
-)
-
-PROGRAMS = Path(__file__).parent / "programs"
-
-Packet = tuple[int, bytes]  # port and bytes
-
-
-@dataclass(frozen=True)
-class Case:
-    set_up: Callable[[Control], None]
-    packets: Callable[[], list[Packet]]
-
-
-def _address(text: str) -> int:
-    return int.from_bytes(bytes(map(int, text.split("."))), "big")
+from testbed.dataplane.control import Control, Exact, Lpm, Range, Replica, TableEntry, Ternary
 
 
 def router(switch: Control) -> None:
     def route(port: int, prefix: str, action: str, *params: int) -> None:
-        address, length = prefix.split("/")
-        match = (Exact(port), Lpm(_address(address), int(length)))
+        network, length = prefix.split("/")
+        match = (Exact(port), Lpm(address(network), int(length)))
         switch.insert(TableEntry("I.routes", match, action, params))
 
     route(1, "10.0.0.0/8", "I.route", 2, 0x020000000002)
@@ -98,7 +77,7 @@ def acl(switch: Control) -> None:
     def rule(
         action: str, priority: int, source: str, mask: str, low: int, high: int, *p: int
     ) -> None:
-        match = (Ternary(_address(source), _address(mask)), Range(low, high), Exact(17))
+        match = (Ternary(address(source), address(mask)), Range(low, high), Exact(17))
         switch.insert(TableEntry("I.rules", match, action, p, priority))
 
     rule("I.permit", 30, "10.0.0.0", "255.0.0.0", 0, 65535, 1)
@@ -112,7 +91,7 @@ def acl_packets() -> list[Packet]:
     generator = random.Random(2)
     packets: list[Packet] = []
     for n in range(60):
-        source = _address(generator.choice(["10.0.0.5", "10.2.0.4", "10.7.1.1", "11.1.1.1"]))
+        source = address(generator.choice(["10.0.0.5", "10.2.0.4", "10.7.1.1", "11.1.1.1"]))
         port = generator.choice([7, 80, 999, 1000, 1999, 2000, 2001, 2002])
         flags, rest = generator.choice([1, 2, 7, 0]), generator.choice([0x1FFF, 0x1055, 0, 1])
         flow = source.to_bytes(4, "big") + bytes(6) + port.to_bytes(2, "big")
@@ -177,9 +156,14 @@ def shapes_packets() -> list[Packet]:
     return [(port, packet.ljust(40, b"\x5a")) for port, packet in packets]
 
 
+_CHECKED = (("I.by_packets", 4), ("I.by_bytes", 4), ("I.by_type", 3), ("I.by_port", 2))
+
 CASES = {
-    "router": Case(router, router_packets),
+    "router": Case(router, router_packets, (("I.arrivals", 4), ("I.hits", 6))),
     "aggregate": Case(aggregate, aggregate_packets),
     "acl": Case(acl, acl_packets),
     "shapes": Case(shapes, shapes_packets),
+    "stacks": Case(stacks, stacks_packets),
+    "mirror": Case(mirror, mirror_packets, (("I.instances", 7), ("E.instances", 7))),
+    "checks": Case(checks, checks_packets, _CHECKED),
 }

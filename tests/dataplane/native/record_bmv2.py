@@ -17,11 +17,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from native_cases import CASES, PROGRAMS, Packet
+from native_case import PORTS, PROGRAMS, Packet
+from native_cases import CASES
 
 from testbed.dataplane.bmv2 import Bmv2Switch
 
-_PORTS = (1, 2, 3)
 _SILENCE = 0.03  # seconds without a packet, after which a packet has had all its effect
 _ALL = 0x0003
 
@@ -35,16 +35,16 @@ def ends() -> Iterator[dict[int, socket.socket]]:
     """A veth pair per port, ``record<port>`` the switch's end; sockets on the other ends."""
     sockets: dict[int, socket.socket] = {}
     try:
-        for port in _PORTS:
+        for port in PORTS:
             _command(f"ip link add record{port} type veth peer name recorder{port}")
             for name in (f"record{port}", f"recorder{port}"):
                 _command(f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1")
                 _command(f"ip link set {name} up")
-            sockets[port] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL))
+            sockets[port] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             sockets[port].bind((f"recorder{port}", _ALL))
         yield sockets
     finally:
-        for port in _PORTS:
+        for port in PORTS:
             if port in sockets:
                 sockets[port].close()
             subprocess.run(["ip", "link", "del", f"record{port}"], check=False, capture_output=True)
@@ -67,7 +67,7 @@ def record(name: str) -> None:
     program = PROGRAMS / f"{name}.json"
     with ends() as sockets, tempfile.TemporaryDirectory() as folder:
         switch = Bmv2Switch(program, Path(folder) / "log")
-        switch.start({port: f"record{port}" for port in _PORTS})
+        switch.start({port: f"record{port}" for port in PORTS})
         try:
             case.set_up(switch)
             steps = [
@@ -77,10 +77,16 @@ def record(name: str) -> None:
                 }
                 for port, packet in case.packets()
             ]
+            counters = case.count(switch)
         finally:
             switch.close()
     version = _command("simple_switch --version").split()[0]
-    document = {"by": f"simple_switch {version}", "steps": steps}
+    document = {
+        "by": f"simple_switch {version}",
+        "program": json.loads(program.read_text())["__meta__"]["compiler"],
+        "steps": steps,
+        "counters": counters,
+    }
     path = PROGRAMS / f"{name}.recorded.json"
     path.write_text(json.dumps(document, indent=0) + "\n")
     print(f"{path}: {len(steps)} packets")

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from native_cases import CASES, PROGRAMS, fragment
+from native_case import PROGRAMS
+from native_cases import CASES, fragment
 
 from testbed.dataplane.compile import PROGRAM
 from testbed.dataplane.control import ControlError, Exact, Lpm, Replica, TableEntry
@@ -161,16 +162,18 @@ def test_longest_of_many_prefixes(tmp_path):
 def test_all_that_is_unsupported_is_said_at_once(tmp_path):
     document = json.loads((PROGRAMS / "router.json").read_text())
     document["calculations"][0]["algo"] = "crc17"
-    document["actions"][0]["primitives"].append({"op": "generate_digest", "parameters": []})
-    document["meter_arrays"].append({"name": "m"})
+    place = {"filename": "x.p4", "line": 7, "column": 4}
+    digest = {"op": "generate_digest", "parameters": [], "source_info": place}
+    document["actions"][0]["primitives"].append(digest)
+    document["meter_arrays"].append({"name": "I.m", "source_info": place})
     path = tmp_path / "strange.json"
     path.write_text(json.dumps(document))
     with pytest.raises(Unsupported) as caught:
         read(path)
     assert set(caught.value.problems) == {
-        "meters",
-        "hash algorithm crc17",
-        "primitive generate_digest",
+        "x.p4:7:5: meters: I.m",
+        "router.p4:44:9: hash algorithm crc17",
+        "x.p4:7:5: digest()",
     }
 
 
@@ -235,8 +238,8 @@ def test_packets_pass_interfaces(pairs):
         switch.start({1: pairs[0], 2: pairs[1]})
         CASES["router"].set_up(switch)
         with (
-            socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as source,
-            socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as sink,
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as source,
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sink,
         ):
             source.bind((f"{pairs[0]}e", 3))
             sink.bind((f"{pairs[1]}e", 3))

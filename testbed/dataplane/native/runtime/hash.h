@@ -38,6 +38,20 @@ INLINE uint64_t hash_crc32(const uint8_t *p, size_t n) {
     return crc ^ 0xffffffffu;
 }
 
+// With the parameters that BMv2 starts with
+#define hash_crc16_custom hash_crc16
+#define hash_crc32_custom hash_crc32
+
+INLINE uint64_t hash_crcCCITT(const uint8_t *p, size_t n) {
+    uint16_t crc = 0xffff;
+    while (n-- > 0) {
+        crc ^= (uint16_t)(*p++ << 8);
+        for (unsigned bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc << 1 ^ (crc & 0x8000 ? 0x1021 : 0));
+    }
+    return crc;
+}
+
 // RFC 1071
 INLINE uint64_t hash_csum16(const uint8_t *p, size_t n) {
     uint64_t sum = 0;
@@ -59,6 +73,15 @@ INLINE uint64_t hash_xor16(const uint8_t *p, size_t n) {
     for (; n >= 2; n -= 2, p += 2)
         x ^= load_bytes(p, 2);
     return n ? x ^ (uint64_t)*p << 8 : x;
+}
+
+INLINE uint64_t hash_xor32(const uint8_t *p, size_t n) {
+    uint64_t x = 0;
+    for (; n >= 4; n -= 4, p += 4)
+        x ^= load_bytes(p, 4);
+    for (unsigned shift = 24; n > 0; n--, shift -= 8)
+        x ^= (uint64_t)*p++ << shift;
+    return x;
 }
 
 // The first eight bytes

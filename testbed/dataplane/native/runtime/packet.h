@@ -7,6 +7,8 @@
 #include "hash.h"
 #include "table.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/uio.h>
 
 #ifdef __clang__
@@ -17,6 +19,7 @@
 
 #define DROP_PORT 511
 #define MAX_HEADER 4096 // bytes; what `zeros` stands in for
+#define MAX_PACKET 65792 // bytes: an Ethernet frame of the largest MTU there is, and some
 #define NO_ACTION (~0u)
 
 // The image of every invalid header: reads give 0, and nothing is ever written to it.
@@ -49,6 +52,9 @@ struct group {
 static struct group *groups[1 << 16];
 static uint64_t now; // microseconds since the start, as of the current batch
 
+static uint64_t oversize; // packets beyond the ring's frames, or MAX_PACKET
+static uint64_t endless;  // clones and other rounds beyond MAX_PASSES
+
 // Memory for headers that a program adds, until the packets that hold them have left.
 
 #define ARENA (1 << 20)
@@ -80,6 +86,7 @@ static struct iovec segments[MAX_SEGMENTS];
 static unsigned output_count, segment_count;
 
 static void flush(void);
+static unsigned queue_depth(unsigned port);
 
 // Makes room for a packet of up to n segments, and for `scratch` bytes of the arena.
 INLINE void output_room(unsigned n, size_t scratch, size_t keep) {
@@ -103,6 +110,22 @@ INLINE void output_segment(uint8_t *p, size_t n) {
     } else if (n > 0) {
         segments[segment_count++] = (struct iovec){p, n};
         o->segments++;
+    }
+}
+
+// Keeps the packet's first `limit` bytes.
+INLINE void output_truncate(size_t limit) {
+    struct output *o = &outputs[output_count];
+    while (o->bytes > limit) {
+        struct iovec *last = &segments[segment_count - 1];
+        const size_t excess = o->bytes - limit;
+        const size_t cut = excess < last->iov_len ? excess : last->iov_len;
+        last->iov_len -= cut;
+        o->bytes -= cut;
+        if (last->iov_len == 0) {
+            segment_count--;
+            o->segments--;
+        }
     }
 }
 
@@ -164,8 +187,9 @@ INLINE void header_copy(uint8_t **to, uint8_t *from, size_t n) {
 INLINE void header_own(uint8_t **slot, size_t n) {
     if (*slot != zeros) {
         uint8_t *p = arena_take(n);
-        memcpy(p, *slot, n);
-        *slot = p;
+        if (p != NULL)
+            memcpy(p, *slot, n);
+        *slot = p != NULL ? p : zeros;
     }
 }
 
@@ -182,6 +206,12 @@ static inline __attribute__((unused)) void stack_pop(uint8_t **first, unsigned s
     for (unsigned i = 0; i < size; i++)
         first[i] = count < size - i ? first[i + count] : zeros;
     *next = *next > count ? *next - count : 0;
+}
+
+// assert() and assume()
+static __attribute__((unused, noreturn)) void claim_failed(const char *text) {
+    fprintf(stderr, "%s\n", text);
+    exit(1);
 }
 
 // Arithmetic that v1model defines and C does not

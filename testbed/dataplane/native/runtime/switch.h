@@ -3,11 +3,8 @@
 #ifndef SWITCH_H
 #define SWITCH_H
 
-#include "packet.h"
-
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,6 +63,9 @@ static void flush(void) {
     }
     output_count = segment_count = 0;
     arena_used = 0;
+#if PASSES
+    passes_free();
+#endif
 }
 
 // Requests: native byte order, as both ends run on one machine. target.py writes them.
@@ -178,8 +178,24 @@ static uint32_t do_counter(struct request *r) {
     return DONE;
 }
 
+// Where clones of a session go: a port, or a multicast group.
+static uint32_t do_mirror(struct request *r) {
+    const uint64_t session = take(r, 2), multicast = take(r, 2), to = take(r, 2);
+#if PASSES
+    if (session >= MAX_SESSIONS)
+        return NO_SUCH_INDEX;
+    mirrors[session] = (struct mirror){true, multicast != 0, (uint16_t)to};
+    return DONE;
+#else
+    (void)session, (void)multicast, (void)to; // nothing will ever be cloned
+    return DONE;
+#endif
+}
+
 static uint32_t do_packet(struct request *r) {
     const unsigned port = (unsigned)take(r, 2);
+    if (r->left > MAX_PACKET)
+        return MALFORMED;
     uint8_t *copy = allocate(r->left); // exactly its size, so that sanitizers see its end
     memcpy(copy, r->at, r->left);
     offline = true;
@@ -205,6 +221,8 @@ static uint32_t answer(struct request r) {
         return do_register(&r, op);
     case 'C':
         return do_counter(&r);
+    case 'M':
+        return do_mirror(&r);
     case 'P':
         return do_packet(&r);
     case 'S':

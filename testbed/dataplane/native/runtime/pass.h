@@ -1,0 +1,178 @@
+// Packets that go through the switch again: clones of either kind, resubmitted and recirculated
+// ones. Each is a pass with memory of its own, and waits until the packet that made it is done.
+#ifndef PASS_H
+#define PASS_H
+
+#define MAX_PASSES 256 // that one packet may cause; a program can ask for no end of them
+#define MAX_SESSIONS (1 << 15)
+
+enum instance { INGRESS_CLONE = 1, EGRESS_CLONE = 2, RECIRCULATED = 4, RESUBMITTED = 6 };
+
+struct pass {
+    struct pass *next;
+    enum instance instance;
+    unsigned session; // of a clone
+    size_t length;
+    struct state state; // its metadata are those to be kept
+    struct wide wide;
+    uint8_t bytes[]; // the packet; for EGRESS_CLONE its valid headers in their order, and the payload
+};
+
+struct mirror {
+    bool set, multicast;
+    uint16_t to; // port or group
+};
+
+static struct mirror mirrors[MAX_SESSIONS];
+static struct pass *waiting, **waiting_end = &waiting;
+static struct pass *spent; // run, and perhaps still on their way out
+static unsigned passes;    // caused by the current packet
+static uint8_t original[MAX_PACKET];
+
+// A pass that waits, its metadata those of a field list; NULL when there are too many.
+static struct pass *pass_new(enum instance instance, size_t length, unsigned list,
+                             const struct state *s, const struct wide *w) {
+    if (passes == MAX_PASSES) {
+        endless++;
+        return NULL;
+    }
+    passes++;
+    struct pass *p;
+    if (posix_memalign((void **)&p, 64, sizeof *p + length) != 0)
+        abort();
+    memset(p, 0, sizeof *p); // not the bytes
+    p->instance = instance;
+    p->length = length;
+    preserve(list, s, w, &p->state, &p->wide);
+    p->state.port = s->port;
+    *waiting_end = p;
+    waiting_end = &p->next;
+    return p;
+}
+
+static void passes_free(void) {
+    while (spent != NULL) {
+        struct pass *p = spent;
+        spent = p->next;
+        free(p);
+    }
+}
+
+// Of the packet as it came in, to be parsed again.
+static void clone_ingress(struct state *s, const struct wide *w) {
+    const unsigned session = s->clone % MAX_SESSIONS;
+    s->clone = 0;
+    if (!mirrors[session].set)
+        return;
+    struct pass *p = pass_new(INGRESS_CLONE, s->received, s->clone_list, s, w);
+    if (p == NULL)
+        return;
+    p->session = session;
+    memcpy(p->bytes, original, s->received);
+}
+
+static void resubmit(struct state *s, const struct wide *w) {
+    struct pass *p = pass_new(RESUBMITTED, s->received, s->resubmit, s, w);
+    if (p != NULL)
+        memcpy(p->bytes, original, s->received);
+}
+
+// Of the packet as egress has left it, with its headers as they are.
+static void clone_egress(struct state *s, const struct wide *w) {
+    const unsigned session = s->clone % MAX_SESSIONS;
+    s->clone = 0;
+    if (!mirrors[session].set)
+        return;
+    const size_t payload = (size_t)(s->end - s->cursor);
+    size_t length = payload;
+    for (unsigned i = 0; i < HEADERS; i++)
+        length += s->h[i] == zeros ? 0 : header_bytes[i];
+    struct pass *p = pass_new(EGRESS_CLONE, length, s->clone_list, s, w);
+    if (p == NULL)
+        return;
+    p->session = session;
+    const struct metadata kept = p->state.m;
+    p->state = *s;
+    p->state.m = kept;
+    p->state.recirculate = 0;
+    uint8_t *to = p->bytes;
+    for (unsigned i = 0; i < HEADERS; i++)
+        if (s->h[i] != zeros) {
+            memcpy(to, s->h[i], header_bytes[i]);
+            p->state.h[i] = to;
+            to += header_bytes[i];
+        }
+    memcpy(to, s->cursor, payload);
+    p->state.cursor = to;
+    p->state.end = to + payload;
+}
+
+// The packet as the deparser makes it is parsed again; truncate() does not reach it, as in BMv2.
+static void recirculate(struct state *s, const struct wide *w) {
+    output_begin(0);
+    deparse(s);
+    output_segment(s->cursor, (size_t)(s->end - s->cursor));
+    const struct output *const o = &outputs[output_count];
+    segment_count = o->first; // it is no output after all
+    if (o->bytes > MAX_PACKET) {
+        oversize++;
+        return;
+    }
+    struct pass *const p = pass_new(RECIRCULATED, o->bytes, s->recirculate, s, w);
+    uint8_t *to = p != NULL ? p->bytes : NULL;
+    for (unsigned i = 0; p != NULL && i < o->segments; i++) {
+        const struct iovec *const v = &segments[o->first + i];
+        memcpy(to, v->iov_base, v->iov_len);
+        to += v->iov_len;
+    }
+}
+
+// A clone goes to where its session sends it.
+static void deliver(struct pass *p) {
+    struct state *const s = &p->state;
+    const struct mirror *const mirror = &mirrors[p->session];
+    SET(instance_type, p->instance);
+#if TRUNCATES
+    s->limit = SIZE_MAX;
+#endif
+    if (mirror->multicast)
+        multicast(s, &p->wide, mirror->to);
+    else
+        leave(s, &p->wide, mirror->to);
+}
+
+static void run(struct pass *p) {
+    struct state *const s = &p->state;
+    if (p->instance == INGRESS_CLONE) { // parsed as when it came, but its metadata are those kept
+        const struct metadata kept = s->m;
+        struct wide scratch;
+        memset(&scratch, 0, sizeof scratch);
+        memset(&s->m, 0, sizeof s->m);
+        SET(ingress_port, s->port);
+        arrive(s, p->bytes, p->length);
+        parse(s, &scratch);
+        s->m = kept;
+        deliver(p);
+    } else if (p->instance == EGRESS_CLONE) {
+        output_room(SEGMENTS, ARENA / 2, 0);
+        deliver(p);
+    } else {
+        SET(instance_type, p->instance);
+        SET(packet_length, p->length);
+        enter(s, &p->wide, p->bytes, p->length);
+    }
+}
+
+static void run_passes(void) {
+    while (waiting != NULL) {
+        struct pass *const p = waiting;
+        run(p);
+        waiting = p->next;
+        p->next = spent;
+        spent = p;
+    }
+    waiting_end = &waiting;
+    passes = 0;
+}
+
+#endif
