@@ -7,16 +7,19 @@ import pkgutil
 
 from testbed.systems.system import Assignment, Option, System
 
-__all__ = ["Assignment", "Option", "System", "registry"]
+__all__ = ["Assignment", "Option", "System", "discover", "registry"]
 
 
-def _discover() -> dict[str, System]:
-    found = {}
+def discover() -> dict[str, System]:
+    """The systems by name. ValueError if two have the same one."""
+    found: dict[str, System] = {}
     for module in pkgutil.iter_modules(__path__):
         system = getattr(importlib.import_module(f"{__name__}.{module.name}"), "SYSTEM", None)
         if system is not None:
+            if system.name in found:
+                raise ValueError(f"{module.name}.py: two systems are called {system.name}")
             found[system.name] = system
     return found
 
 
-registry: dict[str, System] = _discover()
+registry: dict[str, System] = discover()

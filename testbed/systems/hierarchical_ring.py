@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from testbed.plan import chain
 from testbed.plan.program import Plan
 from testbed.systems.racks import by_rack
 from testbed.systems.ring import Programs, gather, scatter, transfer
@@ -82,5 +81,4 @@ SYSTEM = System(
     ),
     servers=(0, 0),
     plan=plan,
-    steps=chain.length,
 )

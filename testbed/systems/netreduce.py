@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from testbed.plan.program import Plan, SwitchAllReduce
@@ -49,15 +50,19 @@ def _merging(job: Assignment, fabric: Fabric) -> str | None:
         switch for switch in fabric.switches if switch in fabric.ina and switch not in fabric.tors
     ]
     if above and not (len(tors) == 1 and tors[0] in fabric.ina):
-        return min(above, key=lambda switch: sum(_distance(fabric, tor, switch) for tor in tors))
+        return min(above, key=lambda switch: _remoteness(fabric, tors, switch))
     return fullest(job.workers, fabric)
 
 
-def _distance(fabric: Fabric, node: str, to: str) -> int:
-    links = 0
-    while node != to:
-        node, links = fabric.next_hops(node, to)[0], links + 1
-    return links
+def _remoteness(fabric: Fabric, tors: Collection[str], switch: str) -> tuple[int, int]:
+    """Links from all ``tors`` to ``switch``, and of these from the furthest."""
+    links = dict.fromkeys(tors, 0)
+    for tor in tors:
+        at = tor
+        while at != switch:
+            at = fabric.next_hops(at, switch)[0]
+            links[tor] += 1
+    return sum(links.values()), max(links.values())
 
 
 def _count(default: int, of_what: str) -> Option:

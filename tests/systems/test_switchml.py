@@ -1,0 +1,66 @@
+"""SwitchML: who is the root, and who sums where."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.plan.checker import check
+from testbed.plan.trees import Style
+from testbed.systems import Assignment, registry
+from testbed.topology.builders import leaf_spine
+
+SWITCHML = registry["switchml"]
+FABRIC = leaf_spine(2, 3, 5, 1e10, 1e10, 10**6)
+
+
+def tree(workers, ina, servers=("h14",)):
+    plan = SWITCHML.plan(Assignment(tuple(workers), servers), FABRIC.with_ina(ina))
+    check(plan)
+    (only,) = plan.trees
+    assert only.style is Style.SWITCHML
+    return plan, only
+
+
+def test_one_rack_is_summed_by_its_switch():
+    plan, found = tree(["h0", "h1", "h2"], ["t0"])
+    assert found.root == "t0"
+    assert found.root_rank is None
+    assert found.parent == {"h0": "t0", "h1": "t0", "h2": "t0"}
+    assert plan.hosts == ("h0", "h1", "h2")  # the server has nothing to do
+
+
+def test_of_several_racks_the_fullest_is_the_root():
+    _, found = tree(["h0", "h1", "h5", "h6", "h7", "h10"], FABRIC.tors)
+    assert found.root == "t1"
+    assert found.children("t1") == ("t0", "h5", "h6", "h7", "h10")
+    assert found.children("t0") == ("h0", "h1")
+
+
+def test_of_equal_racks_that_of_rank_0_is_the_root():
+    _, found = tree(["h5", "h0", "h6", "h1"], FABRIC.tors)
+    assert found.root == "t1"
+
+
+def test_with_a_rack_without_ina_a_server_sums_what_is_left():
+    plan, found = tree(["h0", "h1", "h5", "h6"], ["t0", "t2"])
+    assert found.root == "h14"
+    assert found.root_rank == 4
+    # The server's own ToR, t2, has no workers to sum for.
+    assert set(found.children("h14")) == {"t0", "h5", "h6"}
+    assert plan.hosts[-1] == "h14"
+
+
+def test_without_ina_all_send_to_the_server():
+    _, found = tree(["h0", "h1", "h5"], [])
+    assert found.switches == ()
+    assert found.streams == 3
+
+
+@pytest.mark.parametrize(
+    ("servers", "words"),
+    [(("h0",), "is a worker too"), ((), "found 0 servers, wanted exactly one")],
+)
+def test_a_server_that_cannot_be_the_root_is_refused(servers, words):
+    with pytest.raises(ValueError, match=words):
+        tree(["h0", "h1", "h5"], [], servers)
+    tree(["h0", "h1"], ["t0"], servers)  # where none is needed, it does not matter

@@ -1,0 +1,33 @@
+"""A toy: worker 0 sums what the others send it, and sends them the sum."""
+
+from __future__ import annotations
+
+from testbed.plan.program import Plan, Receive, Send
+from testbed.systems.system import Assignment, Option, System
+from testbed.topology.fabric import Fabric
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    others = range(1, len(job.workers))
+    centre = (*(Receive(0, rank, reduce=True) for rank in others), *(Send(0, r) for r in others))
+    return Plan(
+        system="star",
+        hosts=job.workers,
+        workers=len(job.workers),
+        chunks=1,
+        programs=(centre, *((Send(0, 0), Receive(0, 0, reduce=False)) for _ in others)),
+    )
+
+
+SYSTEM = System(
+    name="star",
+    title="Star",
+    colour="#000000",
+    marker="*",
+    citation="none: a toy",
+    published=("One worker sums for all.",),
+    reading=("It is the worker of rank 0.",),
+    servers=(0, 0),
+    plan=plan,
+    options={"rays": Option(5, "a number", lambda value: isinstance(value, int))},
+)
