@@ -94,7 +94,8 @@ class Worker:
             self._task.gradients.fill(self._task.rank, iteration, self._gradient)
             compute_end = start + self._task.compute_s * pace
             ready = [start + unit.ready_s * pace for unit in self._task.units]
-            if self._consistency.turns:  # which no one should keep others waiting in
+            if self._consistency.turns:
+                # A turn that waited for a backward pass would keep everyone waiting.
                 ready = [max(ready)] * len(ready)
             end = self._update(iteration, ready, compute_end)
             self._outcome.iterations.append(Iteration(start, compute_end, end))
