@@ -35,6 +35,7 @@ const bit<8> SEND_FIRST  = 0x00;
 const bit<8> SEND_MIDDLE = 0x01;
 const bit<8> SEND_LAST   = 0x02;
 const bit<8> SEND_ONLY   = 0x04;
+const bit<8> BTH_SUM     = 0x01;      // in a reserved byte: the values are the sum already
 
 typedef bit<48> mac_t;
 typedef bit<32> ip_t;

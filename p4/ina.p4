@@ -85,7 +85,9 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         connection = 0;
         tree = 0;
         if (hdr.bth.isValid()) {
-            if (hdr.values.isValid() && connections.apply().hit) {
+            // What is sent again once its sender has the sum carries that, and passes through.
+            bool contributes = hdr.values.isValid() && hdr.bth.reserved & BTH_SUM == 0;
+            if (contributes && connections.apply().hit) {
                 joined = true;
                 messages.apply(hdr, meta, connection, tree, std);
             }

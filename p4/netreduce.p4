@@ -3,32 +3,48 @@
 // are recognised by connection and sequence number. The switch holds the packets of a fragment,
 // and sends each on to its original destination with the sum in the place of its values.
 
-// The connection lookup table: makes every packet of a message an INA packet.
+// The connection lookup table: makes every packet of a message an INA packet. It knows the last
+// four messages of a connection by their number, which a first packet has in next_slot.
 control Messages(inout headers_t hdr, inout metadata_t meta, in bit<16> connection,
                  in bit<16> tree, inout standard_metadata_t std) {
-    // Of each connection's current message: its first PSN, fragment, slot and packets.
-    register<bit<112>>(CONNECTIONS) messages;
+    // First PSN, first fragment, first slot, packets.
+    register<bit<112>>(CONNECTIONS * 4) messages;
     bit<112> message;
+    bit<24>  offset;
+
+    action look(bit<2> place) {
+        messages.read(message, (bit<32>) (connection ++ place));
+        offset = hdr.bth.sequence - message[111:88];
+    }
 
     apply {
         if (hdr.ina.isValid()) {
             message = hdr.bth.sequence ++ hdr.ina.sequence ++ hdr.ina.slot
                       ++ hdr.ina.next_slot[23:0];
-            messages.write((bit<32>) connection, message);
+            offset = 0;
+            messages.write((bit<32>) (connection ++ hdr.ina.next_slot[25:24]), message);
         } else {
-            messages.read(message, (bit<32>) connection);
+            look(0);
+            if (offset >= message[23:0]) {
+                look(1);
+            }
+            if (offset >= message[23:0]) {
+                look(2);
+            }
+            if (offset >= message[23:0]) {
+                look(3);
+            }
             hdr.ina.setValid();
-            hdr.ina.flags = 0;
             hdr.ina.next_slot = 0;
         }
-        bit<24> offset = hdr.bth.sequence - message[111:88];
         hdr.ina.kind = KIND_DATA;
+        hdr.ina.flags = 0;
         hdr.ina.tree = tree;
         hdr.ina.sequence = message[87:56] + (bit<32>) offset;
         hdr.ina.slot = message[55:24] + (bit<32>) offset;
         hdr.ina.bitmap = meta.sender;
         if (offset >= message[23:0]) {
-            // Its message's first packet went missing; the sender will start anew.
+            // Its message's first packet went missing, and is awaited anew.
             meta.event = Event.REFUSED;
             mark_to_drop(std);
         }

@@ -16,6 +16,9 @@ FLAG_RESEND, FLAG_COLLISION, FLAG_OVERFLOW, FLAG_ECN, FLAG_FLOATS = 0x01, 0x02, 
 ROCE_PORT = 4791
 """UDP port of RoCEv2, which NetReduce's connections speak."""
 
+LIVE_MESSAGES = 4
+"""Messages of one connection that a switch tells apart."""
+
 SLOTS = 4096
 """Aggregators of the compiled program."""
 

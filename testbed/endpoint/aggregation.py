@@ -28,7 +28,7 @@ from testbed.dataplane import wire
 from testbed.plan.trees import Style
 
 _ENGINE = Path(__file__).parent / "engine"
-_SOURCES = ("endpoint", "flow", "member", "outbox", "root", "sender")
+_SOURCES = ("endpoint", "flow", "member", "outbox", "ring", "root", "sender")
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra", "-Werror"]
 _SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 _STYLES = {Style.ATP: 0, Style.SWITCHML: 1, Style.RACK: 2}

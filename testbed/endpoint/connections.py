@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane import wire
-from testbed.endpoint.aggregation import Counters, Endpoint, Operation, Wake
+from testbed.endpoint.aggregation import Endpoint, Operation, Wake
 from testbed.endpoint.interpreter import Values
+from testbed.endpoint.ring import Neighbours, RingEndpoint
 from testbed.endpoint.stream import PORT, Mesh
 from testbed.endpoint.task import Outcome, Task
 from testbed.endpoint.uses import Use, Uses
@@ -56,8 +57,31 @@ class _Flow:
     def floats(self) -> npt.NDArray[np.uint64]:
         return self._endpoint.float_sums(self._number)
 
-    def counters(self) -> Counters:
-        return self._endpoint.counters(self._number)
+    def account(self, outcome: Outcome) -> None:
+        counters = self._endpoint.counters(self._number)
+        outcome.retransmitted += counters.retransmitted + counters.answered_again
+        outcome.collisions += counters.collisions
+        outcome.overflows += counters.overflows
+
+
+class _RingFlow:
+    """The only tree of a rank on NetReduce's ring."""
+
+    def __init__(self, endpoint: RingEndpoint) -> None:
+        self._endpoint = endpoint
+
+    def push(self, operation: TreeOperation, values: Values) -> None:
+        assert isinstance(operation, SwitchAllReduce)
+        self._endpoint.push(values.ctypes.data, len(values) // wire.VALUES)
+
+    def done(self) -> int:
+        return self._endpoint.done()
+
+    def floats(self) -> npt.NDArray[np.uint64]:
+        return np.zeros(0, np.uint64)
+
+    def account(self, outcome: Outcome) -> None:
+        outcome.retransmitted += self._endpoint.retransmitted
 
 
 class Connections:
@@ -67,20 +91,26 @@ class Connections:
         self._task = task
         self._selector = selectors.DefaultSelector()
         self._mesh: Mesh | None = None
-        self._endpoint: Endpoint | None = None
-        self._flows: list[_Flow] = []
+        self._endpoint: Endpoint | RingEndpoint | None = None
+        self._flows: list[_Flow | _RingFlow] = []
         self._uses: dict[int, Uses] = {}
         program = task.plan.programs[task.rank]
         if any(isinstance(operation, Send | Receive) for operation in program):
             self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
             self.watch(self._mesh)
-        if any(role is not None for role in task.trees):
-            self._endpoint = Endpoint(task.addresses[task.rank], task.tick_s, task.burst)
-            for tree, role in enumerate(task.trees):
-                if role is not None:
-                    flow = _Flow(self._endpoint, self._endpoint.add(role))
-                    self._flows.append(flow)
-                    self._uses[tree] = Uses(task.plan, task.rank, tree, flow)
+        roles = {tree: role for tree, role in enumerate(task.trees) if role is not None}
+        address = task.addresses[task.rank]
+        for tree, role in roles.items():
+            if isinstance(role, Neighbours):
+                assert len(roles) == 1, "a rank has one ring, and then no other tree"
+                self._endpoint = RingEndpoint(address, role, task.tick_s)
+                flow: _Flow | _RingFlow = _RingFlow(self._endpoint)
+            else:
+                if not isinstance(self._endpoint, Endpoint):
+                    self._endpoint = Endpoint(address, task.tick_s, task.burst)
+                flow = _Flow(self._endpoint, self._endpoint.add(role))
+            self._flows.append(flow)
+            self._uses[tree] = Uses(task.plan, task.rank, tree, flow)
 
     def watch(self, readable: Readable) -> None:
         """Let :meth:`wait` return when there is something to read."""
@@ -127,10 +157,7 @@ class Connections:
     def account(self, outcome: Outcome) -> None:
         """Add what the trees' senders and roots counted."""
         for flow in self._flows:
-            counters = flow.counters()
-            outcome.retransmitted += counters.retransmitted + counters.answered_again
-            outcome.collisions += counters.collisions
-            outcome.overflows += counters.overflows
+            flow.account(outcome)
 
     def close(self) -> None:
         for resource in (self._mesh, self._endpoint, self._selector):

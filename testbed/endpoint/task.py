@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from testbed.dataplane import wire
 from testbed.endpoint.aggregation import Role
+from testbed.endpoint.ring import Neighbours
 from testbed.plan.program import Plan
 from testbed.workload.buckets import Bucket
 from testbed.workload.gradients import Gradients
@@ -59,7 +60,7 @@ class Task:
     compute_s: float
     gradients: Gradients
     paces: tuple[float, ...] = (1.0,)
-    trees: tuple[Role | None, ...] = ()
+    trees: tuple[Role | Neighbours | None, ...] = ()
     start_s: float = 0.0
     step_s: float = 0.0
     tick_s: float = 0.0

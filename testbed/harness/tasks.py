@@ -11,10 +11,13 @@ import numpy.typing as npt
 
 from testbed.dataplane.entries import Allocation
 from testbed.endpoint.aggregation import Child, Member, Role, Root
+from testbed.endpoint.ring import Neighbours
 from testbed.endpoint.task import Task
 from testbed.harness.deployment import DeployedJob
+from testbed.harness.memory import Window
 from testbed.plan.program import Plan
 from testbed.plan.trees import Style
+from testbed.topology.fabric import Fabric
 from testbed.workload.gradients import Gradients
 
 LONGEST_TICK_S = 0.004
@@ -31,7 +34,7 @@ def tasks(
     """One task a rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP."""
     plan = job.plan
     gradients = Gradients(
-        seed + job.number, plan.workers, job.gradient_bytes // 4, 2.0**job.job.fixed_point
+        seed + job.number, plan.workers, job.gradient_bytes // 4, job.job.fixed_point
     )
     # Drawn before the ranks are forked, which then share it.
     gradients.expected_total()
@@ -49,7 +52,7 @@ def tasks(
             gradients=gradients,
             paces=job.paces[rank] if rank < plan.workers else (1.0,) * len(job.paces[0]),
             trees=tuple(
-                role(plan, rank, each, addresses, job.window.fragments) for each in allocations
+                role(plan, rank, each, addresses, job.window, job.fabric) for each in allocations
             ),
             start_s=job.start_s * dilation,
             step_s=job.step_s * dilation,
@@ -62,22 +65,27 @@ def tasks(
 
 
 def role(
-    plan: Plan, rank: int, allocation: Allocation, addresses: Mapping[str, str], window: int
-) -> Role | None:
+    plan: Plan,
+    rank: int,
+    allocation: Allocation,
+    addresses: Mapping[str, str],
+    window: Window,
+    fabric: Fabric,
+) -> Role | Neighbours | None:
     """The part of ``rank`` in a tree, None if it has none; ``addresses`` maps nodes to IP."""
-    tree = allocation.tree
+    tree, size = allocation.tree, window.fragments
     if rank not in tree.participants:
         return None
     slots = np.zeros(1, np.uint32)
     if tree.style is Style.ATP:
         # What the window leaves of as many slots again is the root's, to move fragments to.
-        slots = hashed_slots(allocation.number, min(2 * window, allocation.slots), allocation.slots)
-        slots = slots[window:] if rank == tree.root_rank else slots[:window]
+        slots = hashed_slots(allocation.number, min(2 * size, allocation.slots), allocation.slots)
+        slots = slots[size:] if rank == tree.root_rank else slots[:size]
     if rank == tree.root_rank:
         return Root(
             allocation.number,
             tree.style,
-            window,
+            size,
             slots,
             tuple(
                 Child(addresses[child], tree.ranks_below(child))
@@ -87,7 +95,23 @@ def role(
             workers={member: addresses[host] for host, member in tree.rank_of.items()},
         )
     parent = addresses[tree.parent[plan.hosts[rank]]]
-    return Member(allocation.number, tree.style, window, slots, rank, parent)
+    if tree.style is Style.NETREDUCE:
+        order = sorted(tree.rank_of.values())
+        before = order[order.index(rank) - 1]
+        after = order[(order.index(rank) + 1) % len(order)]
+        host = plan.hosts[rank]
+        # What its own ToR does not see on its way to the next rank goes to whoever sums it.
+        passes = tree.parent[host] == fabric.tor_of(host)
+        return Neighbours(
+            allocation.number,
+            rank,
+            to=addresses[plan.hosts[after]] if passes else parent,
+            before=addresses[plan.hosts[before]],
+            rank_before=before,
+            message=window.message,
+            window=window.fragments // window.message,
+        )
+    return Member(allocation.number, tree.style, size, slots, rank, parent)
 
 
 def hashed_slots(tree: int, count: int, slots: int) -> npt.NDArray[np.uint32]:

@@ -13,6 +13,7 @@ import pytest
 from testbed.dataplane.entries import Allocation
 from testbed.endpoint.crew import Crew, RankFailed
 from testbed.endpoint.task import Task, Unit
+from testbed.harness.memory import Window
 from testbed.harness.tasks import role
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
@@ -46,7 +47,7 @@ def tasks(system: str, workers: int = 3, iterations: int = 3, seed: int = 5) -> 
             0.04,
             gradients,
             (1.0,) * iterations,
-            tuple(role(plan, rank, each, addresses, window=8) for each in allocations),
+            tuple(role(plan, rank, each, addresses, Window(8), fabric) for each in allocations),
         )
         for rank in plan.ranks
     ]
