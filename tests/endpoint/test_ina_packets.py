@@ -151,6 +151,14 @@ class TestMember:
             else:
                 assert again[0]["flags"] == wire.FLAG_RESEND
 
+    def test_an_answer_to_what_was_sent_twice_tells_no_time(self):
+        with a_member(Style.SWITCHML, drawn(2, wire.VALUES), window=1) as played:
+            played.hear()
+            assert sequences(played.hear(patience=0.35)) == [0]
+            assert sequences(played.hear(result(0, 7))) == [1]
+            # A round trip of nothing would bring the timeout down to 0.1 s.
+            assert not played.hear(patience=0.18)
+
     def test_loss_and_ecn_halve_what_is_in_flight(self):
         size = 64
         with a_member(Style.ATP, drawn(1000, wire.VALUES), window=size) as played:
@@ -305,7 +313,8 @@ class TestRoot:
             assert again["kind"] == wire.KIND_ACK
             wide = np.full(wire.VALUES, 2e9, np.float32).astype(">f4").view(">i4")
             floats = [data(0, rank, wide, flags=wire.FLAG_FLOATS) for rank in range(3)]
-            assert not played.hear(floats[0], floats[0], floats[1])
+            nonsense = packet(wire.KIND_DATA, 0, 0b110, wide, flags=wire.FLAG_FLOATS)
+            assert not played.hear(floats[0], floats[0], nonsense, floats[1])
             sent = played.hear(floats[2])
             assert len(sent) == 3 and sent[0]["flags"] == wire.FLAG_FLOATS
             assert (sent[0]["values"].view(">f4") == np.float32(6e9)).all()
