@@ -44,7 +44,11 @@ class Row:
         throughput_samples_s: samples of all workers in a second.
         algbw_gbit_s: see `algbw`, over the time in which the job communicated.
         exposed_comm_s: mean time of an iteration in which no compute hid communication.
-        retransmitted, collisions: packets, in all measured iterations.
+        retransmitted, collisions: packets, in all iterations, warm-up included.
+        overflows: fragments whose sum left the range of int32.
+        switch_packets, switch_sums, switch_duplicates, switch_collisions, switch_refused:
+            gradient packets that P4 switches took, sums that left them, packets that they had
+            already, packets whose slot another fragment held, packets that they dropped.
         verified: whether every sum that any worker got was right, bit for bit.
         verdict: "valid", or in words why the machine could not carry the run.
         expected_jct_s: what the closed form says.
@@ -74,6 +78,12 @@ class Row:
     exposed_comm_s: float | None = None
     retransmitted: int | None = None
     collisions: int | None = None
+    overflows: int | None = None
+    switch_packets: int | None = None
+    switch_sums: int | None = None
+    switch_duplicates: int | None = None
+    switch_collisions: int | None = None
+    switch_refused: int | None = None
     verified: bool = False
     verdict: str = ""
     expected_jct_s: float | None = None

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from testbed.dataplane.entries import Allocation
+from testbed.dataplane.events import Event
 from testbed.emulation.network import EmulationError, Network, SwitchTarget
 from testbed.emulation.verdict import Sampler
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Outcome, Task
 from testbed.topology.fabric import Fabric
+from testbed.topology.pins import Pins
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a run is made under: ``dilation`` divides rates, ``seed`` is that of ECMP, ``pins`` are
+    flows with a way of their own, ``loss`` is the share of packets lost on each host's link."""
+
+    dilation: float
+    seed: int
+    pins: Pins = field(default_factory=dict)
+    loss: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -18,7 +32,8 @@ class Observation:
     """Outcomes of all ranks in the order of the tasks, and what the machine did meanwhile.
 
     ``idle`` is the idle share of each second, ``lost`` packets lost per switch other than in a
-    full link's queue, ``queue_drops`` those in full queues.
+    full link's queue, ``queue_drops`` those in full queues; ``events`` what all switches counted of
+    each job.
     """
 
     outcomes: list[Outcome]
@@ -26,6 +41,7 @@ class Observation:
     lost: Mapping[str, int]
     queue_drops: int
     dead: Mapping[str, str]
+    events: Mapping[int, Counter[Event]]
 
 
 def emulate(
@@ -33,8 +49,7 @@ def emulate(
     targets: Mapping[str, SwitchTarget],
     allocations: Sequence[Allocation],
     make_tasks: Callable[[Network], Sequence[Task]],
-    dilation: float,
-    seed: int,
+    conditions: Conditions,
     timeout: float,
 ) -> Observation:
     """Run the tasks on ``fabric`` in Mininet, INA switches on ``targets``, and tear all down.
@@ -42,7 +57,15 @@ def emulate(
     ``timeout`` is in seconds of the emulator's clock. Raises RankFailed, or EmulationError, also
     when a switch ends in the middle.
     """
-    with Network(fabric, dilation, targets, allocations, seed) as network:
+    with Network(
+        fabric,
+        conditions.dilation,
+        targets,
+        allocations,
+        conditions.seed,
+        conditions.pins,
+        conditions.loss,
+    ) as network:
         tasks = make_tasks(network)
         hosts = [task.plan.hosts[task.rank] for task in tasks]
         namespaces = [network.namespace(host) for host in hosts]
@@ -63,4 +86,5 @@ def emulate(
             lost=statistics.lost,
             queue_drops=statistics.queue_drops,
             dead=network.dead(),
+            events={job: network.events(job) for job in {each.job for each in allocations}},
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+from testbed.dataplane.events import CONTRIBUTIONS, Event
 from testbed.emulation import targets
-from testbed.emulation.run import Observation, emulate
+from testbed.emulation.run import Conditions, Observation, emulate
 from testbed.emulation.verdict import verdict
 from testbed.endpoint.task import Outcome
 from testbed.experiment.cells import Cell
@@ -92,8 +95,12 @@ def run_cell(cell: Cell, log_dir: Path) -> CellResult:
                 emulation.seed,
             )
         ],
-        dilation=emulation.dilation,
-        seed=emulation.seed,
+        conditions=Conditions(
+            emulation.dilation,
+            emulation.seed,
+            {ends: via for job in jobs for ends, via in job.plan.pins.items()},
+            emulation.loss,
+        ),
         timeout=60 + PATIENCE * expected_wall_s(experiment),
     )
     result = CellResult([], [])
@@ -140,6 +147,8 @@ def _measure(
             exposed_comm_s=fmean(exposed) * real,
             retransmitted=sum(each.retransmitted for each in workers),
             collisions=sum(each.collisions for each in workers),
+            overflows=sum(each.overflows for each in workers),
+            **_counted(observation.events.get(job.number, Counter())),
             verified=all(each.checked == values_to_check(job) for each in workers),
             verdict=verdict(
                 observation.idle,
@@ -166,6 +175,17 @@ def _measure(
         for rank, own in enumerate(measured)
         for index, each in enumerate(own)
     )
+
+
+def _counted(events: Counter[Event]) -> dict[str, Any]:
+    """Columns of a row that P4 switches counted."""
+    return {
+        "switch_packets": sum(events[event] for event in CONTRIBUTIONS),
+        "switch_sums": events[Event.COMPLETED],
+        "switch_duplicates": events[Event.DUPLICATE],
+        "switch_collisions": events[Event.COLLISION],
+        "switch_refused": events[Event.REFUSED],
+    }
 
 
 def values_to_check(job: DeployedJob) -> int:

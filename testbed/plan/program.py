@@ -7,11 +7,11 @@ different chunks are independent; on one chunk they run in the order of the prog
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 from testbed.plan.trees import Tree
 
@@ -107,6 +107,57 @@ class Consistency:
         return self.staleness is None or counts[worker] - min(counts) <= self.staleness
 
 
+Program: TypeAlias = tuple[Operation, ...]
+
+
+class Programs(Sequence[Program]):
+    """The programs of so many ``ranks``, written down when one of them is first read.
+
+    A ring of N has N² operations, which nobody needs who knows its stretches.
+    """
+
+    def __init__(self, ranks: int, write: Callable[[], Sequence[Sequence[Operation]]]) -> None:
+        self._ranks, self._write = ranks, write
+        self._written: tuple[Program, ...] | None = None
+
+    def _programs(self) -> tuple[Program, ...]:
+        if self._written is None:
+            self._written = tuple(map(tuple, self._write()))
+        return self._written
+
+    def __len__(self) -> int:
+        return self._ranks
+
+    @overload
+    def __getitem__(self, rank: int) -> Program: ...
+
+    @overload
+    def __getitem__(self, rank: slice) -> tuple[Program, ...]: ...
+
+    def __getitem__(self, rank: int | slice) -> Program | tuple[Program, ...]:
+        return self._programs()[rank]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._programs() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._programs())
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Rounds that are all alike: in each, every position hands a chunk on, ``share`` of a bucket.
+
+    Attributes:
+        hops: in the order in which a chunk takes them: (source, to) is a unicast between two
+            ranks, a tree operation is what it is (for any chunk).
+    """
+
+    rounds: int
+    share: Fraction
+    hops: tuple[tuple[int, int] | TreeOperation, ...]
+
+
 @dataclass(frozen=True)
 class Plan:
     """How one job synchronises one bucket.
@@ -126,19 +177,25 @@ class Plan:
         deferred: tensors of the trace, by index, that a second stage synchronises during the
             next iteration's compute.
         consistency: for programs of updates; None means that every worker receives the sum.
+        pins: flows, by source and destination host, and the neighbour of the source's ToR by which
+            each goes instead of a shortest path.
+        stretches: the same as ``programs`` in short, where these are regular: one stretch after
+            another, each of rings that turn side by side. Empty where they are not.
     """
 
     system: str
     hosts: tuple[str, ...]
     workers: int
     chunks: int
-    programs: tuple[tuple[Operation, ...], ...]
+    programs: Sequence[Program]
     trees: tuple[Tree, ...] = ()
     partition: int | None = None
     credit: int | None = None
     shares: tuple[Fraction, ...] | None = None
     deferred: frozenset[int] = frozenset()
     consistency: Consistency | None = None
+    pins: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    stretches: tuple[tuple[Ring, ...], ...] = ()
 
     @property
     def ranks(self) -> range:
