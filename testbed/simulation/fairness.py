@@ -1,0 +1,49 @@
+"""Max-min fair rates by water-filling (Bertsekas and Gallager, Data Networks, 6.5.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.intp]
+
+_EQUAL = 1 + 1e-9
+
+
+def max_min(
+    capacity: Floats, flow: Integers, link: Integers, amount: Floats, cap: Floats
+) -> Floats:
+    """The rate of each flow, shape of ``cap``: none can rise without a smaller one falling.
+
+    Entry i says that a unit of rate of flow ``flow[i]`` puts ``amount[i]`` on ``link[i]``, of
+    ``capacity[link[i]]``; a flow's entries follow one another, flows in order. No flow exceeds
+    its ``cap``, which is finite for a flow without an entry.
+
+    All flows that are the slowest wherever they pass are settled at once, so that there are as
+    many rounds as bottlenecks that wait for one another, not as many as bottlenecks.
+    """
+    rate = cap.astype(float)
+    if not len(link):
+        return rate
+    if len(link) < len(capacity):  # a few flows on a large fabric
+        used, link = np.unique(link, return_inverse=True)
+        capacity = capacity[used]
+    left = capacity.astype(float)
+    nearest = np.empty(len(left))
+    while len(link):
+        first = np.flatnonzero(np.diff(flow, prepend=-1))
+        among = np.repeat(np.arange(len(first)), np.diff(first, append=len(flow)))
+        load = np.bincount(link, amount, len(left))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            level = np.where(load > 0, left / load, np.inf)
+        fair = np.minimum(np.minimum.reduceat(level[link], first), cap[flow[first]])
+        nearest.fill(np.inf)
+        np.minimum.at(nearest, link, fair[among])
+        settled = fair <= np.minimum.reduceat(nearest[link], first) * _EQUAL
+        rate[flow[first][settled]] = fair[settled]
+        over = settled[among]
+        left -= np.bincount(link[over], (amount * fair[among])[over], len(left))
+        np.maximum(left, 0.0, out=left)
+        flow, link, amount = flow[~over], link[~over], amount[~over]
+    return rate

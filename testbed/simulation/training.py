@@ -1,0 +1,117 @@
+"""The workers' loop: compute, synchronise each unit once it is ready, and begin again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from testbed.endpoint.task import Iteration
+from testbed.simulation.agenda import Agenda
+from testbed.simulation.scenario import Job
+
+
+class Synchroniser(Protocol):
+    """What carries out a job's plan. Units are numbered on from iteration to iteration."""
+
+    def begin(self, rank: int, number: int) -> None:
+        """Worker ``rank`` has come to unit ``number``; `Training.finished` tells its end."""
+
+
+class Training:
+    """All workers of one job.
+
+    Workers whose clocks agree are dealt with together, so that thousands of them cost little.
+    """
+
+    def __init__(self, job: Job, agenda: Agenda) -> None:
+        self._job, self._agenda = job, agenda
+        self.synchroniser: Synchroniser | None = None
+        workers = job.plan.workers
+        self.iterations: list[list[Iteration]] = [[] for _ in range(workers)]
+        self._credit = job.plan.credit or len(job.units)
+        self._ready = [0] * workers
+        self._begun = [0] * workers
+        self._done = [0] * workers
+        self._computing = [True] * workers
+        self._releasing = [False] * workers
+        self._ending: list[int] = []
+        starts = defaultdict(list)
+        for rank in range(workers):
+            starts[job.start_s + rank * job.gap_s].append(rank)
+        for time, ranks in starts.items():
+            agenda.at(time, self._start, ranks)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every worker has done all its iterations."""
+        return all(
+            len(done) == len(paces) and not computing
+            for done, paces, computing in zip(
+                self.iterations, self._job.paces, self._computing, strict=True
+            )
+        )
+
+    def finished(self, rank: int) -> None:
+        """One of the units of ``rank`` is summed."""
+        self._done[rank] += 1
+        self._release(rank)
+        self._end(rank)
+
+    def _start(self, ranks: Iterable[int]) -> None:
+        now, paces = self._agenda.now, defaultdict(list)
+        for rank in ranks:
+            pace = self._job.paces[rank][len(self.iterations[rank])]
+            end = now + self._job.compute_s * pace
+            self.iterations[rank].append(Iteration(now, end, end))
+            self._ready[rank] = self._begun[rank] = self._done[rank] = 0
+            self._computing[rank] = True
+            paces[pace].append(rank)
+        for pace, alike in paces.items():
+            self._await(alike, now, pace, 0)
+            self._agenda.at(now + self._job.compute_s * pace, self._computed, alike)
+
+    def _await(self, ranks: Sequence[int], start: float, pace: float, unit: int) -> None:
+        if unit < len(self._job.units):
+            ready = start + self._job.units[unit].ready_s * pace
+            self._agenda.at(ready, self._is_ready, ranks, start, pace, unit)
+
+    def _is_ready(self, ranks: Sequence[int], start: float, pace: float, unit: int) -> None:
+        self._await(ranks, start, pace, unit + 1)
+        for rank in ranks:
+            self._ready[rank] += 1
+            self._release(rank)
+
+    def _computed(self, ranks: Sequence[int]) -> None:
+        for rank in ranks:
+            self._computing[rank] = False
+            self._end(rank)
+
+    def _release(self, rank: int) -> None:
+        """Begin the units that are ready, as far as the credit lasts."""
+        assert self.synchroniser is not None
+        if self._releasing[rank]:  # a unit that ended as it began is seen by the loop below
+            return
+        self._releasing[rank] = True
+        first = (len(self.iterations[rank]) - 1) * len(self._job.units)
+        while (
+            self._begun[rank] < self._ready[rank]
+            and self._begun[rank] - self._done[rank] < self._credit
+        ):
+            self._begun[rank] += 1
+            self.synchroniser.begin(rank, first + self._begun[rank] - 1)
+        self._releasing[rank] = False
+
+    def _end(self, rank: int) -> None:
+        if self._done[rank] < len(self._job.units) or self._computing[rank]:
+            return
+        own = self.iterations[rank]
+        own[-1].end = self._agenda.now
+        if len(own) < len(self._job.paces[rank]):
+            if not self._ending:
+                self._agenda.after(0.0, self._next)
+            self._ending.append(rank)
+
+    def _next(self) -> None:
+        ranks, self._ending = self._ending, []
+        self._start(ranks)
