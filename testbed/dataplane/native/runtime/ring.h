@@ -1,4 +1,4 @@
-// Packets in and out: a ring per interface, shared with the kernel, and one socket to send from.
+// Packets in and out: per interface one socket, with a ring shared with the kernel for what comes in.
 //
 // The ring is of version 2, whose frames are handed over one by one. Version 3 hands over blocks,
 // and a block that is not full waits for a timer of a millisecond or more: too long for hosts that
@@ -9,6 +9,7 @@
 
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -19,6 +20,11 @@
 #define BURST 64 // packets read from one port before the next port's turn
 #define ROUNDS 16 // busy rounds between two looks at the control socket
 #define SEND_BUFFER (256 << 20) // the queue is the interface's, not the socket's
+#define NOTHING (~0u)
+// Of the memory that Linux charges for a packet: what joins its bytes in one power of two, and what
+// stands apart (struct skb_shared_info with some headroom, struct sk_buff)
+#define BUFFER_EXTRA (ETH_HLEN + 352)
+#define BUFFER_HEAD 256
 
 static void reply_u64(uint64_t x);
 static bool serve(void);
@@ -31,14 +37,15 @@ struct port {
     uint8_t *frames;
     size_t frame_size;
     unsigned frame_count, head;
-    struct sockaddr_ll address;
+    unsigned first, last; // outputs to be sent, chained
+    unsigned buffer, queued, asked; // see queue_depth()
     uint64_t rx_packets, rx_bytes, rx_drops, tx_packets, tx_bytes, tx_drops;
 };
 
 static struct port ports[MAX_PORTS];
 static struct port *port_by_number[MAX_PORTS];
 static unsigned port_count;
-static int send_socket = -1;
+static unsigned rounds; // looks at all rings so far
 static uint64_t partial_checksums, no_port;
 
 static void ring_setup(struct port *p, unsigned frames, int mtu) {
@@ -76,64 +83,86 @@ static void ring_open(const char *argument, unsigned frames) {
     memset(&interface, 0, sizeof interface);
     memcpy(interface.ifr_name, name, strlen(name));
     p->number = (unsigned)number;
+    p->first = NOTHING;
     p->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (p->fd < 0)
         fail("packet socket (root is needed)");
     if (ioctl(p->fd, SIOCGIFMTU, &interface) != 0)
         fail(name);
     ring_setup(p, frames, interface.ifr_mtu);
-    p->address = (struct sockaddr_ll){.sll_family = AF_PACKET,
-                                      .sll_protocol = WIRE16(ETH_P_ALL),
-                                      .sll_ifindex = (int)if_nametoindex(name),
-                                      .sll_halen = ETH_ALEN};
-    struct packet_mreq all = {.mr_ifindex = p->address.sll_ifindex, .mr_type = PACKET_MR_PROMISC};
+    const struct sockaddr_ll address = {.sll_family = AF_PACKET,
+                                        .sll_protocol = WIRE16(ETH_P_ALL),
+                                        .sll_ifindex = (int)if_nametoindex(name)};
+    const struct packet_mreq all = {.mr_ifindex = address.sll_ifindex,
+                                    .mr_type = PACKET_MR_PROMISC};
+    const int size = SEND_BUFFER;
     if (setsockopt(p->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) != 0 ||
-        bind(p->fd, (struct sockaddr *)&p->address, sizeof p->address) != 0)
+        setsockopt(p->fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0 ||
+        bind(p->fd, (const struct sockaddr *)&address, sizeof address) != 0)
         fail(name);
+    for (p->buffer = 512; p->buffer < (unsigned)interface.ifr_mtu + BUFFER_EXTRA;)
+        p->buffer *= 2;
+    p->buffer += BUFFER_HEAD;
     port_by_number[number] = p;
-    if (send_socket < 0) {
-        const int size = SEND_BUFFER;
-        send_socket = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-        if (send_socket < 0 ||
-            setsockopt(send_socket, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0)
-            fail("sending socket");
-    }
 }
 
-// Sends what process() put out. A packet that the interface's queue refuses is lost, as it would
-// be in any switch, and counted.
+// How many packets wait to leave a port, counted in packets of the interface's MTU.
+//
+// The queue is the kernel's: the interface's qdisc (htb, where a link is shaped). Its length is read
+// off the memory that the socket's packets hold until the next node has taken them, at the start of
+// a round of all ports: what the round itself puts out is seen by the next one. A small packet holds
+// less memory than one of the MTU, and counts for less.
+static __attribute__((unused)) unsigned queue_depth(unsigned port) {
+    struct port *p = port < MAX_PORTS ? port_by_number[port] : NULL;
+    if (p == NULL)
+        return 0;
+    if (p->asked != rounds) {
+        int held = 0;
+        ioctl(p->fd, SIOCOUTQ, &held);
+        p->queued = ((unsigned)held + p->buffer - 1) / p->buffer;
+        p->asked = rounds;
+    }
+    return p->queued;
+}
+
+// Sends what process() put out, port by port. A packet that the interface's queue refuses is lost,
+// as it would be in any switch, and counted.
 static void ring_send(void) {
     static struct mmsghdr messages[MAX_OUTPUTS];
-    static struct port *ports_of[MAX_OUTPUTS];
-    unsigned count = 0;
+    static struct port *busy[MAX_PORTS];
+    static unsigned following[MAX_OUTPUTS];
+    unsigned ports_busy = 0;
     for (unsigned n = 0; n < output_count; n++) {
-        const struct output *o = &outputs[n];
-        struct port *p = o->port < MAX_PORTS ? port_by_number[o->port] : NULL;
+        struct port *p = outputs[n].port < MAX_PORTS ? port_by_number[outputs[n].port] : NULL;
+        following[n] = NOTHING;
         if (p == NULL) {
             no_port++;
-            continue;
+        } else if (p->first == NOTHING) {
+            p->first = p->last = n;
+            busy[ports_busy++] = p;
+        } else {
+            p->last = following[p->last] = n;
         }
-        messages[count].msg_hdr = (struct msghdr){.msg_name = &p->address,
-                                                  .msg_namelen = sizeof p->address,
-                                                  .msg_iov = segments + o->first,
-                                                  .msg_iovlen = o->segments};
-        messages[count].msg_len = (unsigned)o->bytes;
-        ports_of[count++] = p;
     }
-    for (unsigned done = 0; done < count;) {
-        const int sent = sendmmsg(send_socket, messages + done, count - done, MSG_DONTWAIT);
-        for (int i = 0; i < sent; i++, done++) {
-            ports_of[done]->tx_packets++;
-            ports_of[done]->tx_bytes += messages[done].msg_len;
+    for (unsigned i = 0; i < ports_busy; i++) {
+        struct port *p = busy[i];
+        unsigned count = 0;
+        for (unsigned n = p->first; n != NOTHING; n = following[n], count++) {
+            messages[count].msg_hdr = (struct msghdr){.msg_iov = segments + outputs[n].first,
+                                                      .msg_iovlen = outputs[n].segments};
+            messages[count].msg_len = (unsigned)outputs[n].bytes;
         }
-        if (sent <= 0 && errno != EINTR)
-            ports_of[done++]->tx_drops++;
+        p->first = NOTHING;
+        for (unsigned done = 0; done < count;) {
+            const int sent = sendmmsg(p->fd, messages + done, count - done, MSG_DONTWAIT);
+            for (int k = 0; k < sent; k++)
+                p->tx_bytes += messages[done++].msg_len;
+            if (sent > 0)
+                p->tx_packets += (unsigned)sent;
+            else if (errno != EINTR)
+                p->tx_drops++, done++;
+        }
     }
-}
-
-static __attribute__((unused)) unsigned queue_depth(unsigned port) {
-    (void)port;
-    return 0;
 }
 
 INLINE struct tpacket2_hdr *ring_frame(const struct port *p, unsigned n) {
@@ -226,7 +255,7 @@ static void ring_run(long nap_nanoseconds) {
         if (epoll_ctl(poll, EPOLL_CTL_ADD, ports[i].fd, &event) != 0)
             fail("epoll");
     }
-    for (unsigned round = 1; !stopped; round++) {
+    for (rounds = 1; !stopped; rounds++) {
         unsigned most = 0;
         now = microseconds() - start;
         for (unsigned i = 0; i < port_count; i++) {
@@ -236,7 +265,7 @@ static void ring_run(long nap_nanoseconds) {
         if (most > 0 && most < BURST)
             nanosleep(&nap, NULL);
         const bool busy = most > 0;
-        if (busy && round % ROUNDS != 0)
+        if (busy && rounds % ROUNDS != 0)
             continue;
         struct epoll_event events[16];
         const int count = epoll_wait(poll, events, 16, busy ? 0 : -1);
