@@ -148,18 +148,15 @@ class _Part:
 def _routes(
     switch: str, fabric: Fabric, addressing: Addressing, ways: Mapping[str, str]
 ) -> list[TableEntry]:
-    """A route per host below and per rack beyond; equal sets of next hops share their entries.
+    """A route for each prefix; equal sets of next hops share their entries.
 
-    ``ways`` gives nodes beyond the rack a next hop of their own.
+    ``ways`` gives nodes a next hop of their own.
     """
     entries: list[TableEntry] = []
     first_of: dict[tuple[str, ...], int] = {}
     known = 0
-    destinations = [(host, f"{addressing.ip(host)}/32") for host in fabric.rack_hosts(switch)]
-    destinations += [(tor, addressing.prefix(tor)) for tor in fabric.tors if tor != switch]
-    own = set(fabric.rack_hosts(switch))
-    destinations += [(node, f"{addressing.ip(node)}/32") for node in ways if node not in own]
-    for destination, prefix in destinations:
+    routes = addressing.routes(switch) | {f"{addressing.ip(node)}/32": node for node in ways}
+    for prefix, destination in routes.items():
         hops = fabric.next_hops(switch, destination)
         if prefix.endswith("/32") and destination in ways:
             hops = (ways[destination],)

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,13 +21,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from testbed.dataplane import entries
+from testbed.dataplane import entries, events
 from testbed.dataplane.control import Control
 from testbed.dataplane.entries import Allocation
+from testbed.dataplane.events import Event
 from testbed.emulation import node_setup
 from testbed.emulation.cleanup import TAG, mark
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
+from testbed.topology.pins import Pins, check
 
 TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
 
@@ -90,6 +93,10 @@ class Network:
         targets: for each switch that runs the P4 program, a target not yet started.
         allocations: the jobs' aggregation trees.
         seed: of the kernel routers' ECMP hash.
+        pins: flows that do not leave their ToR on a shortest path.
+        loss: the share of packets that every host's link loses, at random, each way.
+
+    Raises EmulationError if a pin cannot be kept.
     """
 
     def __init__(
@@ -99,16 +106,31 @@ class Network:
         targets: Mapping[str, SwitchTarget],
         allocations: Sequence[Allocation] = (),
         seed: int = 0,
+        pins: Pins | None = None,
+        loss: float = 0.0,
     ) -> None:
         self.fabric = fabric
         self.addressing = Addressing(fabric)
         self._dilation, self._targets, self._seed = dilation, targets, seed
         self._allocations = allocations
+        self._pins, self._loss = pins or {}, loss
+        try:
+            check(fabric, self._pins)
+        except ValueError as error:
+            raise EmulationError(str(error)) from error
+        for source, destination in self._pins:
+            if (tor := fabric.tor_of(source)) in targets:
+                raise EmulationError(
+                    f"the flow from {source} to {destination} cannot be pinned: {tor} runs the P4"
+                    " program, and only kernel routers tell flows apart"
+                )
         self._nodes: dict[str, Any] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Network:
         require()
+        if self._loss and shutil.which("nft") is None:
+            raise EmulationError("loss: nft is not installed: ./setup.sh installs what is missing")
         with ExitStack() as stack:
             stack.callback(self._terminate)
             self._build()
@@ -117,6 +139,8 @@ class Network:
                 stack.callback(target.close)
                 self._start(switch, target)
             self._probe()
+            if self._loss:
+                self._lose()
             self._stack = stack.pop_all()
         return self
 
@@ -145,6 +169,10 @@ class Network:
         """P4 switches that ended by themselves, with the reason."""
         reasons = {name: target.died() for name, target in self._targets.items()}
         return {name: reason for name, reason in reasons.items() if reason is not None}
+
+    def events(self, job: int) -> Counter[Event]:
+        """What all P4 switches together counted of a job."""
+        return sum((events.read(target, job) for target in self._targets.values()), Counter())
 
     def statistics(self) -> Statistics:
         sent: dict[str, int] = {}
@@ -184,18 +212,45 @@ class Network:
             )
 
     def _set_up(self) -> None:
-        running = []
-        for name in self.fabric.nodes:
-            text = node_setup.script(
+        scripts = {
+            name: node_setup.script(
                 name,
                 self.fabric,
                 self.addressing,
                 self._targets,
                 self._dilation,
                 self._seed,
+                self._pins,
+                whole_frames=self._loss > 0,
             )
+            for name in self.fabric.nodes
+        }
+        if problems := self._tell(["sh", "-e"], scripts):
+            raise EmulationError("cannot set up " + "; ".join(problems))
+
+    def _lose(self) -> None:
+        """Every host's link begins to lose packets, at either end that the kernel reads."""
+        scripts: dict[str, str] = {}
+        for host in self.fabric.hosts:
+            tor = self.fabric.tor_of(host)
+            link, back = self.addressing.interface(host, tor), self.addressing.interface(tor, host)
+            scripts[host] = node_setup.loss([link], "ingress", self._loss)
+            if tor in self._targets:
+                scripts[host] += node_setup.loss([link], "egress", self._loss)
+            else:
+                scripts[tor] = scripts.get(tor, "") + node_setup.loss([back], "ingress", self._loss)
+        if problems := self._tell(["nft", "-f", "-"], scripts):
+            raise EmulationError(
+                "cannot lose packets; hosts below a P4 switch need Linux 6.3 for it; "
+                + "; ".join(problems)
+            )
+
+    def _tell(self, program: Sequence[str], scripts: Mapping[str, str]) -> list[str]:
+        """Run ``program`` on each node's script, side by side; what those that fail say."""
+        running = []
+        for name, text in scripts.items():
             process = subprocess.Popen(
-                [*self.inside(name), "sh", "-e"],
+                [*self.inside(name), *program],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -212,8 +267,7 @@ class Network:
             process.stderr.close()
             if process.wait() != 0:
                 problems.append(f"{name}: {said}")
-        if problems:
-            raise EmulationError("cannot set up " + "; ".join(problems))
+        return problems
 
     def _start(self, switch: str, target: SwitchTarget) -> None:
         interfaces = {

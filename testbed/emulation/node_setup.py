@@ -5,10 +5,12 @@ Pure text: one shell script a node, so that a node costs one process to set up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import zlib
+from collections.abc import Collection, Iterable, Mapping
 
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric, Kind, Link
+from testbed.topology.pins import Pins
 
 TCP_RTO_MIN_MS = 10
 """TCP's least retransmission timeout. The kernel's 200 ms would be 1 ms of the real cluster at a
@@ -43,6 +45,13 @@ _LEAST_BURST = 3028  # two full frames
 _BURST_TIME = 0.0005
 
 
+_FIRST_TABLE = 100
+"""Of the routing tables for pinned flows; a router has one for each neighbour."""
+
+_LOSS_PARTS = 1_000_000
+"""Loss is drawn as whole parts of this."""
+
+
 def script(
     node: str,
     fabric: Fabric,
@@ -50,21 +59,23 @@ def script(
     p4_switches: Collection[str],
     dilation: float | None,
     seed: int,
+    pins: Pins | None = None,
+    whole_frames: bool = False,
 ) -> str:
     """The set-up of ``node``. At ``p4_switches`` a P4 program will forward, not the kernel.
 
-    ``dilation`` divides the links' rates; None leaves them unshaped. Run with ``sh -e``.
+    ``dilation`` divides the links' rates; None leaves them unshaped. ``whole_frames`` keeps the
+    kernel from carrying several segments as one, as it does among its own routers. Run with
+    ``sh -e``.
     """
     p4 = node in p4_switches
     router = fabric.nodes[node].kind is not Kind.HOST and not p4
     sysctls = {**SYSCTLS, **(ROUTER_SYSCTLS if router else {})}
     lines = [f"echo {value} > /proc/sys/{key}" for key, value in sysctls.items()]
     if router:
-        # Since Linux 6.11; without it each kernel hashes flows its own way.
-        path = "/proc/sys/net/ipv4/fib_multipath_hash_seed"
-        lines.append(f"if [ -e {path} ]; then echo {seed + 1} > {path}; fi")
+        lines.append(_ecmp(fabric.nodes[node].kind, f"{seed}/{node}"))
     interfaces = {n: addressing.interface(node, n) for n in fabric.neighbours(node)}
-    if p4_switches:
+    if p4_switches or whole_frames:
         # Frames must be whole and checksummed where a program reads them; some features may be
         # fixed, which is no error.
         lines += [
@@ -76,7 +87,10 @@ def script(
             "ip",
             [f"link set {name} gso_max_segs {_LARGEST_SUPERFRAME}" for name in interfaces.values()],
         )
-    lines += _batch("ip", _ip(node, fabric, addressing, interfaces, p4))
+    commands = _ip(node, fabric, addressing, interfaces, p4)
+    if router:
+        commands += _pinned(node, fabric, addressing, interfaces, pins or {})
+    lines += _batch("ip", commands)
     if dilation is not None:
         lines += _batch(
             "tc",
@@ -86,6 +100,39 @@ def script(
                 for command in _shape(name, fabric.link(node, neighbour), dilation)
             ],
         )
+    return "\n".join(lines) + "\n"
+
+
+def _ecmp(kind: Kind, seed: str) -> str:
+    """Each router hashes flows its own way, for else those above choose as those below did.
+
+    Seeds came with Linux 6.11; before, only the fields that are hashed can differ: here those
+    above the ToRs leave out the protocol.
+    """
+    sysctl = "/proc/sys/net/ipv4/fib_multipath_hash"
+    choose = f"if [ -e {sysctl}_seed ]; then echo {zlib.crc32(seed.encode()) or 1} > {sysctl}_seed"
+    if kind is not Kind.TOR:
+        by_fields = f"echo 3 > {sysctl}_policy; echo 51 > {sysctl}_fields"
+        choose += f"; elif [ -e {sysctl}_fields ]; then {by_fields}"
+    return f"{choose}; fi"
+
+
+def loss(interfaces: Iterable[str], hook: str, share: float) -> str:
+    """What to tell ``nft -f -`` so that a random ``share`` of packets is lost at ``hook``.
+
+    ``ingress``: after the link, and unseen by a P4 switch, which reads before. ``egress``: before
+    the link's queue (Linux 5.16). What is lost there went to ``lo``, where it is nobody's: a
+    sender would notice, and send again, if it were dropped.
+    """
+    verdict = "drop" if hook == "ingress" else "fwd to lo"
+    lines = ["add table netdev loss"]
+    for name in interfaces:
+        chain = f"netdev loss {hook}-{name}"
+        lines += [
+            f"add chain {chain} {{ type filter hook {hook} device {name} priority 0 ; }}",
+            f"add rule {chain} numgen random mod {_LOSS_PARTS} < {round(share * _LOSS_PARTS)}"
+            f" {verdict}",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -117,17 +164,34 @@ def _ip(
             f" rto_min {TCP_RTO_MIN_MS}ms"
         )
         return commands
-    for host in fabric.rack_hosts(node):
-        commands.append(f"route add {addressing.ip(host)}/32 dev {interfaces[host]}")
-    for tor in fabric.tors:
-        if tor == node:
-            continue
+    for prefix, destination in addressing.routes(node).items():
         hops = "".join(
             f" nexthop via {addressing.ip(hop)} dev {interfaces[hop]} onlink"
-            for hop in fabric.next_hops(node, tor)
+            for hop in fabric.next_hops(node, destination)
         )
-        commands.append(f"route add {addressing.prefix(tor)}{hops}")
+        commands.append(f"route add {prefix}{hops}")
     return commands
+
+
+def _pinned(
+    node: str, fabric: Fabric, addressing: Addressing, interfaces: Mapping[str, str], pins: Pins
+) -> list[str]:
+    """Flows of the router's own hosts that do not leave it on a shortest path."""
+    own = set(fabric.rack_hosts(node))
+    here = {flow: waypoint for flow, waypoint in pins.items() if flow[0] in own}
+    tables = {each: _FIRST_TABLE + addressing.port(node, each) for each in here.values()}
+    return [
+        *(
+            f"route add default via {addressing.ip(waypoint)} dev {interfaces[waypoint]} onlink"
+            f" table {table}"
+            for waypoint, table in tables.items()
+        ),
+        *(
+            f"rule add from {addressing.ip(source)} to {addressing.ip(destination)}"
+            f" lookup {tables[waypoint]}"
+            for (source, destination), waypoint in here.items()
+        ),
+    ]
 
 
 def _shape(name: str, link: Link, dilation: float) -> list[str]:

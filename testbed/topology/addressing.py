@@ -1,7 +1,8 @@
 """Addresses of a fabric's nodes, a function of the fabric alone.
 
-Host j of rack r is 10.r.0.(j+1), its ToR 10.r.255.254, switches above are 10.255.0.(i+1). A node
-has one MAC for all its interfaces, so that a next hop's MAC is the node's.
+Host j of rack r is 10.r.0.(j+1), its ToR 10.r.255.254; the switches above (spines, or aggregation
+and core) are 10.255.0.(i+1). A node has one MAC for all its interfaces, so that a next hop's MAC is
+the node's.
 """
 
 from __future__ import annotations
@@ -24,19 +25,16 @@ class Addressing:
         self._fabric = fabric
         self._ip: dict[str, str] = {}
         self._mac = {name: 0x02_00_00_00_00_01 + index for index, name in enumerate(fabric.nodes)}
-        above = 0
-        for name, node in fabric.nodes.items():
-            if node.kind is Kind.TOR:
-                self._ip[name] = f"10.{node.rack}.255.254"
-            elif node.kind is not Kind.HOST:
-                above += 1
-                self._ip[name] = f"10.255.0.{above}"
+        self._above = [each for each in fabric.switches if fabric.nodes[each].kind is not Kind.TOR]
+        for index, switch in enumerate(self._above):
+            self._ip[switch] = f"10.255.0.{index + 1}"
         for tor in fabric.tors:
+            self._ip[tor] = f"10.{fabric.nodes[tor].rack}.255.254"
             for index, host in enumerate(fabric.rack_hosts(tor)):
                 self._ip[host] = f"10.{fabric.nodes[tor].rack}.0.{index + 1}"
                 if index >= MOST_IN_RACK:
                     raise ValueError(f"{tor}: more than {MOST_IN_RACK} hosts in a rack")
-        if len(fabric.tors) > MOST_RACKS or above > MOST_IN_RACK:
+        if len(fabric.tors) > MOST_RACKS or len(self._above) > MOST_IN_RACK:
             raise ValueError(f"more than {MOST_RACKS} racks, or as many switches above them")
         for link in fabric.links:
             if len(name := self.interface(link.a, link.b)) > LONGEST_INTERFACE:
@@ -56,6 +54,16 @@ class Addressing:
     def prefix(self, tor: str) -> str:
         """The prefix of a whole rack, its ToR included."""
         return f"10.{self._fabric.nodes[tor].rack}.0.0/16"
+
+    def routes(self, switch: str) -> dict[str, str]:
+        """The prefixes that ``switch`` must know, each with the node to which it leads.
+
+        Hosts of its own rack, other racks as a whole, and switches above the ToRs.
+        """
+        near = [*self._fabric.rack_hosts(switch), *self._above]
+        return {f"{self._ip[node]}/32": node for node in near if node != switch} | {
+            self.prefix(tor): tor for tor in self._fabric.tors if tor != switch
+        }
 
     def port(self, switch: str, neighbour: str) -> int:
         """Port of ``switch`` that ``neighbour`` hangs on, from 1."""

@@ -12,9 +12,11 @@ from testbed.dataplane import wire
 from testbed.dataplane.entries import Allocation
 from testbed.emulation import targets
 from testbed.emulation.network import Network
+from testbed.plan.trees import Tree
 from testbed.systems import Assignment
 from testbed.systems.atp import tree as atp_tree
-from testbed.topology.builders import leaf_spine
+from testbed.topology.builders import fat_tree, leaf_spine
+from testbed.topology.fabric import Fabric
 
 JOB = 7
 FRAGMENTS = 40
@@ -39,45 +41,82 @@ def received(endpoint: socket.socket, count: int) -> np.ndarray:
     return got[np.argsort(got["sequence"])]
 
 
-@pytest.mark.root
-@pytest.mark.parametrize("target", ["native", pytest.param("bmv2", marks=pytest.mark.bmv2)])
-@pytest.mark.parametrize("ina", [("t0",), ("t1",), ("t0", "t1")], ids="+".join)
-def test_the_server_gets_the_sum_and_every_worker_the_result(target, ina, tmp_path):
+def atp(*ina: str) -> tuple[Fabric, Tree]:
     fabric = leaf_spine(2, 2, 3, 1e9, 1e9, 256_000).with_ina(ina)
     tree = atp_tree(Assignment(WORKERS, (SERVER,)), fabric)
     assert set(tree.switches) == set(ina)
-    switches = {name: targets.make(target, tmp_path / name) for name in ina}
+    return fabric, tree
+
+
+def any_tier(parents: dict[str, str]) -> tuple[Fabric, Tree]:
+    """Four workers in three pods of a fat-tree, the server in the fourth."""
+    workers, server = ("h0", "h1", "h4", "h9"), "h15"
+    ranks = {host: rank for rank, host in enumerate(workers)}
+    tree = Tree(server, ranks, parents, root_rank=len(workers))
+    return fat_tree(4, 2, 1e9, 1e9, 256_000).with_ina(tree.switches), tree
+
+
+CASES = {
+    "t0": atp("t0"),
+    "t1": atp("t1"),
+    "t0+t1": atp("t0", "t1"),
+    "core": any_tier({"h0": "c1", "h1": "c1", "h4": "c1", "h9": "c1", "c1": "h15"}),
+    "aggregation": any_tier(
+        {"h0": "a0", "h1": "a0", "a0": "h15", "h4": "a6", "h9": "a6", "a6": "h15"}
+    ),
+    "every tier": any_tier(
+        {
+            "h0": "t0",
+            "h1": "t0",
+            "t0": "a1",
+            "h4": "a1",
+            "a1": "c2",
+            "h9": "c2",
+            "c2": "t7",
+            "t7": "h15",
+        }
+    ),
+}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("target", ["native", pytest.param("bmv2", marks=pytest.mark.bmv2)])
+@pytest.mark.parametrize("case", CASES)
+def test_the_server_gets_the_sum_and_every_worker_the_result(target, case, tmp_path):
+    fabric, tree = CASES[case]
+    workers, server = tuple(tree.rank_of), tree.root
+    switches = {name: targets.make(target, tmp_path / name) for name in tree.switches}
     # All ranks' values reach both ends of an int32, so that sums wrap around.
     random = np.random.default_rng(1)
-    shape = (len(WORKERS), FRAGMENTS, wire.VALUES)
+    shape = (len(workers), FRAGMENTS, wire.VALUES)
     values = random.integers(-(2**31), 2**31, shape, dtype=np.int32)
     total = values.sum(axis=0, dtype=np.int32)
 
     with Network(fabric, 10, switches, [Allocation(JOB, JOB, tree, 0, wire.SLOTS)]) as network:
         address = {node: (network.addressing.ip(node), wire.PORT) for node in fabric.nodes}
         sockets = {
-            host: open_socket(network, host, socket.SOCK_DGRAM) for host in (*WORKERS, SERVER)
+            host: open_socket(network, host, socket.SOCK_DGRAM) for host in (*workers, server)
         }
         try:
             for host, endpoint in sockets.items():
                 endpoint.bind(address[host])
                 endpoint.settimeout(3)
-            for rank, host in enumerate(WORKERS):
+            for rank, host in enumerate(workers):
                 for packet in packets(wire.KIND_DATA, values[rank], 1 << rank):
                     sockets[host].sendto(packet.tobytes(), address[tree.parent[host]])
 
-            streams = received(sockets[SERVER], FRAGMENTS * tree.streams)
+            streams = received(sockets[server], FRAGMENTS * tree.streams)
             assert not (streams["flags"] & ~np.uint8(wire.FLAG_OVERFLOW)).any()
-            for child in tree.children(SERVER):
+            for child in tree.children(server):
                 ranks = sorted(tree.ranks_below(child))
                 stream = streams[streams["bitmap"] == sum(1 << rank for rank in ranks)]
                 partial = values[ranks].sum(axis=0, dtype=np.int32)
                 assert np.array_equal(stream["values"], partial)
 
             for packet in packets(wire.KIND_RESULT, total, 0):
-                for child in tree.children(SERVER):
-                    sockets[SERVER].sendto(packet.tobytes(), address[child])
-            for host in WORKERS:
+                for child in tree.children(server):
+                    sockets[server].sendto(packet.tobytes(), address[child])
+            for host in workers:
                 result = received(sockets[host], FRAGMENTS)
                 assert (result["kind"] == wire.KIND_RESULT).all()
                 assert (result["values"] == total).all()

@@ -127,8 +127,8 @@ def test_a_fabric_with_no_way_through_is_told_and_leaves_nothing(monkeypatch):
     monkeypatch.setattr(
         network_module.node_setup,
         "script",
-        lambda node, *rest, script=network_module.node_setup.script: (
-            "" if node.startswith("s") else script(node, *rest)
+        lambda node, *rest, script=network_module.node_setup.script, **more: (
+            "" if node.startswith("s") else script(node, *rest, **more)
         ),
     )
     with pytest.raises(EmulationError, match="no way through the fabric from h0 to h2"):
@@ -140,8 +140,8 @@ def test_a_node_that_cannot_be_set_up_is_named(monkeypatch):
     monkeypatch.setattr(
         network_module.node_setup,
         "script",
-        lambda node, *rest, script=network_module.node_setup.script: (
-            "ip link set no-such-link up" if node == "t1" else script(node, *rest)
+        lambda node, *rest, script=network_module.node_setup.script, **more: (
+            "ip link set no-such-link up" if node == "t1" else script(node, *rest, **more)
         ),
     )
     with pytest.raises(EmulationError, match=r"cannot set up t1: .*no-such-link"):
