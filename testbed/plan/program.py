@@ -110,7 +110,7 @@ class Consistency:
 Program: TypeAlias = tuple[Operation, ...]
 
 
-class Programs(Sequence[Program]):
+class LazyPrograms(Sequence[Program]):
     """The programs of so many ``ranks``, written down when one of them is first read.
 
     A ring of N has N² operations, which nobody needs who knows its stretches.
@@ -144,18 +144,21 @@ class Programs(Sequence[Program]):
         return hash(self._programs())
 
 
+Hop: TypeAlias = tuple[int, int] | TreeOperation
+"""From one position of a ring to the next: a unicast (source, to), or an operation on a tree."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ring:
     """Rounds that are all alike: in each, every position hands a chunk on, ``share`` of a bucket.
 
-    Attributes:
-        hops: in the order in which a chunk takes them: (source, to) is a unicast between two
-            ranks, a tree operation is what it is (for any chunk).
+    ``hops`` are in the order in which a chunk takes them; which chunk a tree operation names does
+    not matter.
     """
 
     rounds: int
     share: Fraction
-    hops: tuple[tuple[int, int] | TreeOperation, ...]
+    hops: tuple[Hop, ...]
 
 
 @dataclass(frozen=True)
@@ -179,8 +182,9 @@ class Plan:
         consistency: for programs of updates; None means that every worker receives the sum.
         pins: flows, by source and destination host, and the neighbour of the source's ToR by which
             each goes instead of a shortest path.
-        stretches: the same as ``programs`` in short, where these are regular: one stretch after
-            another, each of rings that turn side by side. Empty where they are not.
+        stretches: the same as ``programs`` in short, where these are rings: one stretch after
+            another, each of rings that turn side by side. Empty where they are not. Between
+            stretches everyone waits for everyone, which programs need not where rings differ.
     """
 
     system: str

@@ -14,7 +14,7 @@ from testbed.simulation.scenario import Job
 
 
 class Gate:
-    """Who is answered when, at one shard: `Consistency` without a look at every worker each time."""
+    """Who is answered when, at one shard: `Consistency`, without asking it about every worker."""
 
     def __init__(self, consistency: Consistency, workers: int) -> None:
         self._consistency = consistency

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
-from testbed.plan.program import Multicast, Plan, SwitchAllReduce, SwitchReduce, TreeOperation
+from testbed.plan.program import (
+    Hop,
+    LazyPrograms,
+    Multicast,
+    Plan,
+    Ring,
+    SwitchAllReduce,
+    SwitchReduce,
+    TreeOperation,
+)
 from testbed.plan.trees import Style, Tree
 from testbed.systems.racks import by_rack
 from testbed.systems.ring import Programs, gather, scatter, transfer
+from testbed.systems.ring import hops as ring_hops
 from testbed.systems.system import WINDOW, Assignment, Option, System
 from testbed.topology.fabric import Fabric
 
@@ -30,34 +41,51 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     ring = groups(job, fabric)
     ranks = {host: rank for rank, host in enumerate(job.workers)}
     agents = [ranks[group.agent] for group in ring]
-    programs: Programs = [[] for _ in ranks]
     trees: list[Tree] = []
     local, up, down = _grow(ring, ranks, trees)
 
-    def together(operation: TreeOperation) -> None:
-        for rank in trees[operation.tree].participants:
-            programs[rank].append(operation)
+    def write() -> Programs:
+        programs: Programs = [[] for _ in ranks]
 
-    for chunk, source, to in scatter(len(ring)):
-        if source in up:
-            together(SwitchReduce(chunk, up[source]))
-        else:
-            transfer(programs, chunk, agents[source], agents[to], reduce=True)
-    for position, tree in local.items():
-        # The chunk that ends here; the agent's part of it holds what the others' sums came to.
-        together(SwitchAllReduce((position + 1) % len(ring), tree))
-    for chunk, source, to in gather(len(ring)):
-        if to in down:
-            together(Multicast(chunk, down[to]))
-        else:
-            transfer(programs, chunk, agents[source], agents[to], reduce=False)
+        def together(operation: TreeOperation) -> None:
+            for rank in trees[operation.tree].participants:
+                programs[rank].append(operation)
+
+        for chunk, source, to in scatter(len(ring)):
+            if source in up:
+                together(SwitchReduce(chunk, up[source]))
+            else:
+                transfer(programs, chunk, agents[source], agents[to], reduce=True)
+        for position, tree in local.items():
+            # The chunk that ends here; the agent's part of it holds what the others' sums came to.
+            together(SwitchAllReduce((position + 1) % len(ring), tree))
+        for chunk, source, to in gather(len(ring)):
+            if to in down:
+                together(Multicast(chunk, down[to]))
+            else:
+                transfer(programs, chunk, agents[source], agents[to], reduce=False)
+        return programs
+
+    def turning(hops: Iterable[Hop]) -> tuple[Ring, ...]:
+        return (Ring(len(ring) - 1, share, tuple(hops)),) if len(ring) > 1 else ()
+
+    share, around = Fraction(1, len(ring)), list(enumerate(ring_hops(agents)))
+    stretches = (
+        turning(SwitchReduce(0, up[at]) if at in up else hop for at, hop in around),
+        tuple(Ring(1, share, (SwitchAllReduce(0, tree),)) for tree in local.values()),
+        turning(
+            Multicast(0, down[to]) if (to := (at + 1) % len(ring)) in down else hop
+            for at, hop in around
+        ),
+    )
     return Plan(
         system="rina",
         hosts=job.workers,
         workers=len(ranks),
         chunks=len(ring),
-        programs=tuple(map(tuple, programs)),
+        programs=LazyPrograms(len(ranks), write),
         trees=tuple(trees),
+        stretches=tuple(stretch for stretch in stretches if stretch),
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import partial
 
-from testbed.plan.program import Operation, Plan, Receive, Send
+from testbed.plan.program import LazyPrograms, Operation, Plan, Receive, Ring, Send
 from testbed.systems.racks import by_rack, dealt
 from testbed.systems.system import Assignment, System, one_of
 from testbed.topology.fabric import Fabric
@@ -19,19 +21,32 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     else:
         racks = by_rack(job.workers, fabric).values()
         order = tuple(host for rack in racks for host in rack)
-    ring = [job.workers.index(host) for host in order]
+    ranks = {host: rank for rank, host in enumerate(job.workers)}
+    ring = [ranks[host] for host in order]
+    length = len(ring)
+    both = Ring(2 * (length - 1), Fraction(1, length), hops(ring))
+    return Plan(
+        system="ring",
+        hosts=job.workers,
+        workers=length,
+        chunks=length,
+        programs=LazyPrograms(length, partial(_programs, ring)),
+        stretches=((both,),) if length > 1 else (),
+    )
+
+
+def _programs(ring: Sequence[int]) -> Programs:
     programs: Programs = [[] for _ in ring]
     for chunk, source, to in scatter(len(ring)):
         transfer(programs, chunk, ring[source], ring[to], reduce=True)
     for chunk, source, to in gather(len(ring)):
         transfer(programs, chunk, ring[source], ring[to], reduce=False)
-    return Plan(
-        system="ring",
-        hosts=job.workers,
-        workers=len(ring),
-        chunks=len(ring),
-        programs=tuple(map(tuple, programs)),
-    )
+    return programs
+
+
+def hops(ring: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Each position's rank and the next one's."""
+    return tuple(zip(ring, (*ring[1:], ring[0]), strict=True))
 
 
 def scatter(length: int) -> Iterator[tuple[int, int, int]]:
