@@ -13,18 +13,22 @@ from testbed.endpoint.crew import RankFailed
 from testbed.experiment.cells import Cell, expand
 from testbed.experiment.load import dump, load
 from testbed.experiment.schema import Experiment
-from testbed.harness.cell import CellResult, SumMismatch, describe, expected_wall_s, run_cell
+from testbed.harness.cell import CellResult, describe, expected_wall_s, run_cell
 from testbed.harness.deployment import deploy, strain
+from testbed.harness.emulating import SumMismatch
 from testbed.harness.errors import DeploymentError
 from testbed.harness.fabrics import build_fabric
 from testbed.harness.isolation import Failed, call
 from testbed.harness.progress import Progress
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory
+from testbed.simulation.simulate import Stalled
 from testbed.systems import registry
 from testbed.workload import trace
 
-EXPECTED_ERRORS = (ControlError, DeploymentError, EmulationError, RankFailed, SumMismatch)
+EXPECTED_ERRORS = (
+    ControlError, DeploymentError, EmulationError, RankFailed, Stalled, SumMismatch,
+)  # fmt: skip
 
 
 def read(path: Path) -> Experiment:
@@ -50,7 +54,8 @@ BRING_UP_S = 3.0
 def run(experiment: Experiment, root: Path) -> tuple[Path, int]:
     """Run every cell; return the results directory and the number of cells that failed."""
     planned = plan(experiment)
-    targets.prepare(targets.choose(experiment.emulation.target))
+    if any(cell.experiment.backend == "emulate" for cell, _ in planned):
+        targets.prepare(targets.choose(experiment.emulation.target))
     directory = RunDirectory.create(root, experiment.name)
     directory.write("experiment.yaml", dump(experiment))
     metadata = environment() | {"seeds": {"experiment": experiment.emulation.seed}}

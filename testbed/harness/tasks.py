@@ -54,7 +54,7 @@ def tasks(
             trees=tuple(
                 role(plan, rank, each, addresses, job.window, job.fabric) for each in allocations
             ),
-            start_s=job.start_s * dilation,
+            start_s=(job.start_s + job.gap_s * rank * (rank < plan.workers)) * dilation,
             step_s=job.step_s * dilation,
             # Endpoints may let packets gather for a quarter of the time that a window lasts.
             tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),

@@ -1,0 +1,126 @@
+"""A cell on the emulator: its jobs run in Mininet, and every sum is checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from testbed.dataplane.events import CONTRIBUTIONS, Event
+from testbed.emulation import targets
+from testbed.emulation.run import Conditions, Observation, emulate
+from testbed.emulation.verdict import verdict
+from testbed.endpoint.task import Outcome
+from testbed.experiment.schema import Experiment
+from testbed.harness.deployment import DeployedJob
+from testbed.harness.measurement import measure
+from testbed.harness.memory import allocate
+from testbed.harness.tasks import tasks
+from testbed.results import Iteration, Row
+from testbed.topology.fabric import Fabric
+
+PATIENCE = 10
+"""How many times its expected duration a run may last before it is given up."""
+
+
+class SumMismatch(Exception):
+    """A worker received a sum that is not the true one."""
+
+
+def run(
+    experiment: Experiment,
+    fabric: Fabric,
+    jobs: Sequence[DeployedJob],
+    rows: Sequence[Row],
+    log_dir: Path,
+) -> tuple[list[Row], list[Iteration]]:
+    """Run ``jobs`` side by side; their ``rows`` filled in, and what each worker did.
+
+    SumMismatch, RankFailed or EmulationError if not.
+    """
+    emulation = experiment.emulation
+    allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
+    target = targets.choose(emulation.target)
+    log_dir.mkdir(parents=True, exist_ok=True)
+    # Only a switch that sums for some job needs the P4 program; the others route in the kernel.
+    summing = {switch for own in allocations for each in own for switch in each.tree.switches}
+    observation = emulate(
+        fabric,
+        {switch: targets.make(target, log_dir / f"{switch}.log") for switch in summing},
+        [each for own in allocations for each in own],
+        lambda network: [
+            task
+            for job, own in zip(jobs, allocations, strict=True)
+            for task in tasks(
+                job,
+                own,
+                {node: network.addressing.ip(node) for node in fabric.nodes},
+                emulation.dilation,
+                emulation.seed,
+            )
+        ],
+        Conditions(
+            emulation.dilation,
+            emulation.seed,
+            {ends: via for job in jobs for ends, via in job.plan.pins.items()},
+            emulation.loss,
+        ),
+        timeout=60 + PATIENCE * emulation.dilation * max(job.expected_end_s for job in jobs),
+    )
+    filled: list[Row] = []
+    iterations: list[Iteration] = []
+    first = 0
+    for job, row in zip(jobs, rows, strict=True):
+        outcomes = observation.outcomes[first : first + len(job.plan.hosts)]
+        first += len(job.plan.hosts)
+        row, own = _examine(job, row, outcomes, observation)
+        filled.append(replace(row, switch_target=target if job.plan.trees else ""))
+        iterations += own
+    return filled, iterations
+
+
+def _examine(
+    job: DeployedJob, row: Row, outcomes: Sequence[Outcome], observation: Observation
+) -> tuple[Row, list[Iteration]]:
+    if wrong := {each.rank: each.wrong for each in outcomes if each.wrong}:
+        ranks = ", ".join(f"rank {rank}: {count}" for rank, count in wrong.items())
+        raise SumMismatch(f"job {job.number} ({job.system.name}): values that differ: {ranks}")
+    workers = outcomes[: job.plan.workers]
+    row, iterations = measure(
+        row, job, [each.iterations for each in workers], 1 / (row.dilation * row.scale)
+    )
+    assert row.iteration_s is not None
+    row = replace(
+        row,
+        retransmitted=sum(each.retransmitted for each in outcomes),
+        collisions=max(each.collisions for each in outcomes),
+        overflows=max(each.overflows for each in outcomes),
+        **_counted(observation.events.get(job.number, Counter())),
+        verified=all(each.checked == values_to_check(job) for each in workers),
+        verdict=verdict(
+            observation.idle,
+            max(each.late_s for each in outcomes),
+            row.iteration_s * row.dilation * row.scale,
+            observation.lost,
+            observation.dead,
+        ),
+    )
+    return row, iterations
+
+
+def _counted(events: Counter[Event]) -> dict[str, Any]:
+    """Columns of a row that P4 switches counted."""
+    return {
+        "switch_packets": sum(events[event] for event in CONTRIBUTIONS),
+        "switch_sums": events[Event.COMPLETED],
+        "switch_duplicates": events[Event.DUPLICATE],
+        "switch_collisions": events[Event.COLLISION],
+        "switch_refused": events[Event.REFUSED],
+    }
+
+
+def values_to_check(job: DeployedJob) -> int:
+    """Values that a worker must have compared by the end."""
+    return (job.job.iterations + job.job.warmup) * job.gradient_bytes // 4

@@ -1,0 +1,45 @@
+"""A cell on the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from testbed import simulation
+from testbed.experiment.schema import Experiment
+from testbed.harness.deployment import DeployedJob
+from testbed.harness.measurement import measure
+from testbed.results import Iteration, Row
+from testbed.simulation.scenario import Assumptions
+from testbed.simulation.simulate import simulate
+from testbed.topology.fabric import Fabric
+
+
+def run(
+    experiment: Experiment, fabric: Fabric, jobs: Sequence[DeployedJob], rows: Sequence[Row]
+) -> tuple[list[Row], list[Iteration]]:
+    """Simulate ``jobs`` side by side; their ``rows`` filled in, and what each worker did."""
+    timeline = simulate(
+        fabric, [_job(job) for job in jobs], Assumptions(seed=experiment.emulation.seed)
+    )
+    filled: list[Row] = []
+    iterations: list[Iteration] = []
+    for job, row, workers in zip(jobs, rows, timeline.iterations, strict=True):
+        # Sums are not made here: that the plan makes them was proved, and their times counted.
+        row, own = measure(replace(row, verdict="valid"), job, workers, 1 / row.scale)
+        filled.append(row)
+        iterations += own
+    return filled, iterations
+
+
+def _job(job: DeployedJob) -> simulation.scenario.Job:
+    return simulation.scenario.Job(
+        plan=job.plan,
+        units=job.units,
+        compute_s=job.compute_s,
+        paces=job.paces,
+        start_s=job.start_s,
+        gap_s=job.gap_s,
+        step_s=job.step_s,
+        window=job.window.fragments or None,
+    )
