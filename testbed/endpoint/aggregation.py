@@ -29,8 +29,8 @@ from testbed.plan.trees import Style
 
 _ENGINE = Path(__file__).parent / "engine"
 _SOURCES = ("endpoint", "flow", "member", "outbox", "ring", "root", "sender")
-_FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra", "-Werror"]
-_SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+_FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra"]
+_SANITIZED = ["-Werror", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 _STYLES = {Style.ATP: 0, Style.SWITCHML: 1, Style.RACK: 2}
 
 
@@ -214,7 +214,8 @@ class Endpoint:
         )
         if not count.value:
             return np.zeros(0, np.uint64)
-        return np.array(found[: count.value], np.uint64)
+        sums: npt.NDArray[np.uint64] = np.ctypeslib.as_array(found, (count.value,)).copy()
+        return sums
 
     def _known(self, flow: int) -> int:
         if not 0 <= flow < self._flows:
@@ -271,31 +272,43 @@ def _wire() -> str:
 
 def _role(role: Role) -> _Role:
     """As C has it. ctypes keeps the arrays alive as long as the structure."""
-    slots = np.ascontiguousarray(role.slots, np.uint32)
-    wanted = role.window if role.style is Style.ATP else 1
-    is_root = isinstance(role, Root)
+    _check(role)
+    slots = np.asarray(role.slots, np.uint32).tolist()
+    made = _Role(role.tree, _STYLES[role.style], isinstance(role, Root), window=role.window)
+    made.slots, made.slots_count = (c_uint32 * len(slots))(*slots), len(slots)
+    if isinstance(role, Root):
+        made.serves = role.serves
+        peers = [(child.address, sum(1 << rank for rank in child.ranks)) for child in role.children]
+        made.workers = (c_uint32 * wire.MAX_WORKERS)()
+        for rank, address in (role.workers or {}).items():
+            made.workers[rank] = _network_order(address)
+    else:
+        made.rank = role.rank
+        peers = [(role.parent, 0)]
+    made.peers = len(peers)
+    made.addresses = (c_uint32 * len(peers))(*(_network_order(address) for address, _ in peers))
+    made.ranks = (c_uint64 * len(peers))(*(ranks for _, ranks in peers))
+    return made
+
+
+def _check(role: Role) -> None:
     if role.style not in _STYLES:
         raise ValueError(f"style {role.style.value} is not spoken over INA packets")
     if role.window < 1:
         raise ValueError(f"a window of {role.window} fragments; at least 1 is needed")
-    if len(slots) != wanted and not (is_root and role.style is Style.ATP):
-        raise ValueError(f"{len(slots)} slots for style {role.style.value}, which needs {wanted}")
+    wanted = 1
+    if role.style is Style.ATP:
+        wanted = len(role.slots) if isinstance(role, Root) else role.window
+    if len(role.slots) != wanted:
+        raise ValueError(
+            f"{len(role.slots)} slots for style {role.style.value}, which needs {wanted}"
+        )
     if isinstance(role, Root):
-        peers = [(child.address, sum(1 << rank for rank in child.ranks)) for child in role.children]
-        rank, serves = 0, role.serves
+        ranks = {*(role.workers or ()), *(rank for child in role.children for rank in child.ranks)}
     else:
-        peers, rank, serves = [(role.parent, 0)], role.rank, False
-    made = _Role(role.tree, _STYLES[role.style], is_root, serves, rank, role.window)
-    made.slots_count, made.peers = len(slots), len(peers)
-    made.slots = (c_uint32 * len(slots))(*slots.tolist())
-    made.addresses = (c_uint32 * len(peers))(*(_network_order(address) for address, _ in peers))
-    made.ranks = (c_uint64 * len(peers))(*(ranks for _, ranks in peers))
-    if isinstance(role, Root) and role.workers is not None:
-        workers = (c_uint32 * wire.MAX_WORKERS)()
-        for rank, address in role.workers.items():
-            workers[rank] = _network_order(address)
-        made.workers = workers
-    return made
+        ranks = {role.rank}
+    if max(ranks, default=0) >= wire.MAX_WORKERS:
+        raise ValueError(f"rank {max(ranks)}; a packet has room for {wire.MAX_WORKERS} ranks")
 
 
 def _network_order(address: str) -> int:

@@ -293,3 +293,7 @@ class TestMistakes:
     def test_slots_that_do_not_fit(self, style, window, slots, message):
         with Endpoint(ROOT) as endpoint, pytest.raises(ValueError, match=message):
             endpoint.add(Member(7, style, window, slots, 0, ROOT))
+
+    def test_more_ranks_than_a_packet_has_bits(self):
+        with Endpoint(ROOT) as endpoint, pytest.raises(ValueError, match="rank 64"):
+            endpoint.add(member(64, Style.SWITCHML, 4))

@@ -112,12 +112,12 @@ const uint64_t *endpoint_float_sums(const struct endpoint *endpoint, int flow, u
 /* Takes what has arrived; how many packets, or -errno. */
 static int receive(struct endpoint *endpoint)
 {
-    uint32_t lengths[BATCH];
-    int count = outbox_receive(&endpoint->outbox, lengths);
+    bool whole[BATCH];
+    int count = outbox_receive(&endpoint->outbox, whole);
     double now = monotonic();
     for (int i = 0; i < count; i++) {
         const struct packet *packet = &endpoint->outbox.arrived[i];
-        int flow = lengths[i] ? endpoint->flow_of[be16toh(packet->header.tree)] : 0;
+        int flow = whole[i] ? endpoint->flow_of[be16toh(packet->header.tree)] : 0;
         if (flow)
             flow_take(endpoint->flows[flow - 1], packet, now);
     }

@@ -18,7 +18,8 @@ int flow_open(struct flow *flow, const struct role *role)
         .peers = role->peers,
         .chunk_mask = 15,
     };
-    uint32_t workers = role->workers ? MAX_WORKERS : 0;
+    /* Only ATP's root answers workers by themselves. */
+    uint32_t workers = role->workers && role->style == STYLE_ATP ? MAX_WORKERS : 0;
     flow->slots = calloc(role->slots_count + 1, sizeof *flow->slots);
     flow->queues = calloc(role->peers + workers, sizeof *flow->queues);
     flow->chunks = calloc(flow->chunk_mask + 1, sizeof *flow->chunks);

@@ -71,21 +71,19 @@ static void take_copy(struct flow *flow, const int32_t *values, const struct chu
 static void take_result(struct flow *flow, const struct packet *packet, uint64_t sequence, double now)
 {
     const struct chunk *chunk = chunk_of(flow, sequence);
-    bool over = sequence < flow->lowest;
-    if (!chunk) {
+    bool here = in_reach(flow, sequence);
+    bool done = sequence < flow->lowest || (here && place_of(flow, sequence)->done);
+    if (done) {
+        if (chunk && chunk->operation == MULTICAST)
+            send_receipt(flow, sequence); /* the first one went missing */
+    } else if (here && !chunk) {
         /* Early: kept until it is known where it goes. */
-        if (over || !in_reach(flow, sequence))
-            return;
         memcpy(row_of(flow, sequence), packet->values, sizeof packet->values);
         place_of(flow, sequence)->kept = true;
-    } else if (over || (in_reach(flow, sequence) && place_of(flow, sequence)->done)) {
-        if (chunk->operation == MULTICAST)
-            send_receipt(flow, sequence); /* the first one went missing */
-    } else if (in_reach(flow, sequence)) {
-        if (chunk->operation == MULTICAST)
-            take_copy(flow, packet->values, chunk, sequence);
-        else if (chunk->operation == ALL_REDUCE)
-            take_sum(flow, packet, chunk, sequence, now);
+    } else if (here && chunk->operation == MULTICAST) {
+        take_copy(flow, packet->values, chunk, sequence);
+    } else if (here && chunk->operation == ALL_REDUCE) {
+        take_sum(flow, packet, chunk, sequence, now);
     }
 }
 

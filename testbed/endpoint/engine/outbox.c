@@ -75,15 +75,14 @@ int outbox_open(struct outbox *outbox, uint32_t address, int burst)
     return 0;
 }
 
-static uint32_t whole(const struct mmsghdr *message, const struct header *header)
+static bool is_whole(const struct mmsghdr *message, const struct header *header)
 {
     if (message->msg_hdr.msg_flags & MSG_TRUNC || message->msg_len < HEADER_BYTES)
-        return 0;
-    uint32_t wanted = carries_values(header->kind) ? sizeof(struct packet) : HEADER_BYTES;
-    return message->msg_len == wanted ? wanted : 0;
+        return false;
+    return message->msg_len == (carries_values(header->kind) ? sizeof(struct packet) : HEADER_BYTES);
 }
 
-int outbox_receive(struct outbox *outbox, uint32_t *lengths)
+int outbox_receive(struct outbox *outbox, bool *whole)
 {
     struct mmsghdr messages[BATCH];
     struct iovec parts[BATCH];
@@ -95,7 +94,7 @@ int outbox_receive(struct outbox *outbox, uint32_t *lengths)
     if (count < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     for (int i = 0; i < count; i++)
-        lengths[i] = whole(&messages[i], &outbox->arrived[i].header);
+        whole[i] = is_whole(&messages[i], &outbox->arrived[i].header);
     return count;
 }
 

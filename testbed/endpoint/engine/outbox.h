@@ -35,8 +35,8 @@ static inline bool queue_is_empty(const struct queue *queue)
 
 int outbox_open(struct outbox *outbox, uint32_t address, int burst);
 
-/* Takes what is there, at most BATCH: how many, or -errno. lengths[i] is 0 for what is no packet. */
-int outbox_receive(struct outbox *outbox, uint32_t *lengths);
+/* Takes what is there, at most BATCH: how many, or -errno; and which have a packet's length. */
+int outbox_receive(struct outbox *outbox, bool *whole);
 
 /* The values for a header in the order of the wire, possibly made in `stage`; NULL drops it. */
 typedef const int32_t *values_of(void *context, const struct header *header, int32_t *stage);

@@ -52,7 +52,7 @@ static uint32_t rehash(struct flow *flow, uint32_t slot)
     return fresh;
 }
 
-static void finish_sum(struct flow *flow, uint64_t sequence)
+static void return_sum(struct flow *flow, uint64_t sequence)
 {
     struct place *place = place_of(flow, sequence);
     place->next_slot = place->slot;
@@ -75,26 +75,36 @@ static void ask_for_floats(struct flow *flow, uint64_t sequence)
     answer(flow, &header, flow->everyone);
 }
 
+static void keep_sum(struct flow *flow, const struct chunk *chunk, uint64_t sequence)
+{
+    struct place *place = place_of(flow, sequence);
+    if (add_values(memory_of(chunk, sequence), row_of(flow, sequence)))
+        place->flags |= FLAG_OVERFLOW;
+    if (place->flags & FLAG_OVERFLOW)
+        flow->counters.overflows++;
+    place->next_slot = place->slot;
+    struct header header = reply(flow, KIND_ACK, sequence, place);
+    answer(flow, &header, flow->everyone);
+    flow_finish(flow, place);
+}
+
 static void complete(struct flow *flow, uint64_t sequence)
 {
     struct place *place = place_of(flow, sequence);
-    if (place->flags & FLAG_OVERFLOW && !place->kept)
-        flow->counters.overflows++;
-    if (flow->serves && flow->style == STYLE_ATP && place->flags & FLAG_OVERFLOW) {
-        ask_for_floats(flow, sequence);
-    } else if (flow->serves) {
-        swap_in_place(row_of(flow, sequence));
-        finish_sum(flow, sequence);
-    } else {
+    if (!flow->serves) {
         const struct chunk *chunk = chunk_of(flow, sequence);
         place->kept = !chunk;
-        if (!chunk || chunk->operation != REDUCE)
-            return;
-        add_values(memory_of(chunk, sequence), row_of(flow, sequence));
-        place->next_slot = place->slot;
-        struct header header = reply(flow, KIND_ACK, sequence, place);
-        answer(flow, &header, flow->everyone);
-        flow_finish(flow, place);
+        if (chunk)
+            keep_sum(flow, chunk, sequence);
+        return;
+    }
+    bool too_wide = place->flags & FLAG_OVERFLOW;
+    flow->counters.overflows += too_wide;
+    if (too_wide && flow->style == STYLE_ATP) {
+        ask_for_floats(flow, sequence);
+    } else {
+        swap_in_place(row_of(flow, sequence));
+        return_sum(flow, sequence);
     }
 }
 
@@ -110,7 +120,7 @@ static void take_floats(struct flow *flow, const struct packet *packet, uint64_t
         return;
     float_sums_to_wire(row_of(flow, sequence), place->floats);
     place->flags = (uint8_t)((place->flags & ~FLAG_OVERFLOW) | FLAG_FLOATS);
-    finish_sum(flow, sequence);
+    return_sum(flow, sequence);
 }
 
 /* A contribution to a fragment that needs none: its answer went missing, or is still wanting. */
