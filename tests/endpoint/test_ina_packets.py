@@ -154,7 +154,8 @@ class TestMember:
     def test_an_answer_to_what_was_sent_twice_tells_no_time(self):
         with a_member(Style.SWITCHML, drawn(2, wire.VALUES), window=1) as played:
             played.hear()
-            assert sequences(played.hear(patience=0.35)) == [0]
+            while not played.hear(patience=0.01):
+                pass
             begin = time.monotonic()
             assert sequences(played.hear(result(0, 7))) == [1]
             while not played.hear(patience=0.01):
