@@ -8,10 +8,14 @@ touched by hand, is noticed where no compiler is installed.
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from testbed.compiler import cache
 
 COMPILER = "p4c-bm2-ss"
 SOURCES = Path(__file__).resolve().parents[2] / "p4"
@@ -41,6 +45,55 @@ def compile_program(sources: Path = SOURCES) -> bytes:
     if done.returncode != 0:
         raise CompileError(done.stderr.decode(errors="replace").strip())
     return done.stdout
+
+
+def compile_user_program(source: Path) -> Path:
+    """The JSON of a user's program, made where it was not made before. CompileError if refused.
+
+    Its includes are looked for beside it, and then in ``p4/``.
+    """
+    compiler = shutil.which(COMPILER)
+    if compiler is None:
+        raise CompileError(
+            f"{COMPILER} is not installed: p4lang's package p4lang-p4c has it; or give the .json"
+        )
+    done = subprocess.run(
+        [compiler, "--std", "p4-16", f"-I{SOURCES}", "-o", "/dev/stdout", source.name],
+        cwd=source.parent,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CompileError(done.stderr.decode(errors="replace").strip())
+    made = cache() / f"{source.stem}-{hashlib.sha256(done.stdout).hexdigest()[:16]}.json"
+    made.write_bytes(done.stdout)
+    return made
+
+
+def check_interface(program: Path) -> None:
+    """CompileError unless a compiled program has the tables and actions that entries name."""
+    try:
+        theirs, ours = (_interface(json.loads(path.read_bytes())) for path in (program, PROGRAM))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CompileError(f"not a program that p4c compiled for BMv2: {error}") from error
+    if missing := sorted(ours - theirs):
+        raise CompileError(
+            f"lacks {', '.join(missing)}, which the testbed fills or reads; keep the names of p4/"
+        )
+
+
+def _interface(compiled: dict[str, Any]) -> set[str]:
+    tables = {
+        f"table {table['name']}" for part in compiled["pipelines"] for table in part["tables"]
+        if not table["name"].startswith("tbl_")
+    }  # fmt: skip
+    actions = {
+        f"action {action['name']} with {len(action['runtime_data'])} parameters"
+        for action in compiled["actions"]
+        if action["runtime_data"]
+    }
+    counters = {f"counter {each['name']}" for each in compiled["counter_arrays"]}
+    return tables | actions | counters
 
 
 def sources_digest(sources: Path = SOURCES) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from testbed.dataplane import bmv2
+from testbed.dataplane.compile import CompileError, check_interface, compile_user_program
 from testbed.dataplane.control import ControlError
 from testbed.dataplane.native.build import BuildError, build
 from testbed.dataplane.native.target import NativeSwitch
@@ -23,11 +24,28 @@ def choose(wanted: str) -> str:
     return "native" if wanted == "auto" else wanted
 
 
-def make(target: str, log: Path) -> SwitchTarget:
-    """A switch of the chosen target, not yet started, that logs to ``log``."""
+def program(wanted: str | None) -> Path:
+    """The compiled program of an experiment: its own, compiled now if it is P4, or ours.
+
+    EmulationError if it does not compile, or lacks what the testbed tells every INA switch.
+    """
+    if wanted is None:
+        return PROGRAM
+    path = Path(wanted)
+    try:
+        if path.suffix == ".p4":
+            path = compile_user_program(path)
+        check_interface(path)
+    except CompileError as error:
+        raise EmulationError(f"p4_program {wanted}: {error}") from error
+    return path
+
+
+def make(target: str, log: Path, program: Path = PROGRAM) -> SwitchTarget:
+    """A switch of the chosen target, not yet started, that runs ``program`` and logs to ``log``."""
     if target == "bmv2":
-        return bmv2.Bmv2Switch(PROGRAM, log)
-    return _Native(PROGRAM)
+        return bmv2.Bmv2Switch(program, log)
+    return _Native(program)
 
 
 class _Native(NativeSwitch):
@@ -53,10 +71,10 @@ class _Native(NativeSwitch):
         return self._death
 
 
-def prepare(target: str) -> None:
+def prepare(target: str, program: Path = PROGRAM) -> None:
     """Do what takes time once: compile the program. EmulationError if there is no compiler."""
     if target == "native":
         try:
-            build(PROGRAM)
+            build(program)
         except BuildError as error:
             raise EmulationError(str(error)) from error

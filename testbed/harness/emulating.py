@@ -42,13 +42,13 @@ def run(
     """
     emulation = experiment.emulation
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
-    target = targets.choose(emulation.target)
+    target, program = targets.choose(emulation.target), targets.program(emulation.p4_program)
     log_dir.mkdir(parents=True, exist_ok=True)
     # Only a switch that sums for some job needs the P4 program; the others route in the kernel.
     summing = {switch for own in allocations for each in own for switch in each.tree.switches}
     observation = emulate(
         fabric,
-        {switch: targets.make(target, log_dir / f"{switch}.log") for switch in summing},
+        {switch: targets.make(target, log_dir / f"{switch}.log", program) for switch in summing},
         [each for own in allocations for each in own],
         lambda network: [
             task

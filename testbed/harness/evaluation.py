@@ -54,8 +54,11 @@ BRING_UP_S = 3.0
 def run(experiment: Experiment, root: Path) -> tuple[Path, int]:
     """Run every cell; return the results directory and the number of cells that failed."""
     planned = plan(experiment)
-    if any(cell.experiment.backend == "emulate" for cell, _ in planned):
-        targets.prepare(targets.choose(experiment.emulation.target))
+    emulated = [
+        cell.experiment.emulation for cell, _ in planned if cell.experiment.backend == "emulate"
+    ]
+    for target, program in {(each.target, each.p4_program) for each in emulated}:
+        targets.prepare(targets.choose(target), targets.program(program))
     directory = RunDirectory.create(root, experiment.name)
     directory.write("experiment.yaml", dump(experiment))
     metadata = environment() | {"seeds": {"experiment": experiment.emulation.seed}}
