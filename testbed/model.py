@@ -2,7 +2,7 @@
 
 Every transfer of the plan is routed over the fabric, ECMP sets sharing evenly; the busiest
 link, per byte of gradient, sets the pace of buckets that follow one another. A bucket alone takes
-longer where its steps load different links: then it pays for the busiest link of each step.
+longer where its phases load different links: then it pays for the busiest link of each.
 For the textbook systems on a fabric without oversubscription this is the textbook formula:
 N·M/B for one parameter server, 2(N-1)/N·M/B for a ring, M/B for aggregation on the way. A few
 flows that ECMP's hash happens to put on one link are slower than an even share says.
@@ -13,24 +13,46 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeAlias
 
 from testbed.dataplane import wire
 from testbed.plan import chain
+from testbed.plan.chain import Transfer
 from testbed.plan.program import Multicast, Plan, SwitchReduce, TreeOperation
 from testbed.topology.fabric import Fabric
 
 Load = dict[tuple[str, str], float]
 
+Phase: TypeAlias = list[tuple[Transfer | TreeOperation, Fraction]]
+"""What happens side by side, with what part of a bucket goes through it."""
+
 
 def link_loads(plan: Plan, fabric: Fabric) -> Load:
-    """Bytes on each directed link (a, b), headers included, per byte of gradient synchronised."""
-    return _sum(_step_loads(plan, fabric))
+    """Bytes on each directed link (a, b), headers included, per byte of gradient synchronised.
+
+    A switch s that can aggregate only so much is a link (s, s), for the gradients that it sums.
+    """
+    return _sum(_phase_loads(plan, fabric))
 
 
-def _step_loads(plan: Plan, fabric: Fabric) -> list[Load]:
-    """The same for each step of the plan's chain."""
+def _phase_loads(plan: Plan, fabric: Fabric) -> list[Load]:
     loads = _Loads(plan, fabric)
-    return [loads.of(step) for step in chain.steps(plan)]
+    return [loads.of(phase) for phase in _phases(plan)]
+
+
+def _phases(plan: Plan) -> list[Phase]:
+    """The plan's stretches or, where it has none, the steps of its chain."""
+    if not plan.stretches:
+        return [[(what, plan.share(what.chunk)) for what in step] for step in chain.steps(plan)]
+    return [
+        [
+            (Transfer(0, *hop) if isinstance(hop, tuple) else hop, ring.rounds * ring.share)
+            for ring in stretch
+            for hop in ring.hops
+        ]
+        for stretch in plan.stretches
+    ]
 
 
 def _sum(loads: Iterable[Load]) -> Load:
@@ -48,18 +70,17 @@ class _Loads:
         self._plan, self._fabric = plan, fabric
         self._ways: dict[tuple[str, str], Load] = {}
 
-    def of(self, step: chain.Step) -> Load:
+    def of(self, phase: Phase) -> Load:
         load: defaultdict[tuple[str, str], float] = defaultdict(float)
         hosts = self._plan.hosts
-        for what in step:
-            share = float(self._plan.share(what.chunk))
+        for what, share in phase:
             if isinstance(what, TreeOperation):
-                self._on_tree(what, share, load)
+                self._on_tree(what, float(share), load)
             else:
                 # TCP: the stream, and its acknowledgements on the way back.
                 source, to = hosts[what.source], hosts[what.to]
-                self._add(source, to, share / wire.TCP_EFFICIENCY, load)
-                self._add(to, source, share * wire.TCP_ACK_SHARE, load)
+                self._add(source, to, float(share) / wire.TCP_EFFICIENCY, load)
+                self._add(to, source, float(share) * wire.TCP_ACK_SHARE, load)
         return dict(load)
 
     def _on_tree(
@@ -69,6 +90,9 @@ class _Loads:
         stream, receipts = share / wire.INA_EFFICIENCY, share * wire.INA_ACK_SHARE
         up = receipts if isinstance(operation, Multicast) else stream
         down = receipts if isinstance(operation, SwitchReduce) else stream
+        for parent in tree.parent.values():
+            if parent in self._fabric.capacity and not isinstance(operation, Multicast):
+                load[parent, parent] += share
         for child, parent in tree.parent.items():
             for source, to, amount in ((child, parent, up), (parent, child, down)):
                 # Where a tree's switches send, the tree chooses the way; hosts leave it to ECMP.
@@ -82,6 +106,11 @@ class _Loads:
     def _add(
         self, source: str, to: str, amount: float, load: defaultdict[tuple[str, str], float]
     ) -> None:
+        if (source, to) in self._plan.pins:
+            tor, via = self._fabric.tor_of(source), self._plan.pins[source, to]
+            load[source, tor] += amount
+            load[tor, via] += amount
+            source = via
         for link, share in self._way(source, to).items():
             load[link] += share * amount
 
@@ -103,7 +132,11 @@ def seconds_per_byte(plan: Plan, fabric: Fabric) -> float:
 
 
 def _busiest(loads: Load, fabric: Fabric) -> float:
-    return max((load * 8 / fabric.link(a, b).rate for (a, b), load in loads.items()), default=0.0)
+    return max((load * 8 / _rate(fabric, *link) for link, load in loads.items()), default=0.0)
+
+
+def _rate(fabric: Fabric, a: str, b: str) -> float:
+    return fabric.capacity[a] if a == b else fabric.link(a, b).rate
 
 
 @dataclass(frozen=True)
@@ -130,7 +163,7 @@ def iteration(
 
     ``pieces`` are (ready_s, bytes) of the units in order, which follow one another on the
     busiest link. A unit is through that link no earlier than the one before, and ends when the
-    steps that load other links are over too, and ``steps`` transfers that wait for one another
+    phases that load other links are over too, and ``steps`` transfers that wait for one another
     have paid ``step_s`` each. Units do so side by side.
 
     A second stage is units of the iteration before, ready at 0: where U of M bytes are deferred
@@ -158,9 +191,9 @@ def iteration(
 def _end(
     plan: Plan, fabric: Fabric, pieces: Sequence[tuple[float, float]], chain_s: float
 ) -> float:
-    loads = _step_loads(plan, fabric)
+    loads = _phase_loads(plan, fabric)
     pace = _busiest(_sum(loads), fabric)
-    alone = sum(_busiest(step, fabric) for step in loads)
+    alone = sum(_busiest(phase, fabric) for phase in loads)
     through = end = 0.0
     for ready_s, size in pieces:
         through = max(ready_s, through) + size * pace
