@@ -17,6 +17,7 @@ from typing import Literal
 
 from testbed.dataplane.compile import COMPILER
 from testbed.emulation.network import TOOLS
+from testbed.emulation.node_setup import loss
 
 Status = Literal["ok", "missing", "limited"]
 
@@ -57,11 +58,17 @@ _OPTIONAL_FEATURES = {
         "tc qdisc add dev lo root netem delay 1ms",
         "no links with delay; nothing else needs it",
     ),
+    "policy routing": (
+        "ip rule add from 10.0.0.1 lookup 100",
+        "no flows pinned to a way of their own, as some of GRID's baselines have them",
+    ),
     "nft loss": (
-        "nft 'add table netdev probe; add chain netdev probe in"
-        " { type filter hook ingress device lo priority 0 ; };"
-        " add rule netdev probe in numgen random mod 1000 < 10 drop'",
-        "the tests that lose packets on purpose cannot run",
+        f"printf '{loss(['lo'], 'ingress', 0.5)}' | nft -f -",
+        "no experiments with loss",
+    ),
+    "nft loss at P4 switches": (
+        f"printf '{loss(['lo'], 'egress', 0.5)}' | nft -f -",
+        "no loss on links to P4 switches (Linux 6.3)",
     ),
 }
 _SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
@@ -108,7 +115,7 @@ def _tools() -> Iterator[Check]:
     if path := _which("nft"):
         yield Check("nft", "ok", path)
     else:
-        detail = "not installed: only tests that lose packets need it"
+        detail = "not installed: no experiments with loss"
         yield Check("nft", "limited", detail, f"apt-get install {_PACKAGES['nft']}")
 
 

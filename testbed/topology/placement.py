@@ -65,13 +65,3 @@ def place(
 def _dealt(racks: Sequence[Sequence[str]]) -> list[str]:
     longest = max(map(len, racks), default=0)
     return [rack[turn] for turn in range(longest) for rack in racks if turn < len(rack)]
-
-
-def packed(fabric: Fabric, count: int, taken: Collection[str] = ()) -> tuple[str, ...]:
-    """The first ``count`` free hosts, rack by rack."""
-    return place(fabric, "packed", count, taken)
-
-
-def spread(fabric: Fabric, count: int, taken: Collection[str] = ()) -> tuple[str, ...]:
-    """``count`` free hosts, dealt to the racks in turn, listed rack by rack."""
-    return place(fabric, "spread", count, taken)

@@ -11,7 +11,7 @@ from testbed.dataplane.entries import Allocation, derive
 from testbed.systems import Assignment
 from testbed.systems.atp import tree as atp_tree
 from testbed.topology.addressing import Addressing
-from testbed.topology.builders import leaf_spine
+from testbed.topology.builders import fat_tree, graph, leaf_spine
 
 SHAPES = [(1, (2,)), (2, (3, 3)), (3, (5, 1, 2)), (2, (1, 4, 4, 2))]
 FORWARDING = "InaIngress.forwarding"
@@ -84,14 +84,37 @@ def arrive(fabric, switches, addressing, at, to, left=8):
         arrive(fabric, switches, addressing, hop, to, left - 1)
 
 
-@pytest.mark.parametrize(("spines", "racks"), SHAPES, ids=str)
-def test_routes_lead_to_every_host_and_summing_tor(spines, racks):
-    fabric = leaf_spine(spines, len(racks), racks, 1e10, 1e10, 100_000)
+FABRICS = [leaf_spine(spines, len(racks), racks, 1e10, 1e10, 100_000) for spines, racks in SHAPES]
+FABRICS.append(fat_tree(4, [2, 1, 2, 2, 2, 0, 3, 2], 1e10, 1e10, 100_000))
+FABRICS.append(
+    graph(
+        {"S1": ["W1", "W2"], "S2": ["W3"], "S3": ["W4", "PS"], "X": [], "Y": []},
+        [
+            (a, b, 1e10)
+            for a, b in [("S1", "S2"), ("S2", "S3"), ("S1", "X"), ("X", "Y"), ("Y", "S3")]
+        ],
+        1e10,
+        100_000,
+    )
+)
+
+
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.name)
+def test_routes_lead_to_every_host_and_switch(fabric):
     addressing = Addressing(fabric)
-    switches = {tor: Switch(tor, fabric, addressing) for tor in fabric.tors}
-    for tor in fabric.tors:
-        for to in fabric.hosts + fabric.tors:
-            arrive(fabric, switches, addressing, tor, to)
+    switches = {name: Switch(name, fabric, addressing) for name in fabric.switches}
+    for switch in fabric.switches:
+        for to in fabric.nodes:
+            arrive(fabric, switches, addressing, switch, to)
+
+
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.name)
+def test_routes_offer_every_shortest_path(fabric):
+    addressing = Addressing(fabric)
+    for name in fabric.switches:
+        switch = Switch(name, fabric, addressing)
+        for to in set(fabric.nodes) - {name}:
+            assert sorted(switch.hops(addressing.ip(to))) == sorted(fabric.next_hops(name, to))
 
 
 def test_all_uplinks_share_the_way_to_another_rack():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.topology.builders import fat_tree, leaf_spine
-from testbed.topology.placement import POLICIES, ina_switches, packed, place, spread
+from testbed.topology.placement import POLICIES, ina_switches, place
 
 racks = st.lists(st.integers(0, 6), min_size=1, max_size=6).filter(any)
 
@@ -47,7 +47,7 @@ def test_free_hosts_are_chosen_once_and_listed_rack_by_rack(policy, case):
 def test_packed_begins_a_rack_when_the_one_before_is_full(case):
     fabric, taken, count = case
     free = rack_counts(fabric, [host for host in fabric.hosts if host not in taken])
-    used = rack_counts(fabric, packed(fabric, count, taken))
+    used = rack_counts(fabric, place(fabric, "packed", count, taken))
     for index in range(len(used) - 1):
         if any(used[index + 1 :]):
             assert used[index] == free[index]
@@ -57,7 +57,7 @@ def test_packed_begins_a_rack_when_the_one_before_is_full(case):
 def test_spread_fills_racks_evenly(case):
     fabric, taken, count = case
     free = rack_counts(fabric, [host for host in fabric.hosts if host not in taken])
-    used = rack_counts(fabric, spread(fabric, count, taken))
+    used = rack_counts(fabric, place(fabric, "spread", count, taken))
     # A rack has at most one more than any other that had room left.
     for mine in used:
         for theirs, room in zip(used, free, strict=True):
