@@ -15,6 +15,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     LaneOperation operation;
     bool overflow;
 
+    action refuse() {
+        meta.event = Event.REFUSED;
+        mark_to_drop(std);
+    }
+
     action read_record() {
         owners.read(record.owner, record.slot);
         contributors.read(record.contributors, record.slot);
@@ -43,8 +48,19 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         if (record.there) {
             read_record();
         }
+        record.same = record.contributors != 0 && record.owner == meta.fragment;
 
-        if (meta.style == Style.ATP) {
+        // A packet cut short, one of a kind that the style does not have, or a contribution that
+        // is nobody's or comes from elsewhere: none may touch a sum.
+        bool carries = hdr.values.isValid()
+                       || hdr.ina.kind == KIND_ACK && meta.style == Style.ATP
+                       || hdr.ina.kind == KIND_ACK && meta.style == Style.RACK
+                       || hdr.ina.kind == KIND_RECEIPT && meta.style == Style.RACK;
+        bool upwards = hdr.ina.kind == KIND_DATA || hdr.ina.kind == KIND_RECEIPT;
+        bool foreign = hdr.ina.bitmap == 0 || hdr.ina.bitmap & ~meta.members != 0;
+        if (!carries || upwards && foreign) {
+            refuse();
+        } else if (meta.style == Style.ATP) {
             atp.apply(hdr, meta, record, std, operation);
         } else if (meta.style == Style.SWITCHML) {
             switchml.apply(hdr, meta, record, std, operation);
@@ -64,7 +80,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             if (operation == LaneOperation.STORE || operation == LaneOperation.ADD) {
                 record.marks = record.marks | noted;
             }
-            hdr.ina.flags = hdr.ina.flags | record.marks & (FLAG_OVERFLOW | FLAG_ECN);
+            if (operation != LaneOperation.NONE) {
+                hdr.ina.flags = hdr.ina.flags | record.marks & (FLAG_OVERFLOW | FLAG_ECN);
+            }
         }
 
         if (record.claimed) {

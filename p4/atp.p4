@@ -15,13 +15,12 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout record_t record,
 
     apply {
         operation = LaneOperation.NONE;
-        bool ours = record.there && record.contributors != 0 && record.owner == meta.fragment;
         bool new = record.contributors & hdr.ina.bitmap == 0;
         bool held = false;
 
         if (hdr.ina.kind == KIND_RESULT || hdr.ina.kind == KIND_ACK) {
             meta.event = Event.RETURNED;
-            if (ours) {
+            if (record.same) {
                 free();
                 meta.event = Event.FREED;
             }
@@ -32,7 +31,7 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout record_t record,
         } else if (hdr.ina.flags & FLAG_RESEND != 0) {
             // Somebody waited in vain: what there is goes to the root, and is not summed again.
             meta.event = Event.PASSED;
-            if (ours) {
+            if (record.same) {
                 operation = new ? LaneOperation.ADD : LaneOperation.LOAD;
                 hdr.ina.bitmap = record.contributors | (new ? hdr.ina.bitmap : 0);
                 free();
@@ -47,14 +46,14 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout record_t record,
             operation = LaneOperation.STORE;
             meta.event = Event.STORED;
             held = true;
-        } else if (ours && new) {
+        } else if (record.same && new) {
             record.contributors = record.contributors | hdr.ina.bitmap;
             hdr.ina.bitmap = record.contributors;
             record.changed = true;
             operation = LaneOperation.ADD;
             meta.event = Event.ADDED;
             held = true;
-        } else if (ours) {
+        } else if (record.same) {
             // A duplicate: of use only where the sum went missing further up.
             hdr.ina.bitmap = record.contributors;
             operation = LaneOperation.LOAD;

@@ -33,7 +33,8 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
     }
 
     apply {
-        if (hdr.ipv4.ttl <= 1) {
+        // The checksum is made anew over a header without options.
+        if (hdr.ipv4.ttl <= 1 || hdr.ipv4.version != 4 || hdr.ipv4.ihl != 5) {
             drop();
         } else if (routes.apply().hit) {
             next_hops.apply();

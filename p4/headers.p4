@@ -147,6 +147,7 @@ struct record_t {
     fragment_t owner;
     bitmap_t   contributors;    // whose gradients are in it; 0: the slot is free
     bit<8>     marks;           // FLAG_OVERFLOW, FLAG_ECN of what was added; ANSWERED
+    bool       same;            // the slot holds this packet's fragment
     bool       claimed;         // to be written back: all of it, or all but the owner
     bool       changed;
 }

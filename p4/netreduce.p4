@@ -19,10 +19,14 @@ control Messages(inout headers_t hdr, inout metadata_t meta, in bit<16> connecti
 
     apply {
         if (hdr.ina.isValid()) {
+            look(hdr.ina.next_slot[25:24]);
+            bool older = message[23:0] != 0 && hdr.ina.sequence - message[87:56] > 0x7fffffff;
             message = hdr.bth.sequence ++ hdr.ina.sequence ++ hdr.ina.slot
                       ++ hdr.ina.next_slot[23:0];
             offset = 0;
-            messages.write((bit<32>) (connection ++ hdr.ina.next_slot[25:24]), message);
+            if (!older) {
+                messages.write((bit<32>) (connection ++ hdr.ina.next_slot[25:24]), message);
+            }
         } else {
             look(0);
             if (offset >= message[23:0]) {
@@ -119,7 +123,7 @@ control NetReduce(inout headers_t hdr, inout metadata_t meta, inout record_t rec
         if (hdr.ina.kind == KIND_RESULT) {
             operation = LaneOperation.NONE;
             meta.event = Event.RETURNED;
-            if (record.there && record.owner == meta.fragment && record.contributors != 0) {
+            if (record.same) {
                 operation = LaneOperation.STORE;
                 record.contributors = meta.members;
                 record.marks = record.marks | ANSWERED;

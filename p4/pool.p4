@@ -13,15 +13,14 @@ control Pool(inout headers_t hdr, inout metadata_t meta, inout record_t record,
     apply {
         operation = LaneOperation.NONE;
         verdict = Verdict.HELD;
-        bool same = record.contributors != 0 && record.owner == meta.fragment;
         // Sequence numbers count round; half of them are ahead of any other.
         bool older = record.contributors != 0
                      && hdr.ina.sequence - record.owner[31:0] > 0x7fffffff;
 
-        if (!record.there || older || hdr.ina.bitmap & ~meta.members != 0) {
+        if (!record.there || older) {
             verdict = Verdict.REFUSED;
             meta.event = Event.REFUSED;
-        } else if (!same) {
+        } else if (!record.same) {
             record.owner = meta.fragment;
             record.contributors = hdr.ina.bitmap;
             record.marks = 0;

@@ -31,7 +31,7 @@ control SwitchMl(inout headers_t hdr, inout metadata_t meta, inout record_t reco
         if (hdr.ina.kind == KIND_RESULT) {
             operation = LaneOperation.NONE;
             meta.event = Event.RETURNED;
-            if (record.there && record.owner == meta.fragment && !answered) {
+            if (record.same && !answered) {
                 operation = LaneOperation.STORE;
                 record.contributors = meta.members;
                 record.marks = record.marks | ANSWERED;
