@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 # Mininet belongs to the system's Python, so the virtual environment is made from that one.
 python=/usr/bin/python3
-packages=(mininet iproute2 nftables iputils-ping ethtool python3 python3-venv gcc libc6-dev)
+packages=(mininet iproute2 nftables iputils-ping ethtool tcpdump python3 python3-venv gcc libc6-dev)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -33,7 +33,14 @@ def main() -> None:
 @click.option(
     "--dry-run", is_flag=True, help="list the cells and their expected times, run nothing"
 )
-def run(files: tuple[Path, ...], output: Path, dry_run: bool) -> None:
+@click.option(
+    "--pcap",
+    "captures",
+    metavar="LINK",
+    multiple=True,
+    help="write what passes on a link, such as h0-t0, to the cells' logs; may be repeated",
+)
+def run(files: tuple[Path, ...], output: Path, dry_run: bool, captures: tuple[str, ...]) -> None:
     """Run experiments and write a report over all of them."""
     from testbed.emulation.network import EmulationError, require
     from testbed.harness import evaluation
@@ -55,7 +62,7 @@ def run(files: tuple[Path, ...], output: Path, dry_run: bool) -> None:
         directories, failures = [], 0
         with termination_unwinds():
             for experiment in experiments:
-                directory, failed = evaluation.run(experiment, output)
+                directory, failed = evaluation.run(experiment, output, captures)
                 directories.append(directory)
                 failures += failed
     except (DeploymentError, EmulationError) as error:
@@ -99,6 +106,19 @@ def report_(directories: tuple[Path, ...], output: Path | None) -> None:
     from testbed.harness.reporting import report
 
     click.echo(f"report: {report(directories, output or directories[-1])}")
+
+
+@main.command()
+@click.argument("capture", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def decode(capture: Path) -> None:
+    """Show the INA packets of a capture as text."""
+    from testbed.dataplane.decode import NoCapture, lines
+
+    try:
+        for line in lines(capture):
+            click.echo(line)
+    except NoCapture as error:
+        raise click.ClickException(str(error)) from error
 
 
 @main.command()

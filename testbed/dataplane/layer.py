@@ -18,9 +18,10 @@ from scapy.fields import (
     IntField,
     LongField,
     ShortField,
+    ThreeBytesField,
 )
 from scapy.layers.inet import UDP
-from scapy.packet import Packet, bind_layers
+from scapy.packet import Packet, Raw, bind_layers
 
 from testbed.dataplane import wire
 
@@ -36,6 +37,13 @@ _FLAGS = {
     wire.FLAG_OVERFLOW: "overflow",
     wire.FLAG_ECN: "ecn",
     wire.FLAG_FLOATS: "floats",
+}
+_OPCODES = {
+    wire.SEND_FIRST: "first",
+    wire.SEND_MIDDLE: "middle",
+    wire.SEND_LAST: "last",
+    wire.SEND_ONLY: "only",
+    wire.ACKNOWLEDGE: "acknowledge",
 }
 _OF_WIDTH = {8: ByteField, 16: ShortField, 32: IntField, 64: LongField}
 _VALUES = wire.PACKET["values"].base
@@ -77,4 +85,35 @@ class INA(Packet):
     ]
 
 
+class BTH(Packet):
+    """Base transport header of RoCEv2; the first packet of a message continues as INA."""
+
+    name = "BTH"
+    fields_desc = [  # noqa: RUF012
+        ByteEnumField("opcode", 0, _OPCODES),
+        ByteField("flags", 0),
+        ShortField("partition", 0xFFFF),
+        FlagsField("reserved", 0, 8, {1: "sum"}),
+        ThreeBytesField("connection", 0),
+        ByteField("acknowledge", 0),
+        ThreeBytesField("sequence", 0),
+    ]
+
+    def guess_payload_class(self, payload: bytes) -> Any:
+        if self.opcode in (wire.SEND_FIRST, wire.SEND_ONLY):
+            return INA
+        return AETH if self.opcode == wire.ACKNOWLEDGE else Raw
+
+
+class AETH(Packet):
+    """What an acknowledgement adds; ``nak`` asks for the packet that its BTH names."""
+
+    name = "AETH"
+    fields_desc = [  # noqa: RUF012
+        ByteEnumField("syndrome", 0, {0: "ack", wire.NAK_SEQUENCE: "nak"}),
+        ThreeBytesField("messages", 0),
+    ]
+
+
 bind_layers(UDP, INA, dport=wire.PORT)
+bind_layers(UDP, BTH, dport=wire.ROCE_PORT)

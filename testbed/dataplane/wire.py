@@ -16,6 +16,12 @@ FLAG_RESEND, FLAG_COLLISION, FLAG_OVERFLOW, FLAG_ECN, FLAG_FLOATS = 0x01, 0x02, 
 ROCE_PORT = 4791
 """UDP port of RoCEv2, which NetReduce's connections speak."""
 
+SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY, ACKNOWLEDGE = 0x00, 0x01, 0x02, 0x04, 0x11
+"""Opcodes of its reliable connections (InfiniBand specification, 9.2)."""
+
+NAK_SEQUENCE = 0x60
+"""Syndrome of an acknowledgement that asks for a packet; 0 tells what has come."""
+
 LIVE_MESSAGES = 4
 """Messages of one connection that a switch tells apart."""
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from testbed.dataplane.entries import Allocation
 from testbed.dataplane.events import Event
+from testbed.emulation.capture import Capture
 from testbed.emulation.network import EmulationError, Network, SwitchTarget
 from testbed.emulation.verdict import Sampler
 from testbed.endpoint.crew import Crew
@@ -18,13 +21,18 @@ from testbed.topology.pins import Pins
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a run is made under: ``dilation`` divides rates, ``seed`` is that of ECMP, ``pins`` are
-    flows with a way of their own, ``loss`` is the share of packets lost on each host's link."""
+    """What a run is made under.
+
+    ``dilation`` divides rates, ``seed`` is that of ECMP, ``pins`` are flows with a way of their
+    own, ``loss`` is the share of packets lost on each host's link, ``captures`` links such as h0-t0
+    and the files to which what passes on them is written.
+    """
 
     dilation: float
     seed: int
     pins: Pins = field(default_factory=dict)
     loss: float = 0.0
+    captures: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,10 @@ def emulate(
             if dead := network.dead():
                 raise EmulationError("; ".join(f"{name}: {why}" for name, why in dead.items()))
 
-        with Crew(tasks, namespaces) as crew:
+        with ExitStack() as stack:
+            for link, path in conditions.captures.items():
+                stack.enter_context(Capture(network, link, path))
+            crew = stack.enter_context(Crew(tasks, namespaces))
             outcomes = crew.run(watch, timeout, started=sampler.start)
             sampler.stop()
         statistics = network.statistics()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,13 +60,15 @@ def expected_wall_s(experiment: Experiment) -> float:
     return max(job.expected_end_s for job in jobs) * experiment.emulation.dilation
 
 
-def run_cell(cell: Cell, log_dir: Path) -> CellResult:
-    """Run one cell on its back end. SumMismatch, RankFailed, EmulationError, Stalled or
-    DeploymentError if not."""
+def run_cell(cell: Cell, log_dir: Path, captures: Sequence[str] = ()) -> CellResult:
+    """Run one cell on its back end; ``captures`` are links whose packets go to ``log_dir``.
+
+    SumMismatch, RankFailed, EmulationError, Stalled or DeploymentError if not.
+    """
     experiment = cell.experiment
     fabric = build_fabric(experiment)
     jobs = deploy(experiment, fabric)
     rows = [describe(cell, fabric, job) for job in jobs]
     if experiment.backend == "simulate":
         return CellResult(*simulating.run(experiment, fabric, jobs, rows))
-    return CellResult(*emulating.run(experiment, fabric, jobs, rows, log_dir))
+    return CellResult(*emulating.run(experiment, fabric, jobs, rows, log_dir, captures))

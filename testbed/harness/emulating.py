@@ -35,6 +35,7 @@ def run(
     jobs: Sequence[DeployedJob],
     rows: Sequence[Row],
     log_dir: Path,
+    captures: Sequence[str] = (),
 ) -> tuple[list[Row], list[Iteration]]:
     """Run ``jobs`` side by side; their ``rows`` filled in, and what each worker did.
 
@@ -66,6 +67,7 @@ def run(
             emulation.seed,
             {ends: via for job in jobs for ends, via in job.plan.pins.items()},
             emulation.loss,
+            {link: log_dir / f"{link}.pcap" for link in captures},
         ),
         timeout=60 + PATIENCE * emulation.dilation * max(job.expected_end_s for job in jobs),
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from testbed.dataplane.control import ControlError
 from testbed.emulation import targets
+from testbed.emulation.capture import ends
 from testbed.emulation.network import EmulationError
 from testbed.endpoint.crew import RankFailed
 from testbed.experiment.cells import Cell, expand
@@ -51,14 +53,20 @@ def plan(experiment: Experiment) -> list[tuple[Cell, float]]:
 BRING_UP_S = 3.0
 
 
-def run(experiment: Experiment, root: Path) -> tuple[Path, int]:
-    """Run every cell; return the results directory and the number of cells that failed."""
+def run(experiment: Experiment, root: Path, captures: Sequence[str] = ()) -> tuple[Path, int]:
+    """Run every cell; return the results directory and the number of cells that failed.
+
+    ``captures`` are links such as h0-t0, whose packets are written beside each cell's logs.
+    """
     planned = plan(experiment)
     emulated = [
         cell.experiment.emulation for cell, _ in planned if cell.experiment.backend == "emulate"
     ]
     for target, program in {(each.target, each.p4_program) for each in emulated}:
         targets.prepare(targets.choose(target), targets.program(program))
+    for cell, _ in planned if captures else ():
+        for link in captures:
+            ends(link, build_fabric(cell.experiment))
     directory = RunDirectory.create(root, experiment.name)
     directory.write("experiment.yaml", dump(experiment))
     metadata = environment() | {"seeds": {"experiment": experiment.emulation.seed}}
@@ -69,7 +77,7 @@ def run(experiment: Experiment, root: Path) -> tuple[Path, int]:
         progress.start(title(cell))
         log_dir = directory.logs / f"{cell.id}-{cell.repeat}"
         try:
-            result = call(run_cell, cell, log_dir, expected=EXPECTED_ERRORS)
+            result = call(run_cell, cell, log_dir, captures, expected=EXPECTED_ERRORS)
         except Failed as failure:
             failures += 1
             result = _failed(cell, str(failure))

@@ -11,9 +11,7 @@
 
 #include "endpoint.h"
 
-/* Opcodes of a reliable connection (InfiniBand specification, 9.2), and ours of AETH. */
-enum { SEND_FIRST = 0x00, SEND_MIDDLE = 0x01, SEND_LAST = 0x02, SEND_ONLY = 0x04, ACKNOWLEDGE = 0x11 };
-enum { ACK = 0x00, NAK_SEQUENCE = 0x60 };
+enum { ACK = 0x00 }; /* a syndrome */
 enum { IS_SUM = 0x01 }; /* in `reserved`: its values are the sum already, switches pass it by */
 enum { ROCE_BATCH = 64, CHUNKS = 64, PSN_MASK = 0xffffff };
 
