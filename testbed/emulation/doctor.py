@@ -68,7 +68,7 @@ _OPTIONAL_FEATURES = {
     ),
     "nft loss at P4 switches": (
         f"printf '{loss(['lo'], 'egress', 0.5)}' | nft -f -",
-        "no loss on links to P4 switches (Linux 6.3)",
+        "no loss on links to P4 switches (Linux 5.17)",
     ),
 }
 _SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}

@@ -241,7 +241,7 @@ class Network:
                 scripts[tor] = scripts.get(tor, "") + node_setup.loss([back], "ingress", self._loss)
         if problems := self._tell(["nft", "-f", "-"], scripts):
             raise EmulationError(
-                "cannot lose packets; hosts below a P4 switch need Linux 6.3 for it; "
+                "cannot lose packets; hosts below a P4 switch need Linux 5.17 for it; "
                 + "; ".join(problems)
             )
 

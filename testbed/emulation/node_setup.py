@@ -120,9 +120,9 @@ def _ecmp(kind: Kind, seed: str) -> str:
 def loss(interfaces: Iterable[str], hook: str, share: float) -> str:
     """What to tell ``nft -f -`` so that a random ``share`` of packets is lost at ``hook``.
 
-    ``ingress``: after the link, and unseen by a P4 switch, which reads before. ``egress``: before
-    the link's queue (Linux 5.16). What is lost there went to ``lo``, where it is nobody's: a
-    sender would notice, and send again, if it were dropped.
+    ``ingress``: after the link, and too late for a P4 switch, which reads before that.
+    ``egress``: before the link's queue (Linux 5.17). What is lost there goes to ``lo``, where it
+    is nobody's: if it were dropped, the sender would notice and send again.
     """
     verdict = "drop" if hook == "ingress" else "fwd to lo"
     lines = ["add table netdev loss"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -107,7 +107,7 @@ def _on_fabric(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterato
 
 def _program(emulation: Emulation) -> Iterator[Finding]:
     program = emulation.p4_program
-    if program is not None and not Path(program).is_file():
+    if program is not None and not os.path.isfile(program):
         yield Finding(
             ("emulation", "p4_program"),
             f"found {program!r}, wanted a file that there is; mend the path, which begins at the"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -95,7 +96,7 @@ def _anchored(data: Any, directory: Path) -> Any:
     def absolute(path: Any) -> Any:
         if isinstance(path, list):
             return [absolute(each) for each in path]
-        return str((directory / path).resolve()) if isinstance(path, str) and path else path
+        return os.path.abspath(directory / path) if isinstance(path, str) and path else path
 
     if isinstance(data, list):
         return [_anchored(value, directory) for value in data]

@@ -40,7 +40,7 @@ def lose(network, nodes, hook, share):
             check=False,
         )
         if hook == "egress" and "not supported" in done.stderr:
-            pytest.skip(f"nftables cannot lose at the egress here (Linux 6.3): {done.stderr}")
+            pytest.skip(f"nftables cannot lose at the egress here (Linux 5.17): {done.stderr}")
         assert done.returncode == 0, done.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,22 @@ def test_a_p4_program_is_found_beside_the_experiment(tmp_path: Path) -> None:
         cell.experiment.emulation.p4_program for cell in distinct(load(tmp_path / "swept.yaml"))
     ]
     assert programs == [str(tmp_path / "one.p4"), str(tmp_path / "two.json")]
+
+
+@pytest.mark.parametrize("path", ["a\0.p4", "a" * 5000 + ".p4", ".p4/x.p4"])
+def test_a_p4_program_that_cannot_be_is_none(path: str) -> None:
+    with pytest.raises(Invalid, match=r"emulation\.p4_program: found"):
+        loads(SMALL + write({"emulation": {"p4_program": path}}))
+
+
+def test_the_examples_of_the_readme_are_valid() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    examples = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    assert len(examples) >= 3
+    for text in examples:
+        rest = "" if "jobs:" in text else SMALL[SMALL.index("jobs:") :].replace("8", "4")
+        head = "" if "jobs:" in text else "schema_version: 1\nname: readme\n"
+        assert loads(head + text + rest).jobs
 
 
 def test_the_addresses_have_room_for_what_may_be_emulated() -> None:
