@@ -35,6 +35,8 @@ from testbed.experiment.fields import (
 )
 from testbed.experiment.findings import shown, suggestion
 from testbed.experiment.nodes import Ranks, Servers, Workers
+from testbed.workload import synthetic
+from testbed.workload.trace import SYNTHETIC
 
 SCHEMA_VERSION = 1
 
@@ -88,7 +90,8 @@ class Job(Model):
 
     system: str = Field(description="the name of a system", examples=["ring"])
     workload: str = Field(
-        description="the name of a workload, or the path of a trace", examples=["resnet50"]
+        description="the name of a workload, synthetic/SIZE, or the path of a trace",
+        examples=["resnet50"],
     )
     workers: Workers = Field(
         description="the number of workers, or a list of their hosts", examples=[8]
@@ -154,6 +157,9 @@ class Job(Model):
     def _known(cls, value: str, info: ValidationInfo) -> str:
         """The context may hold the known ``systems`` and ``workloads``."""
         assert info.field_name is not None
+        if info.field_name == "workload" and value.startswith(SYNTHETIC):
+            synthetic.named(value)  # says what is wrong with it
+            return value
         names = (info.context or {}).get(f"{info.field_name}s")
         if names is None or value in names:
             return value
@@ -211,7 +217,7 @@ def _values(value: Any) -> Any:
         raise ValueError(
             f"found {shown(value)}, wanted a list of at least one value; write for example [1, 2]"
         )
-    return tuple(value)
+    return tuple(each for one in value for each in synthetic.expand(one))
 
 
 Values = Annotated[tuple[Any, ...], BeforeValidator(_values)]
@@ -222,7 +228,7 @@ class Sweep(Model):
 
     ``product``: every combination. ``zip``: the lists advance together, as one factor of the
     product. ``exclude``: combinations that are left out, each as path: value. In a file the
-    product alone may stand without its key.
+    product alone may stand without its key. ``synthetic/1MB..128MB*2`` is a value for each size.
     """
 
     model_config = ConfigDict(

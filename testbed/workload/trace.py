@@ -30,6 +30,7 @@ from pathlib import Path
 
 SCHEMA_VERSION = 1
 SUFFIX = ".trace"
+SYNTHETIC = "synthetic/"
 WORKLOADS = Path(__file__).resolve().parents[2] / "workloads"
 
 COLUMNS = (
@@ -160,14 +161,22 @@ def names() -> tuple[str, ...]:
 
 
 def load(name_or_path: str | Path) -> Trace:
-    """Read a shipped workload by name, or any trace file by path.
+    """Read a shipped workload by name, or any trace file by path, or make up a synthetic one.
 
-    A string without ``/`` that does not end in ``.trace`` is a name.
+    A string without ``/`` that does not end in ``.trace`` is a name, and one that begins with
+    ``synthetic/`` says what is made up (`testbed.workload.synthetic`).
 
     Raises TraceError with every problem found, each as ``file:line: found, wanted``.
     """
     text = str(name_or_path)
     path = Path(name_or_path)
+    if isinstance(name_or_path, str) and text.startswith(SYNTHETIC):
+        from testbed.workload.synthetic import named  # it makes what this module defines
+
+        try:
+            return named(text)
+        except ValueError as error:
+            raise TraceError([str(error)]) from error
     if isinstance(name_or_path, str) and "/" not in text and not text.endswith(SUFFIX):
         if text not in names():
             raise TraceError(
