@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 from testbed.endpoint.task import grain
 from testbed.plan.program import Operation, Receive, Send, TreeOperation
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.channels import Channels
-from testbed.simulation.routes import Routes
+from testbed.simulation.routes import Ways
 from testbed.simulation.scenario import Job
 
 Place = tuple[int, int, int]
@@ -36,20 +37,19 @@ class Programs:
     def __init__(
         self,
         job: Job,
-        name: str,
-        routes: Routes,
+        ways: Ways,
         channels: Channels,
         agenda: Agenda,
         finished: Callable[[int], None],
     ) -> None:
-        self._job, self._plan, self._name = job, job.plan, name
-        self._routes, self._channels, self._agenda = routes, channels, agenda
-        self._finished = finished
+        self._job, self._plan = job, job.plan
+        self._channels, self._agenda, self._finished = channels, agenda, finished
+        self._line = cache(lambda source, to: channels.line(ways.stream(source, to)))
+        self._tree_lines: dict[tuple[int, type], int] = {}
+        self._on_tree = ways.on_tree
         plan = job.plan
         self._code = [self._by_chunk(rank) for rank in plan.ranks]
         self._sizes = [self._cut(unit.elements) for unit in job.units]
-        self._lines: dict[tuple[int, int], int] = {}
-        self._tree_lines: dict[tuple[int, type], int] = {}
         self._turns = [_Turns(self._order(index)) for index in range(len(plan.trees))]
         self._participants = [tuple(sorted(tree.participants)) for tree in plan.trees]
         self._position: dict[Place, int] = {}
@@ -155,13 +155,7 @@ class Programs:
     def _run(self, operation: TreeOperation, number: int) -> None:
         key = operation.tree, type(operation)
         if key not in self._tree_lines:
-            demand = self._routes.on_tree(
-                self._plan.trees[operation.tree],
-                type(operation),
-                self._job.window,
-                f"{self._name}/tree {operation.tree}",
-            )
-            self._tree_lines[key] = self._channels.line(demand)
+            self._tree_lines[key] = self._channels.line(self._on_tree(operation))
         size = self._sizes[number % len(self._sizes)][operation.chunk]
         self._channels.send(self._tree_lines[key], size, self._completed, operation, number)
 
@@ -171,10 +165,3 @@ class Programs:
             self._position[place] += 1
             self._waited.discard(place)
             self._advance(place)
-
-    def _line(self, source: int, to: int) -> int:
-        if (source, to) not in self._lines:
-            hosts = self._plan.hosts
-            demand = self._routes.stream(hosts[source], hosts[to], self._name)
-            self._lines[source, to] = self._channels.line(demand)
-        return self._lines[source, to]

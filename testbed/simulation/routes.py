@@ -1,7 +1,7 @@
 """What each transfer puts on which links, and how long its last packet is on the way.
 
-A way is chosen as in the closed form and in the emulator: hosts leave it to ECMP, a tree's
-switches share the equally short ways among their children.
+A way is chosen as in the closed form and in the emulator: hosts leave it to ECMP unless the plan
+pins it, a tree's switches share the equally short ways among their children.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from testbed.dataplane import wire
 from testbed.plan.program import Multicast, SwitchAllReduce, SwitchReduce, TreeOperation
 from testbed.plan.trees import Tree
 from testbed.simulation.fairness import Floats
-from testbed.simulation.scenario import Assumptions
+from testbed.simulation.scenario import Assumptions, Job
 from testbed.topology.fabric import Fabric
 
-Ends = tuple[str, str]
 Load = dict[int, float]
 
 _SEGMENT = wire.MTU + 14
@@ -33,8 +32,8 @@ class Demand:
     """What a byte of a transfer costs.
 
     Attributes:
-        load: bytes on each link by number, headers included; a switch that may aggregate only so
-            much counts as a link.
+        load: bytes on each link by number, headers included; a switch that can aggregate only so
+            much is a link, too.
         receipts: bytes of acknowledgements, which take what they need.
         latency_s: from the last byte's departure to its arrival.
         most: bytes/s that a window lets through.
@@ -46,59 +45,64 @@ class Demand:
     most: float = float("inf")
 
 
-class Routes:
-    """The links of ``fabric``, numbered, and the ways over them."""
+class Links:
+    """The links of a fabric and its switches that aggregate no more than so much, numbered.
 
-    def __init__(self, fabric: Fabric, assumptions: Assumptions) -> None:
-        self._fabric, self._assumptions = fabric, assumptions
-        self.ends: list[Ends] = []
-        self._rate: dict[Ends, float] = {}
-        for link in fabric.links:
-            for ends in ((link.a, link.b), (link.b, link.a)):
-                self.ends.append(ends)
-                self._rate[ends] = link.rate / 8
-        self._number = {ends: number for number, ends in enumerate(self.ends)}
-        self._processor = {
-            switch: len(self.ends) + place for place, switch in enumerate(fabric.capacity)
-        }
-        self.capacity: Floats = np.array(
-            [*self._rate.values(), *(rate / 8 for rate in fabric.capacity.values())]
-        )
+    ``ends`` of a switch are (switch, switch). ``capacity`` is in bytes/s.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        rates = {
+            ends: link.rate
+            for link in fabric.links
+            for ends in ((link.a, link.b), (link.b, link.a))
+        } | {(switch, switch): rate for switch, rate in fabric.capacity.items()}
+        self.ends = tuple(rates)
+        self.number = {ends: number for number, ends in enumerate(self.ends)}
+        self.capacity: Floats = np.array([rate / 8 for rate in rates.values()])
+
+
+class Ways:
+    """The ways of one job's transfers; ``name`` tells its flows from those of other jobs."""
+
+    def __init__(
+        self, fabric: Fabric, links: Links, assumptions: Assumptions, job: Job, name: str
+    ) -> None:
+        self._fabric, self._assumptions, self._job, self._name = fabric, assumptions, job, name
+        self._number, self._capacity = links.number, links.capacity
         self._split = cache(self._split_evenly)
 
-    def stream(self, source: str, to: str, flow: str) -> Demand:
-        """TCP from host to host: the stream, and its acknowledgements on the way back."""
+    def stream(self, source: int, to: int) -> Demand:
+        """TCP from rank to rank: the stream, and its acknowledgements on the way back."""
+        here, there = self._job.plan.hosts[source], self._job.plan.hosts[to]
         demand = Demand()
-        there = self._way(source, to, flow)
-        _add(demand.load, there, 1 / wire.TCP_EFFICIENCY)
-        _add(demand.receipts, self._way(to, source, flow), wire.TCP_ACK_SHARE)
-        demand.latency_s = self._latency(source, to, _SEGMENT)[1]
+        _add(demand.load, self._way(here, there), 1 / wire.TCP_EFFICIENCY)
+        _add(demand.receipts, self._way(there, here), wire.TCP_ACK_SHARE)
+        _, demand.latency_s = self._latency(here, there, _SEGMENT)
         return demand
 
-    def on_tree(
-        self, tree: Tree, kind: type[TreeOperation], window: int | None, flow: str
-    ) -> Demand:
-        """An operation on a tree: one stream for each of its edges, up and down at once."""
-        demand = Demand()
-        up = demand.receipts if kind is Multicast else demand.load
-        down = demand.receipts if kind is SwitchReduce else demand.load
+    def on_tree(self, operation: TreeOperation) -> Demand:
+        """One stream for each of the tree's edges, up and down at once."""
+        tree, demand = self._job.plan.trees[operation.tree], Demand()
+        up = demand.receipts if isinstance(operation, Multicast) else demand.load
+        down = demand.receipts if isinstance(operation, SwitchReduce) else demand.load
+        stream, receipt = 1 / wire.INA_EFFICIENCY, wire.INA_ACK_SHARE
         switches = frozenset(tree.switches)
         for child, parent in tree.parent.items():
             for source, to, load in ((child, parent, up), (parent, child, down)):
-                per_byte = (
-                    wire.INA_ACK_SHARE if load is demand.receipts else 1 / wire.INA_EFFICIENCY
-                )
+                per_byte = receipt if load is demand.receipts else stream
                 if source in switches and source != to:
                     hop = tree.hop(child, self._fabric.next_hops(source, to))
                     load[self._number[source, hop]] += per_byte
                     source = hop
-                _add(load, self._way(source, to, flow), per_byte)
-            if kind is not Multicast and parent in self._processor:
-                demand.load[self._processor[parent]] += 1.0
-        there, after = self._depth(tree)
-        demand.latency_s = there + after if kind is SwitchAllReduce else after
-        if window is not None and there > 0:
-            demand.most = window * wire.VALUES * 4 / (2 * there)
+                _add(load, self._way(source, to), per_byte)
+        if not isinstance(operation, Multicast):
+            for parent in switches & self._fabric.capacity.keys():
+                demand.load[self._number[parent, parent]] += len(tree.children(parent))
+        whole, after = self._depth(tree)
+        demand.latency_s = whole + after if isinstance(operation, SwitchAllReduce) else after
+        if self._job.window is not None and whole > 0:
+            demand.most = self._job.window * wire.VALUES * 4 / (2 * whole)
         return demand
 
     def _depth(self, tree: Tree) -> tuple[float, float]:
@@ -116,35 +120,42 @@ class Routes:
 
     def _latency(self, source: str, to: str, frame: int) -> tuple[float, float]:
         """How long a frame takes on an idle fabric, and the same after it has left the source."""
-        whole = after = 0.0
+        whole = first = 0.0
         at = source
         while at != to:
             hop = self._fabric.next_hops(at, to)[0]
-            sending = frame / self._rate[at, hop]
+            sending = frame / float(self._capacity[self._number[at, hop]])
             whole += sending + self._assumptions.hop_s
-            after += self._assumptions.hop_s + (sending if at != source else 0.0)
-            at = hop
-        return whole, after
+            first, at = first or sending, hop
+        return whole, whole - first
 
-    def _way(self, source: str, to: str, flow: str) -> Iterable[tuple[int, float]]:
+    def _way(self, source: str, to: str) -> Iterable[tuple[int, float]]:
         """Links, and the share of the flow on each."""
         if source == to:
             return ()
+        pinned = self._job.plan.pins.get((source, to))
+        if pinned is not None:
+            tor = self._fabric.tor_of(source)
+            start = ((self._number[source, tor], 1.0), (self._number[tor, pinned], 1.0))
+            return (*start, *self._unpinned(pinned, to))
+        return self._unpinned(source, to)
+
+    def _unpinned(self, source: str, to: str) -> Iterable[tuple[int, float]]:
         if self._assumptions.ecmp == "even":
             return self._split(source, to).items()
-        return self._hashed(source, to, flow)
+        return self._hashed(source, to)
 
-    def _hashed(self, source: str, to: str, flow: str) -> list[tuple[int, float]]:
+    def _hashed(self, source: str, to: str) -> list[tuple[int, float]]:
         way, at = [], source
         while at != to:
             hops = self._fabric.next_hops(at, to)
-            hop = hops[0] if len(hops) == 1 else hops[self._hash(at, source, to, flow) % len(hops)]
+            hop = hops[0] if len(hops) == 1 else hops[self._hash(at, source, to) % len(hops)]
             way.append((self._number[at, hop], 1.0))
             at = hop
         return way
 
-    def _hash(self, at: str, source: str, to: str, flow: str) -> int:
-        text = f"{self._assumptions.seed}/{at}/{source}/{to}/{flow}"
+    def _hash(self, at: str, source: str, to: str) -> int:
+        text = f"{self._assumptions.seed}/{at}/{self._name}/{source}/{to}"
         return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
     def _split_evenly(self, source: str, to: str) -> Mapping[int, float]:

@@ -48,7 +48,8 @@ class Assumptions:
             ``even`` splits every flow over all equally short ways, as the closed form does.
         seed: of the hash.
         hop_s: latency of a link: propagation, and whatever a switch takes.
-        stretches: whether regular plans are simulated in closed stretches.
+        closed_from: from how many workers on a regular plan is simulated in closed stretches and
+            not operation by operation.
         resolution: the part of a message that may be left when it counts as sent, so that what
             ends nearly together ends together.
     """
@@ -56,7 +57,7 @@ class Assumptions:
     ecmp: Literal["hash", "even"] = "hash"
     seed: int = 1
     hop_s: float = 0.0
-    stretches: bool = True
+    closed_from: int = 33
     resolution: float = 1e-6
 
 

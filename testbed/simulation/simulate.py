@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.channels import Channels
 from testbed.simulation.programs import Programs
-from testbed.simulation.routes import Routes
+from testbed.simulation.routes import Links, Ways
 from testbed.simulation.scenario import Assumptions, Job, Timeline
 from testbed.simulation.stretches import Stretches
-from testbed.simulation.training import Synchroniser, Training
+from testbed.simulation.training import Training
 from testbed.simulation.updates import Updates
 from testbed.topology.fabric import Fabric
 
@@ -29,14 +29,18 @@ def simulate(
     Raises Stalled if a plan waits for ever.
     """
     agenda = Agenda()
-    routes = Routes(fabric, assumptions)
-    channels = Channels(routes.capacity, agenda, assumptions.resolution)
+    links = Links(fabric)
+    channels = Channels(links.capacity, agenda, assumptions.resolution)
     trainings = []
     for number, job in enumerate(jobs):
         training = Training(job, agenda)
-        training.synchroniser = _synchroniser(
-            job, f"job {number}", training, routes, channels, agenda, assumptions
-        )
+        ways = Ways(fabric, links, assumptions, job, f"job {number}")
+        if job.plan.consistency is not None:
+            training.synchroniser = Updates(job, ways, channels, agenda, training.finished)
+        elif job.plan.stretches and job.plan.workers >= assumptions.closed_from:
+            training.synchroniser = Stretches(job, links, ways, channels, training.finished)
+        else:
+            training.synchroniser = Programs(job, ways, channels, agenda, training.finished)
         trainings.append(training)
     while True:
         agenda.advance(agenda.now)
@@ -54,24 +58,8 @@ def simulate(
         tuple(tuple(map(tuple, training.iterations)) for training in trainings),
         {
             ends: amount
-            for ends, amount in zip(routes.ends, carried.tolist(), strict=False)
-            if amount > 0
+            for ends, amount in zip(links.ends, carried.tolist(), strict=True)
+            if amount > 0 and ends[0] != ends[1]
         },
         max(own[-1].end for training in trainings for own in training.iterations),
     )
-
-
-def _synchroniser(
-    job: Job,
-    name: str,
-    training: Training,
-    routes: Routes,
-    channels: Channels,
-    agenda: Agenda,
-    assumptions: Assumptions,
-) -> Synchroniser:
-    if job.plan.consistency is not None:
-        return Updates(job, name, routes, channels, agenda, training.finished)
-    if job.plan.stretches and assumptions.stretches:
-        return Stretches(job, name, routes, channels, training.finished)
-    return Programs(job, name, routes, channels, agenda, training.finished)

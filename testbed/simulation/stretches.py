@@ -9,30 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
+from statistics import fmean
 
 import numpy as np
 
-from testbed.plan.program import Ring, TreeOperation
-from testbed.simulation.channels import Channels, Cycle
+from testbed.plan.program import Hop, Ring
+from testbed.simulation.channels import Channels
+from testbed.simulation.cycles import Cycle, Leg
 from testbed.simulation.fairness import Floats, max_min
-from testbed.simulation.routes import Demand, Routes
+from testbed.simulation.routes import Demand, Links, Ways
 from testbed.simulation.scenario import Job
+
+Stretch = Sequence[Ring]
 
 
 class Stretches:
-    """Runs the stretches of a plan one after another, each begun by all workers together."""
+    """Runs the stretches of a plan, begun by all workers together.
+
+    Where chunks go from rank to rank, nothing but its own chunks holds a unit back, and all
+    stretches are one cycle. Where trees sum, each stretch is a cycle, which units pass in order.
+    """
 
     def __init__(
         self,
         job: Job,
-        name: str,
-        routes: Routes,
+        links: Links,
+        ways: Ways,
         channels: Channels,
         finished: Callable[[int], None],
     ) -> None:
-        self._job, self._routes, self._name = job, routes, name
+        self._job, self._links, self._ways = job, links, ways
         self._channels, self._finished = channels, finished
-        self._cycles = [self._cycle(stretch) for stretch in job.plan.stretches]
+        self._hops: dict[Hop, Demand] = {}
+        stretches = job.plan.stretches
+        parts = [[each] for each in stretches] if job.plan.trees else [stretches]
+        self._cycles = [self._cycle(part) for part in parts]
         self._arrived: dict[int, int] = {}
 
     def begin(self, rank: int, number: int) -> None:
@@ -41,61 +52,72 @@ class Stretches:
             del self._arrived[number]
             self._go_on(number, 0)
 
-    def _go_on(self, number: int, stretch: int) -> None:
-        if stretch == len(self._cycles):
+    def _go_on(self, number: int, cycle: int) -> None:
+        if cycle == len(self._cycles):
             for rank in range(self._job.plan.workers):
                 self._finished(rank)
             return
         size = 4.0 * self._job.units[number % len(self._job.units)].elements
-        self._channels.turn(self._cycles[stretch], size, self._go_on, number, stretch + 1)
+        self._channels.turn(self._cycles[cycle], size, self._go_on, number, cycle + 1)
 
-    def _cycle(self, stretch: Sequence[Ring]) -> Cycle:
-        """What a byte of a unit costs in ``stretch``: every position slows down for the slowest."""
-        rings = [[self._hop(hop) for hop in ring.hops] for ring in stretch]
-        together = Demand()
-        for ring, hops in zip(stretch, rings, strict=True):
-            times = ring.rounds * float(ring.share)
-            for hop in hops:
-                together.most = min(together.most, hop.most / times)
-                for of_hop, total in (
-                    (hop.load, together.load),
-                    (hop.receipts, together.receipts),
-                ):
-                    for link, amount in of_hop.items():
-                        total[link] += times * amount
-        pause = max(
-            ring.rounds * sum(self._job.step_s + hop.latency_s for hop in hops) / len(hops)
-            for ring, hops in zip(stretch, rings, strict=True)
-        )
-        return self._channels.cycle(together, pause, self._ease(stretch, rings, together))
+    def _cycle(self, stretches: Sequence[Stretch]) -> Cycle:
+        together = self._together(list(chain.from_iterable(stretches)))
+        slowest = 1 / self._rates([together])[0]
+        legs = []
+        for stretch in stretches:
+            part = 1 / self._rates([self._together(stretch)])[0]
+            ease = max(self._mean_seconds(ring) for ring in stretch) / part
+            slow = max(stretch, key=lambda ring: ring.rounds * self._wait(ring))
+            wait = self._wait(slow)
+            legs.append(Leg(part / slowest, min(1.0, ease), slow.rounds * wait, wait))
+        return self._channels.cycle(together, legs, queued=bool(self._job.plan.trees))
 
-    def _hop(self, hop: tuple[int, int] | TreeOperation) -> Demand:
-        plan = self._job.plan
-        if isinstance(hop, tuple):
-            return self._routes.stream(plan.hosts[hop[0]], plan.hosts[hop[1]], self._name)
-        return self._routes.on_tree(
-            plan.trees[hop.tree], type(hop), self._job.window, f"{self._name}/tree {hop.tree}"
-        )
+    def _together(self, rings: Stretch) -> Demand:
+        """What a byte of a unit costs: every position slows down for the slowest."""
+        total = Demand()
+        for ring in rings:
+            for each in self._sent(ring):
+                total.most = min(total.most, each.most)
+                for link, amount in each.load.items():
+                    total.load[link] += amount
+                for link, amount in each.receipts.items():
+                    total.receipts[link] += amount
+        return total
 
-    def _ease(
-        self, stretch: Sequence[Ring], rings: Sequence[Sequence[Demand]], together: Demand
-    ) -> float:
-        """How long a chunk is sent on its way round, against every position being the slowest."""
-        times = [ring.rounds * float(ring.share) for ring in stretch for _ in ring.hops]
-        hops = list(chain.from_iterable(rings))
-        seconds = 1 / self._rates(hops, times)
-        slowest = 1 / self._rates([together], [1.0])[0]
-        ends = np.cumsum([len(each) for each in rings])
-        means = [float(each.mean()) for each in np.split(seconds, ends[:-1])]
-        return min(1.0, max(means) / float(slowest))
+    def _sent(self, ring: Ring) -> list[Demand]:
+        """The same for each position by itself."""
+        times = ring.rounds * float(ring.share)
+        return [
+            Demand(
+                {link: amount * times for link, amount in hop.load.items()},
+                {link: amount * times for link, amount in hop.receipts.items()},
+                hop.latency_s,
+                hop.most / times,
+            )
+            for hop in map(self._hop, ring.hops)
+        ]
 
-    def _rates(self, demands: Sequence[Demand], times: Sequence[float]) -> Floats:
-        """Bytes/s of each transfer, sent ``times`` over, if there were nothing else."""
+    def _wait(self, ring: Ring) -> float:
+        """What a round waits, at the mean position."""
+        return fmean(self._job.step_s + self._hop(hop).latency_s for hop in ring.hops)
+
+    def _mean_seconds(self, ring: Ring) -> float:
+        return float(np.mean(1 / self._rates(self._sent(ring))))
+
+    def _hop(self, hop: Hop) -> Demand:
+        if hop not in self._hops:
+            self._hops[hop] = (
+                self._ways.stream(*hop) if isinstance(hop, tuple) else self._ways.on_tree(hop)
+            )
+        return self._hops[hop]
+
+    def _rates(self, demands: Sequence[Demand]) -> Floats:
+        """Bytes/s of each transfer, if there were nothing else."""
         entries = [
-            (position, link, amount * each)
-            for position, (demand, each) in enumerate(zip(demands, times, strict=True))
+            (position, link, amount)
+            for position, demand in enumerate(demands)
             for link, amount in demand.load.items()
         ]
         position, link, amount = (np.array(column) for column in zip(*entries, strict=True))
-        most = np.array([demand.most / each for demand, each in zip(demands, times, strict=True)])
-        return max_min(self._routes.capacity, position, link, amount, most)
+        most = np.array([demand.most for demand in demands])
+        return max_min(self._links.capacity, position, link, amount, most)

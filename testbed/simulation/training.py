@@ -30,6 +30,10 @@ class Training:
         workers = job.plan.workers
         self.iterations: list[list[Iteration]] = [[] for _ in range(workers)]
         self._credit = job.plan.credit or len(job.units)
+        self._ready_s = [unit.ready_s for unit in job.units]
+        if job.plan.consistency is not None and job.plan.consistency.turns:
+            # Who takes turns pushes nothing before all of it is ready.
+            self._ready_s = [max(self._ready_s)] * len(self._ready_s)
         self._ready = [0] * workers
         self._begun = [0] * workers
         self._done = [0] * workers
@@ -73,7 +77,7 @@ class Training:
 
     def _await(self, ranks: Sequence[int], start: float, pace: float, unit: int) -> None:
         if unit < len(self._job.units):
-            ready = start + self._job.units[unit].ready_s * pace
+            ready = start + self._ready_s[unit] * pace
             self._agenda.at(ready, self._is_ready, ranks, start, pace, unit)
 
     def _is_ready(self, ranks: Sequence[int], start: float, pace: float, unit: int) -> None:
