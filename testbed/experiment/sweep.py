@@ -182,7 +182,8 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
             elif outer := [p for p in swept if path.startswith(f"{p}.")]:
                 message = f"found {path!r} inside {outer[0]!r}, which is swept too; remove one"
                 yield Finding(place, message, at_key=True)
-            for index, value in enumerate(values):
+            # What is the same in a zip's list may differ beside it.
+            for index, value in enumerate(values if part == "product" else ()):
                 if value in values[:index]:
                     message = f"found {shown(value)} again, wanted each value once; remove one"
                     yield Finding((*place, index), message)
