@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,13 @@ def test_a_p4_program_is_found_beside_the_experiment(tmp_path: Path) -> None:
 def test_a_p4_program_that_cannot_be_is_none(path: str) -> None:
     with pytest.raises(Invalid, match=r"emulation\.p4_program: found"):
         loads(SMALL + write({"emulation": {"p4_program": path}}))
+
+
+@pytest.mark.parametrize("path", ["a\0.trace", "a" * 5000 + ".trace", "/"])
+def test_a_trace_that_cannot_be_is_none(path: str) -> None:
+    text = SMALL.replace("workload: resnet50", f"workload: {json.dumps(path)}")
+    with pytest.raises(Invalid, match=r"jobs\.0\.workload: found"):
+        loads(text, workloads=WORKLOADS)
 
 
 def test_the_examples_of_the_readme_are_valid() -> None:
