@@ -1,4 +1,4 @@
-"""The native switch against the protocol's reference: every packet out, and every event."""
+"""Native switch and BMv2 against the protocol's reference: every packet out, every event."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ina_bmv2 import wired_bmv2
 from ina_scene import ALLOCATIONS, ENTRIES, FABRIC, SWITCH, counted, forget
 from ina_traffic import Traffic
 from reference_switch import ReferenceSwitch
@@ -71,6 +72,20 @@ def test_long_sequences(switch, styles):
 @pytest.mark.parametrize("styles", STYLES, ids=NAMES)
 def test_short_sequences_that_shrink(sanitized, styles, random, count):
     compare(sanitized, styles, random, count)
+
+
+@pytest.fixture(scope="module")
+def bmv2(tmp_path_factory):
+    with wired_bmv2(PROGRAM, tmp_path_factory.mktemp("bmv2") / "log") as started:
+        ENTRIES.install(started)
+        yield started
+
+
+@pytest.mark.root
+@pytest.mark.bmv2
+@pytest.mark.parametrize("styles", STYLES, ids=NAMES)
+def test_bmv2(bmv2, styles):
+    compare(bmv2, styles, Random(77), 300)
 
 
 def test_a_difference_would_be_seen(switch):
