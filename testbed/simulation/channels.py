@@ -28,7 +28,8 @@ _INSTANT = 1e-12
 class Channels:
     """All channels of all jobs.
 
-    ``resolution``: the part of a message that may be left when it counts as sent.
+    ``resolution``: the part of a message that may be left when it counts as sent. ``next`` is when
+    the next message or unit will have been sent, infinity if there is none.
     """
 
     def __init__(self, capacity: Floats, agenda: Agenda, resolution: float) -> None:
@@ -42,6 +43,8 @@ class Channels:
         self._active: Integers = np.zeros(0, np.intp)
         self._turning: list[Cycle] = []
         self._changed = False
+        self._until = 0.0
+        self.next = float("inf")
 
     def line(self, demand: Demand) -> int:
         """A new channel that sends one message after another."""
@@ -83,28 +86,36 @@ class Channels:
     def settle(self) -> None:
         """Give every channel that has something to send its rate."""
         if self._changed:
+            self._send_until(self._agenda.now)
             self._changed = False
             self._active = np.flatnonzero(self._busy)
             self._turning = [
                 cycle for channel, cycle in self._cycles.items() if self._busy[channel]
             ]
             self._rate[self._active] = self._sharing.rates(self._active, self._turning)
+            self._foresee()
 
-    @property
-    def next(self) -> float:
-        """When the next message or unit will have been sent, infinity if there is none."""
-        active = self._active
-        soonest = float(np.min(self._left[active] / self._rate[active], initial=np.inf))
+    def _foresee(self) -> None:
+        times = self._left[self._active] / self._rate[self._active]
+        soonest = min(times.tolist(), default=float("inf"))
         for cycle in self._turning:
             soonest = min([soonest, *(turn.left / turn.rate for turn in cycle.going)])
-        return self._agenda.now + soonest
+        self.next = self._until + soonest
 
-    def advance(self, time: float) -> None:
-        """Send until ``time``, at the rates that were settled."""
-        active, passed = self._active, time - self._agenda.now
-        sent = self._rate[active] * passed
-        self._sent[active] += sent
-        self._left[active] -= sent
+    def _send_until(self, time: float) -> None:
+        """Account for what was sent since the last time, at the rates that were settled."""
+        passed, self._until = time - self._until, time
+        sent = self._rate[self._active] * passed
+        self._sent[self._active] += sent
+        self._left[self._active] -= sent
+        for cycle in self._turning:
+            for turn in cycle.going:
+                turn.left -= turn.rate * passed
+
+    def complete(self, time: float) -> None:
+        """End what has been sent by ``time``, which is the next time at which anything is."""
+        self._send_until(time)
+        active = self._active
         # What the clock cannot tell from nothing is nothing.
         least = self._resolution * self._bytes[active] + self._rate[active] * time * _INSTANT
         together: dict[float, list[Message]] = {}
@@ -118,18 +129,16 @@ class Channels:
         for latency, messages in together.items():
             self._agenda.at(time + latency, _deliver, messages)
         for cycle in self._turning:
-            self._go_round(cycle, time, passed)
+            self._end_turns(cycle, time)
+        if not self._changed:
+            self._foresee()
 
-    def _go_round(self, cycle: Cycle, time: float, passed: float) -> None:
-        over = []
-        for turn in cycle.going:
-            turn.left -= turn.rate * passed
+    def _end_turns(self, cycle: Cycle, time: float) -> None:
+        for turn in tuple(cycle.going):
             if turn.left <= self._resolution * turn.bytes + turn.rate * time * _INSTANT:
-                over.append(turn)
-        for turn in over:
-            cycle.turns.remove(turn)
-            self._agenda.at(time, turn.arrived, *turn.arguments)
-            self._changed = True
+                cycle.turns.remove(turn)
+                self._agenda.at(time, turn.arrived, *turn.arguments)
+                self._changed = True
         if not cycle.turns:
             self._busy[cycle.channel] = False
 

@@ -10,8 +10,6 @@ from testbed.simulation.cycles import Cycle
 from testbed.simulation.fairness import Floats, Integers, max_min
 from testbed.simulation.routes import Demand, Load
 
-_EMPTY: Integers = np.zeros(0, np.intp)
-
 _AT_ONCE = 1e18
 """Bytes/s of a channel that takes no link: its ends are on one host."""
 
@@ -78,28 +76,32 @@ class Sharing:
 
 
 class _Entries:
-    """What channels put on links, as arrays that grow with them."""
+    """What channels put on links: arrays that grow with them, and where each channel's end."""
 
     def __init__(self) -> None:
-        self._link: list[Integers] = []
-        self._amount: list[Floats] = []
-        self._known = 0
-        self._all_links, self._all_amounts, self._start = _EMPTY, np.zeros(0), _EMPTY
+        self._link, self._amount = np.zeros(64, np.intp), np.zeros(64)
+        self._end = np.zeros(64, np.intp)  # the first one is where the first channel's begin
+        self._channels = 0
 
     def add(self, load: Load) -> None:
-        self._link.append(np.fromiter(load, np.intp, len(load)))
-        self._amount.append(np.fromiter(load.values(), float, len(load)))
+        start = self._end[self._channels]
+        end = start + len(load)
+        self._channels += 1
+        if self._channels == len(self._end):
+            self._end = np.resize(self._end, 2 * len(self._end))
+        if end > len(self._link):
+            self._link, self._amount = (
+                np.resize(each, 2 * end) for each in (self._link, self._amount)
+            )
+        self._end[self._channels] = end
+        self._link[start:end] = list(load)
+        self._amount[start:end] = list(load.values())
 
     def of(self, channels: Integers) -> tuple[Integers, Integers, Floats]:
         """For each of their entries: place in ``channels``, link and amount."""
-        if self._known < len(self._link):
-            self._known = len(self._link)
-            self._all_links = np.concatenate([_EMPTY, *self._link])
-            self._all_amounts = np.concatenate([np.zeros(0), *self._amount])
-            self._start = np.cumsum([0, *map(len, self._link)])
-        start = self._start[channels]
-        size = self._start[channels + 1] - start
+        start = self._end[channels]
+        size = self._end[channels + 1] - start
         place = np.repeat(np.arange(len(channels)), size)
         before = np.cumsum(size) - size
         entry = np.arange(len(place)) + np.repeat(start - before, size)
-        return place, self._all_links[entry], self._all_amounts[entry]
+        return place, self._link[entry], self._amount[entry]

@@ -48,7 +48,8 @@ def simulate(
         time = min(agenda.next, channels.next)
         if time == float("inf"):
             break
-        channels.advance(time)
+        if time == channels.next:
+            channels.complete(time)
         agenda.advance(time)
     for number, training in enumerate(trainings):
         if not training.is_over:
