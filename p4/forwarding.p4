@@ -1,10 +1,17 @@
 // IPv4 with ECMP: longest prefix to a group of next hops, a hash of the flow picks one.
+//
+// Each switch multiplies the hash by an odd number of its own, or the switches of two tiers would
+// choose alike: CRCs of the same flow differ by constants only.
 
 control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    action route(bit<16> first, bit<16> count) {
-        hash(meta.next_hop, HashAlgorithm.crc32, first,
+    bit<32> flow;
+
+    action route(bit<16> first, bit<16> count, bit<32> multiplier) {
+        hash(flow, HashAlgorithm.crc32, 64w0,
              { hdr.ipv4.src, hdr.ipv4.dst, hdr.ipv4.protocol, hdr.ports.src, hdr.ports.dst },
-             count);
+             64w0x100000000);
+        flow = flow * multiplier;
+        meta.next_hop = first + (bit<16>) ((bit<32>) flow[31:16] * (bit<32>) count >> 16);
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
     }
 

@@ -6,6 +6,7 @@ No system writes table entries by hand. Table and action names are those of ``p4
 from __future__ import annotations
 
 import ipaddress
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -52,9 +53,13 @@ class SwitchEntries:
 
 
 def derive(
-    switch: str, fabric: Fabric, addressing: Addressing, allocations: Sequence[Allocation]
+    switch: str,
+    fabric: Fabric,
+    addressing: Addressing,
+    allocations: Sequence[Allocation],
+    seed: int = 0,
 ) -> SwitchEntries:
-    """Entries of ``switch``: its routes, and its part in each tree."""
+    """Entries of ``switch``: its routes, hashed by ``seed``, and its part in each tree."""
     joined = [each for each in allocations if switch in each.tree.switches]
     # A sum takes the tree's own way to the parent, and not the one that ECMP would draw.
     ways = {
@@ -62,7 +67,7 @@ def derive(
         for each in joined
         if (parent := each.tree.parent.get(switch)) is not None
     }
-    entries = _routes(switch, fabric, addressing, ways)
+    entries = _routes(switch, fabric, addressing, ways, seed)
     groups: dict[int, tuple[Replica, ...]] = {}
     rid = connections = 0
     for group, each in enumerate(joined, start=1):  # group 0 means no multicast
@@ -146,7 +151,7 @@ class _Part:
 
 
 def _routes(
-    switch: str, fabric: Fabric, addressing: Addressing, ways: Mapping[str, str]
+    switch: str, fabric: Fabric, addressing: Addressing, ways: Mapping[str, str], seed: int
 ) -> list[TableEntry]:
     """A route for each prefix; equal sets of next hops share their entries.
 
@@ -182,7 +187,7 @@ def _routes(
                 "InaIngress.forwarding.routes",
                 (Lpm(int(network.network_address), network.prefixlen),),
                 "InaIngress.forwarding.route",
-                (first_of[hops], len(hops)),
+                (first_of[hops], len(hops), zlib.crc32(f"{seed}/{switch}".encode()) | 1),
             )
         )
     return entries

@@ -275,7 +275,9 @@ class Network:
             for neighbour in self.fabric.neighbours(switch)
         }
         target.start(interfaces, self.inside(switch))
-        entries.derive(switch, self.fabric, self.addressing, self._allocations).install(target)
+        entries.derive(switch, self.fabric, self.addressing, self._allocations, self._seed).install(
+            target
+        )
 
     def _probe(self) -> None:
         """One host of each rack reaches one of every other rack, or the fabric is not up."""

@@ -40,7 +40,8 @@ class Switch:
                 fitting.append((lpm.prefix, entry))
         if not fitting:
             return []
-        first, count = max(fitting, key=lambda pair: pair[0])[1].params
+        first, count, multiplier = max(fitting, key=lambda pair: pair[0])[1].params
+        assert multiplier % 2 == 1
         chosen = [
             entry.params
             for index in range(first, first + count)
@@ -198,3 +199,14 @@ def test_replicas_and_groups_of_two_jobs_do_not_meet():
     assert 0 not in entries.groups
     assert len(set(rids)) == len(rids)
     assert 0 not in rids
+
+
+def test_switches_and_seeds_hash_differently():
+    fabric = leaf_spine(2, 2, 1, 1e10, 1e10, 100_000)
+
+    def multipliers(switch, seed):
+        entries = derive(switch, fabric, Addressing(fabric), [], seed).entries
+        return {entry.params[2] for entry in entries if entry.table == f"{FORWARDING}.routes"}
+
+    assert len(multipliers("t0", 1)) == 1
+    assert len({*multipliers("t0", 1), *multipliers("t1", 1), *multipliers("t0", 2)}) == 3
