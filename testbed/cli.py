@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -153,6 +154,60 @@ def schema() -> None:
     from testbed.experiment.jsonschema import text
 
     click.echo(text(), nl=False)
+
+
+@main.group()
+def trace() -> None:
+    """Look at workloads, and exchange them with other tools."""
+
+
+@trace.command()
+@click.argument("workload")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="draw the timeline: .png, .pdf or .svg"
+)
+@click.option("--bucket", default="25MB", show_default=True, help="size of a bucket")
+@click.option("--first-bucket", default="1MB", show_default=True, help="size of the first bucket")
+@click.option("--rate", default="10Gbit", show_default=True, help="a bucket's bytes over its time")
+@click.option("--priority", is_flag=True, help="send first what the next forward pass needs first")
+@click.option("--tensors", is_flag=True, help="list every tensor, too")
+def show(workload: str, output: Path | None, **how: Any) -> None:
+    """Show a workload's buckets and timeline; WORKLOAD is a name or a file."""
+    from testbed.workload.show import show
+
+    try:
+        show(workload, output, **how)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+_OUT = click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+
+
+@trace.command(name="import")
+@click.argument("file")
+@_OUT
+def import_(file: str, out: Path) -> None:
+    """Make a trace of a Chakra execution trace (.et) or SwitchML's layer list (.csv)."""
+    _convert(file, out)
+
+
+@trace.command()
+@click.argument("workload")
+@_OUT
+def export(workload: str, out: Path) -> None:
+    """Write a workload as a Chakra execution trace (.et) or SwitchML's layer list (.csv)."""
+    _convert(workload, out)
+
+
+def _convert(workload: str, out: Path) -> None:
+    from testbed.workload import formats
+
+    try:
+        formats.save(formats.load(workload), out)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"wrote {out}")
 
 
 def _read(files: tuple[Path, ...]) -> list:  # type: ignore[type-arg]

@@ -1,0 +1,36 @@
+"""Workloads in any form that is known here, told apart by the end of a file's name.
+
+``.trace`` is the testbed's own form, ``.et`` (or ``.et.gz``) a Chakra execution trace, ``.csv`` a
+layer list of SwitchML's dnn_benchmark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.workload import chakra, layers, trace
+from testbed.workload.trace import Trace, TraceError
+
+_KNOWN = "wanted a name that ends in .trace, .et (Chakra) or .csv (SwitchML's layer list)"
+
+
+def load(name_or_path: str) -> Trace:
+    """A shipped or synthetic workload by name, or a file. Raises TraceError with all problems."""
+    if name_or_path.endswith((".et", ".et.gz")):
+        return chakra.load(Path(name_or_path))
+    if name_or_path.endswith(".csv"):
+        return layers.load(Path(name_or_path))
+    return trace.load(name_or_path)
+
+
+def save(workload: Trace, path: Path) -> None:
+    """Write ``workload`` in the form that the name asks for. Raises TraceError where it cannot."""
+    write = {".trace": trace.save, ".et": chakra.save, ".csv": layers.save}.get(path.suffix)
+    if write is None:
+        raise TraceError([f"found {path.name!r}, {_KNOWN}"])
+    try:
+        write(workload, path)
+    except OSError as error:
+        raise TraceError([f"{path}: cannot be written: {error.strerror}"]) from error
+    except ValueError as error:
+        raise TraceError([f"{path}: {error}"]) from error
