@@ -12,6 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,19 @@ class CompileError(Exception):
     """The compiler is missing, or refused the program; the message is what it said."""
 
 
-def compile_program(sources: Path = SOURCES) -> bytes:
+def compile_program(sources: Path = SOURCES, defines: Sequence[str] = ()) -> bytes:
     """The JSON of ``ina.p4`` in the folder ``sources``. CompileError if there is none.
 
+    ``defines`` change what a switch has: ``("VALUES=64", "SLOTS=1024", "SATURATE")``.
     It depends on nothing but the sources and the compiler: places are told by file name alone,
     because the compiler runs in the folder.
     """
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise CompileError(f"{COMPILER} is not installed: p4lang's package p4lang-p4c has it")
+    flags = [f"-D{each}" for each in defines]
     done = subprocess.run(
-        [compiler, "--std", "p4-16", "-o", "/dev/stdout", "ina.p4"],
+        [compiler, "--std", "p4-16", *flags, "-o", "/dev/stdout", "ina.p4"],
         cwd=sources,
         capture_output=True,
         check=False,

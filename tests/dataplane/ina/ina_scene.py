@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import cache
+from pathlib import Path
 
 from testbed.dataplane.compile import PROGRAM
 from testbed.dataplane.control import Control
@@ -74,12 +76,14 @@ JOBS = sorted({each.job for each in ALLOCATIONS})
 ENTRIES: SwitchEntries = derive(SWITCH, FABRIC, ADDRESSING, ALLOCATIONS)
 
 
-REGISTERS = tuple(each["name"] for each in json.loads(PROGRAM.read_bytes())["register_arrays"])
+@cache
+def _registers(program: Path) -> tuple[str, ...]:
+    return tuple(each["name"] for each in json.loads(program.read_bytes())["register_arrays"])
 
 
-def forget(switch: Control) -> None:
+def forget(switch: Control, program: Path = PROGRAM) -> None:
     """Lose all memory, as a switch does that starts again."""
-    for register in REGISTERS:
+    for register in _registers(program):
         switch.reset_register(register)
 
 

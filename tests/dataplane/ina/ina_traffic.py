@@ -49,10 +49,12 @@ def values(seed: int, lanes: int = wire.VALUES) -> np.ndarray:
 
 @dataclass
 class Traffic:
-    """Draws one arrival after the other. ``styles`` limits whose trees take part."""
+    """Draws one arrival after the other. ``styles`` limits whose trees take part, ``lanes`` are the
+    values of a packet."""
 
     random: Random
     styles: Sequence[Style] = tuple(Style)
+    lanes: int = wire.VALUES
     past: list[Arrival] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -136,7 +138,7 @@ class Traffic:
         ina["next_slot"] = random.getrandbits(32) if self._chance(4) else ina["slot"]
         packet = Packet(*self._headers(sender, ADDRESSING.ip(SWITCH), wire.PORT), None, ina)
         if kind in (wire.KIND_DATA, wire.KIND_RESULT):
-            packet.values = values(random.getrandbits(16))
+            packet.values = values(random.getrandbits(16), self.lanes)
         return self._finished(packet, sender)
 
     def _on_connection(self, allocation: Allocation) -> Arrival:
@@ -171,7 +173,7 @@ class Traffic:
             ina["next_slot"] = (message % wire.LIVE_MESSAGES) << 24 | count
             ina["bitmap"] = 1 << tree.rank_of[sender]
         headers = self._headers(sender, ADDRESSING.ip(receiver), wire.ROCE_PORT)
-        packet = Packet(*headers, bth, ina, values(random.getrandbits(16)))
+        packet = Packet(*headers, bth, ina, values(random.getrandbits(16), self.lanes))
         return self._finished(packet, sender)
 
     def _plain(self) -> Arrival:
@@ -195,8 +197,8 @@ class Traffic:
         link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
         link["tos"] = self.random.choice((0, 2, 3, 0xB8))
         link["ttl"] = self.random.choice((64, 64, 64, 64, 2, 1))
-        link["src"] = _address(ADDRESSING.ip(sender))
-        link["dst"] = _address(to)
+        link["src"] = address(ADDRESSING.ip(sender))
+        link["dst"] = address(to)
         udp["sport"], udp["dport"], udp["checksum"] = port, port, self.random.getrandbits(16)
         return link, udp
 
@@ -223,5 +225,5 @@ class Traffic:
         return port, bytes(changed)
 
 
-def _address(text: str) -> int:
+def address(text: str) -> int:
     return int.from_bytes(bytes(map(int, text.split("."))), "big")
