@@ -100,12 +100,13 @@ def text(seed: int, length: int = 1024) -> tuple[Batches, str]:
 
 
 SOURCES = {"resnet50": digits, "vgg16": digits, "bert-base": sentences, "gpt2": text}
+RATES = {"resnet50": 0.001, "vgg16": 0.003, "bert-base": 1e-4, "gpt2": 1e-4}
 
 
 def _optimizer(name: str, network: nn.Module) -> torch.optim.Optimizer:
     if SOURCES[name] is digits:
-        return torch.optim.SGD(network.parameters(), lr=0.001, momentum=0.9)
-    return torch.optim.AdamW(network.parameters(), lr=1e-4)
+        return torch.optim.SGD(network.parameters(), lr=RATES[name], momentum=0.9)
+    return torch.optim.AdamW(network.parameters(), lr=RATES[name])
 
 
 def take(

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch: Any = pytest.importorskip("torch", reason="the record extra (torch) is not installed")
@@ -77,3 +78,29 @@ def test_a_tensor_without_gradient_is_refused() -> None:
 
     with pytest.raises(RuntimeError, match="every tensor"):
         record.record("idle", tiny(Idle), batch=2, warmup=0, iterations=2, seed=1)
+
+
+def test_a_sample_is_of_the_workers_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample: Any = pytest.importorskip("workloads.sample")
+    torch.manual_seed(3)
+    network = Tiny()
+    trace = record.record("tiny", tiny(lambda: network), batch=2, warmup=0, iterations=2, seed=1)
+    words = iter([torch.tensor([i % 10, i % 7]) for i in range(100)])
+    monkeypatch.setattr(sample, "BLOCK", 8)
+    monkeypatch.setattr(sample, "load", lambda _: trace)
+    monkeypatch.setitem(sample.MODELS, "tiny", tiny(Tiny))
+    monkeypatch.setitem(sample.SOURCES, "tiny", lambda _: (lambda _: {"words": next(words)}, "x"))
+    monkeypatch.setitem(sample.RATES, "tiny", 0.1)
+    taken = sample.take("tiny", batch=2, workers=3, blocks=4, steps=(1, 3), seed=1)
+    assert taken["values"].shape == (3, 8, 8) and taken["values"].dtype == np.float32
+    assert taken["steps"].tolist() == [1] * 4 + [3] * 4
+
+    # The first worker's gradient of the first step, computed by hand.
+    torch.manual_seed(1)
+    again = Tiny()
+    again(torch.tensor([0, 0])).loss.backward()
+    tensors = dict(again.named_parameters())
+    ready = [tensors[trace.tensors[i].name].grad.flatten() for i in trace.ready]
+    flat = torch.cat(ready).numpy()
+    for position, block in zip(taken["positions"][:4], taken["values"][0], strict=False):
+        assert block == pytest.approx(flat[position : position + 8])
