@@ -58,8 +58,19 @@ class DeployedJob:
 
     @cached_property
     def expected(self) -> tuple[model.Expected, ...]:
-        """The closed form of each iteration; everyone waits for whoever computes longest."""
-        return tuple(self._expected(max(paces)) for paces in zip(*self.paces, strict=True))
+        """The closed form of each iteration.
+
+        Everyone waits for whoever computes longest, except where no barrier binds: there the
+        slowest worker of all is the last to end.
+        """
+        consistency = self.plan.consistency
+        if consistency is None or consistency.is_barrier:
+            decisive = tuple(map(max, zip(*self.paces, strict=True)))
+        else:
+            decisive = max(self.paces, key=sum)
+        # To the percent, so that a thousand unsteady iterations are not a thousand to work out.
+        forms = {pace: self._expected(pace) for pace in {round(pace, 2) for pace in decisive}}
+        return tuple(forms[round(pace, 2)] for pace in decisive)
 
     def _expected(self, pace: float) -> model.Expected:
         pieces = [(unit.ready_s * pace, unit.elements * 4) for unit in self.units]
