@@ -50,7 +50,7 @@ class Node:
     attributes: Attributes = field(default_factory=dict)
 
     @property
-    def all_reduce(self) -> bool:
+    def collective(self) -> bool:
         return self.kind == _COLLECTIVE
 
     @property
@@ -193,7 +193,7 @@ def _ordered(nodes: Sequence[Node]) -> list[Node]:
     children: dict[int, list[int]] = {node.id: [] for node in nodes}
     for node in nodes:
         collective = node.attributes.get("comm_type", _ALL_REDUCE)
-        if node.kind in _KINDS or (node.all_reduce and collective != _ALL_REDUCE):
+        if node.kind in _KINDS or (node.collective and collective != _ALL_REDUCE):
             kind = _KINDS.get(node.kind, f"a collective of type {collective}")
             raise ValueError(f"node {node.id} ({node.name}) is {kind}, wanted only all-reduces")
         node.parents = sorted(set(node.parents))
@@ -210,7 +210,7 @@ def _ordered(nodes: Sequence[Node]) -> list[Node]:
     while ready:
         node = known[heapq.heappop(ready)[1]]
         done += 1
-        if any(p in later or (known[p].all_reduce and not node.all_reduce) for p in node.parents):
+        if any(p in later or (known[p].collective and not node.collective) for p in node.parents):
             later.add(node.id)
         else:
             order.append(node)
@@ -225,7 +225,7 @@ def _ordered(nodes: Sequence[Node]) -> list[Node]:
 
 def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
     """One iteration. Computations are on the GPU where any is: launching them takes no time."""
-    reduces = [node for node in order if node.all_reduce]
+    reduces = [node for node in order if node.collective]
     if not reduces:
         raise ValueError("no all-reduce, wanted one for each tensor")
     on_gpu = any(node.kind == _COMP and not node.on_cpu for node in order)
@@ -235,9 +235,9 @@ def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
     unnamed = clock = 0
     ends: dict[int, int] = {}
     for node in order:
-        took = 0 if node.all_reduce or (on_gpu and node.on_cpu) else node.duration
+        took = 0 if node.collective or (on_gpu and node.on_cpu) else node.duration
         match = _FORWARD.fullmatch(node.name)
-        if node.all_reduce:
+        if node.collective:
             ends[node.id] = max((ends[parent] for parent in node.parents), default=0)
         elif match:
             tensor = match["tensor"]
@@ -252,8 +252,9 @@ def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
     reduces.sort(key=lambda node: ends[node.id])
     ready = [ends[node.id] for node in reduces]
     ready[-1] = clock  # the tail counts to the last, as in a recorded trace
-    ordered = [name for name in forward] + [
-        names[node.id] for node in reversed(reduces) if names[node.id] not in forward
+    ordered = [
+        *forward,
+        *(names[node.id] for node in reversed(reduces) if names[node.id] not in forward),
     ]
     forward[ordered[0]] = forward.get(ordered[0], 0) + unnamed
     backward = {
