@@ -67,8 +67,9 @@ class Cycle:
         time = 0.0
         for leg in self.legs:
             sending = leg.part * turn.bytes / rate
-            pause = leg.pause_s - leg.first_s * turn.follows
-            time += max(sending, leg.ease * sending + pause)
+            first = 0.0 if turn.follows else leg.first_s
+            pause = leg.pause_s - leg.first_s + first
+            time += max(first + sending, pause + leg.ease * sending)
         return turn.bytes / time if time > 0 else rate
 
     def wanted(self, rate: float) -> float:

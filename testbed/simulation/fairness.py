@@ -32,8 +32,9 @@ def max_min(
     left = capacity.astype(float)
     nearest = np.empty(len(left))
     while len(link):
-        first = np.flatnonzero(np.diff(flow, prepend=-1))
-        among = np.repeat(np.arange(len(first)), np.diff(first, append=len(flow)))
+        begins = np.ones(len(flow), bool)
+        np.not_equal(flow[1:], flow[:-1], out=begins[1:])
+        first, among = np.flatnonzero(begins), np.cumsum(begins) - 1
         load = np.bincount(link, amount, len(left))
         with np.errstate(divide="ignore", invalid="ignore"):
             level = np.where(load > 0, left / load, np.inf)

@@ -42,8 +42,8 @@ def simulate(
         else:
             training.synchroniser = Programs(job, ways, channels, agenda, training.finished)
         trainings.append(training)
+    agenda.advance(0.0)
     while True:
-        agenda.advance(agenda.now)
         channels.settle()
         time = min(agenda.next, channels.next)
         if time == float("inf"):

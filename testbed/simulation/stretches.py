@@ -7,8 +7,8 @@ the cost of a step take together on the way round, divided by the positions: whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
 from statistics import fmean
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from testbed.plan.program import Hop, Ring
 from testbed.simulation.channels import Channels
 from testbed.simulation.cycles import Cycle, Leg
-from testbed.simulation.fairness import Floats, max_min
+from testbed.simulation.fairness import max_min
 from testbed.simulation.routes import Demand, Links, Ways
 from testbed.simulation.scenario import Job
 
@@ -61,31 +61,22 @@ class Stretches:
         self._channels.turn(self._cycles[cycle], size, self._go_on, number, cycle + 1)
 
     def _cycle(self, stretches: Sequence[Stretch]) -> Cycle:
-        together = self._together(list(chain.from_iterable(stretches)))
-        slowest = 1 / self._rates([together])[0]
-        legs = []
-        for stretch in stretches:
-            part = 1 / self._rates([self._together(stretch)])[0]
-            ease = max(self._mean_seconds(ring) for ring in stretch) / part
-            slow = max(stretch, key=lambda ring: ring.rounds * self._wait(ring))
-            wait = self._wait(slow)
-            legs.append(Leg(part / slowest, min(1.0, ease), slow.rounds * wait, wait))
+        together = _sum(chain.from_iterable(map(self._sent, chain.from_iterable(stretches))))
+        (slowest,) = self._seconds([together])
+        legs = [self._leg(stretch, slowest) for stretch in stretches]
         return self._channels.cycle(together, legs, queued=bool(self._job.plan.trees))
 
-    def _together(self, rings: Stretch) -> Demand:
-        """What a byte of a unit costs: every position slows down for the slowest."""
-        total = Demand()
-        for ring in rings:
-            for each in self._sent(ring):
-                total.most = min(total.most, each.most)
-                for link, amount in each.load.items():
-                    total.load[link] += amount
-                for link, amount in each.receipts.items():
-                    total.receipts[link] += amount
-        return total
+    def _leg(self, stretch: Stretch, whole: float) -> Leg:
+        """A stretch of what takes ``whole`` seconds a byte at its slowest position."""
+        sent = [self._sent(ring) for ring in stretch]
+        positions = iter(self._seconds(list(chain.from_iterable(sent))))
+        mean = max(fmean(islice(positions, len(ring))) for ring in sent)
+        (slowest,) = self._seconds([_sum(chain.from_iterable(sent))])
+        pause, wait = max((ring.rounds * self._wait(ring), self._wait(ring)) for ring in stretch)
+        return Leg(slowest / whole, min(1.0, mean / slowest), pause, wait)
 
     def _sent(self, ring: Ring) -> list[Demand]:
-        """The same for each position by itself."""
+        """What a byte of a unit costs at each position."""
         times = ring.rounds * float(ring.share)
         return [
             Demand(
@@ -101,9 +92,6 @@ class Stretches:
         """What a round waits, at the mean position."""
         return fmean(self._job.step_s + self._hop(hop).latency_s for hop in ring.hops)
 
-    def _mean_seconds(self, ring: Ring) -> float:
-        return float(np.mean(1 / self._rates(self._sent(ring))))
-
     def _hop(self, hop: Hop) -> Demand:
         if hop not in self._hops:
             self._hops[hop] = (
@@ -111,8 +99,8 @@ class Stretches:
             )
         return self._hops[hop]
 
-    def _rates(self, demands: Sequence[Demand]) -> Floats:
-        """Bytes/s of each transfer, if there were nothing else."""
+    def _seconds(self, demands: Sequence[Demand]) -> list[float]:
+        """What a byte of each transfer takes, if there were nothing else."""
         entries = [
             (position, link, amount)
             for position, demand in enumerate(demands)
@@ -120,4 +108,17 @@ class Stretches:
         ]
         position, link, amount = (np.array(column) for column in zip(*entries, strict=True))
         most = np.array([demand.most for demand in demands])
-        return max_min(self._links.capacity, position, link, amount, most)
+        rates: list[float] = max_min(self._links.capacity, position, link, amount, most).tolist()
+        return [1 / rate for rate in rates]
+
+
+def _sum(demands: Iterable[Demand]) -> Demand:
+    """All together, as one that slows down for the slowest."""
+    total = Demand()
+    for each in demands:
+        total.most = min(total.most, each.most)
+        for link, amount in each.load.items():
+            total.load[link] += amount
+        for link, amount in each.receipts.items():
+            total.receipts[link] += amount
+    return total

@@ -38,6 +38,8 @@ class Training:
         self._begun = [0] * workers
         self._done = [0] * workers
         self._computing = [True] * workers
+        self._ended = [False] * workers
+        self._left = sum(map(len, job.paces))
         self._releasing = [False] * workers
         self._ending: list[int] = []
         starts = defaultdict(list)
@@ -49,12 +51,7 @@ class Training:
     @property
     def is_over(self) -> bool:
         """Whether every worker has done all its iterations."""
-        return all(
-            len(done) == len(paces) and not computing
-            for done, paces, computing in zip(
-                self.iterations, self._job.paces, self._computing, strict=True
-            )
-        )
+        return self._left == 0
 
     def finished(self, rank: int) -> None:
         """One of the units of ``rank`` is summed."""
@@ -69,7 +66,7 @@ class Training:
             end = now + self._job.compute_s * pace
             self.iterations[rank].append(Iteration(now, end, end))
             self._ready[rank] = self._begun[rank] = self._done[rank] = 0
-            self._computing[rank] = True
+            self._computing[rank], self._ended[rank] = True, False
             paces[pace].append(rank)
         for pace, alike in paces.items():
             self._await(alike, now, pace, 0)
@@ -107,8 +104,11 @@ class Training:
         self._releasing[rank] = False
 
     def _end(self, rank: int) -> None:
-        if self._done[rank] < len(self._job.units) or self._computing[rank]:
+        units = len(self._job.units)
+        if self._ended[rank] or self._done[rank] < units or self._computing[rank]:
             return
+        self._ended[rank] = True
+        self._left -= 1
         own = self.iterations[rank]
         own[-1].end = self._agenda.now
         if len(own) < len(self._job.paces[rank]):
