@@ -4,6 +4,8 @@
 
 - ``results.csv``: a `Row` for each cell, repeat and job;
 - ``iterations.csv``: an `Iteration` for each rank and measured iteration;
+- ``links.csv``: a `LinkLoad` for each direction of a link that carried anything, where the back
+  end says;
 - ``run.json``: what it ran on; ``experiment.yaml``: what was run, all defaults filled in;
 - ``logs/``.
 
@@ -25,7 +27,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 SCHEMA_VERSION = 1
-RESULTS, ITERATIONS, METADATA = "results.csv", "iterations.csv", "run.json"
+RESULTS, ITERATIONS, LINKS = "results.csv", "iterations.csv", "links.csv"
+METADATA = "run.json"
 EXPERIMENT, LOGS = "experiment.yaml", "logs"
 
 
@@ -37,6 +40,7 @@ class Row:
         job: index of the job in the experiment.
         topology: the fabric's name.
         tors, ina_tors: how many ToRs there are, and how many of them aggregate.
+        switches, ina_switches: the same of all switches, ToRs among them; 0 if not known.
         backend: what ran the plan, ``emulate`` for Mininet.
         iterations: measured ones, warm-up excluded.
         jct_s: from the job's start to its last worker's end, warm-up excluded.
@@ -53,6 +57,8 @@ class Row:
         verdict: "valid", or in words why the machine could not carry the run.
         expected_jct_s: what the closed form says.
         error: empty, or why the cell failed.
+        settings: what the sweep set in this cell, path to value, as a JSON object; with
+            ``experiment.yaml`` it says all that was run.
     """
 
     experiment: str
@@ -89,6 +95,9 @@ class Row:
     expected_jct_s: float | None = None
     error: str = ""
     started_at: str = ""
+    switches: int = 0
+    ina_switches: int = 0
+    settings: str = "{}"
 
 
 @dataclass(frozen=True)
@@ -107,12 +116,36 @@ class Iteration:
     end_s: float
 
 
+@dataclass(frozen=True)
+class LinkLoad:
+    """What all jobs of a cell's repeat, warm-up included, put on one direction of a link.
+
+    Attributes:
+        source, target: the nodes from and to which it leads.
+        source_kind, target_kind: their tiers: host, tor, aggregation, core or spine.
+        rate_gbit_s: what the link can carry.
+        bytes: what it carried, headers included.
+        busy: share of the time from the first start to the last end that this takes at full rate.
+    """
+
+    cell: str
+    repeat: int
+    source: str
+    target: str
+    source_kind: str
+    target_kind: str
+    rate_gbit_s: float
+    bytes: float
+    busy: float
+
+
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
-    "error", "started_at",
+    "error", "started_at", "settings", "source", "target", "source_kind", "target_kind",
 }  # fmt: skip
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
+LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
 
 
 class Tables(NamedTuple):
@@ -120,6 +153,7 @@ class Tables(NamedTuple):
 
     results: pd.DataFrame
     iterations: pd.DataFrame
+    links: pd.DataFrame
 
 
 class RunDirectory:
@@ -128,8 +162,9 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         """Open an existing directory. Raises FileNotFoundError if it is none of ours."""
         self.path = Path(path)
-        for name in (RESULTS, ITERATIONS):
-            _drop_torn_line(self.path / name)
+        for name in (RESULTS, ITERATIONS, LINKS):
+            if name != LINKS or (self.path / name).exists():
+                _drop_torn_line(self.path / name)
 
     @classmethod
     def create(cls, root: str | Path, experiment: str, now: datetime | None = None) -> RunDirectory:
@@ -148,6 +183,7 @@ class RunDirectory:
         (path / LOGS).mkdir()
         _replace(path / RESULTS, _lines([COLUMNS]))
         _replace(path / ITERATIONS, _lines([ITERATION_COLUMNS]))
+        _replace(path / LINKS, _lines([LINK_COLUMNS]))
         return cls(path)
 
     @property
@@ -161,6 +197,10 @@ class RunDirectory:
     def append_iterations(self, rows: Iterable[Iteration]) -> None:
         """Add rows to ``iterations.csv``; they are on the disk when this returns."""
         _append(self.path / ITERATIONS, rows)
+
+    def append_links(self, rows: Iterable[LinkLoad]) -> None:
+        """Add rows to ``links.csv``; they are on the disk when this returns."""
+        _append(self.path / LINKS, rows)
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Replace ``run.json`` as a whole; its ``schema_version`` is added."""
@@ -190,7 +230,11 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
                 f"found no {RESULTS} in {path}, wanted a run's directory or one above it"
             )
         runs += [run for run in found if run not in runs]
-    return Tables(_table(runs, RESULTS, COLUMNS), _table(runs, ITERATIONS, ITERATION_COLUMNS))
+    return Tables(
+        _table(runs, RESULTS, COLUMNS),
+        _table(runs, ITERATIONS, ITERATION_COLUMNS),
+        _table(runs, LINKS, LINK_COLUMNS),
+    )
 
 
 def read_metadata(run: str | Path) -> dict[str, Any]:
@@ -232,7 +276,7 @@ def _cell(value: object) -> object:
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
-def _append(path: Path, rows: Iterable[Row] | Iterable[Iteration]) -> None:
+def _append(path: Path, rows: Iterable[Row | Iteration | LinkLoad]) -> None:
     content = _lines(astuple(row) for row in rows)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:

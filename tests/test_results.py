@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from testbed import results
-from testbed.results import COLUMNS, Iteration, Row, RunDirectory, read
+from testbed.results import COLUMNS, Iteration, LinkLoad, Row, RunDirectory, read
 
 ROW = Row(
     experiment="quick",
@@ -41,6 +41,12 @@ ROW = Row(
     exposed_comm_s=0.01,
     retransmitted=0,
     collisions=7,
+    overflows=0,
+    switch_packets=900,
+    switch_sums=100,
+    switch_duplicates=2,
+    switch_collisions=3,
+    switch_refused=0,
     verified=True,
     verdict="valid",
     expected_jct_s=0.12,
@@ -64,6 +70,15 @@ def test_a_row_reads_back_as_it_was(run: RunDirectory) -> None:
     assert Row(**found) == ROW
     assert tables.iterations["iteration"].tolist() == [1, 2]
     assert tables.iterations["end_s"].dtype == float
+
+
+def test_loads_of_links_read_back_and_may_be_missing(run: RunDirectory) -> None:
+    load = LinkLoad("8fa43b1ea8", 0, "h0", "t0", "host", "tor", 10.0, 1.5e9, 0.25)
+    run.append_links([load])
+    (found,) = read(run.path).links.drop(columns="run").to_dict("records")
+    assert LinkLoad(**found) == load
+    (run.path / "links.csv").unlink()
+    assert len(read(RunDirectory(run.path).path).links) == 0
 
 
 def test_a_failed_cell_is_a_row_with_its_reason(run: RunDirectory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         topology=fabric.name,
         workers=job.plan.workers,
         servers=len(job.plan.hosts) - job.plan.workers,
-        ina_tors=len(fabric.ina),
+        ina_tors=len(fabric.ina.intersection(fabric.tors)),
         tors=len(fabric.tors),
         backend=cell.experiment.backend,
         switch_target="",
@@ -49,6 +50,9 @@ def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         iterations=job.job.iterations,
         expected_jct_s=job.expected_jct_s / emulation.scale,
         started_at=now(),
+        switches=len(fabric.switches),
+        ina_switches=len(fabric.ina),
+        settings=json.dumps(cell.settings),
     )
 
 
