@@ -1,0 +1,163 @@
+"""How long the simulator takes, against the number of workers: one iteration of every system.
+
+    .venv/bin/python benchmarks/simulation.py [--k 4 8 16 32] [--leaves 512] [--systems ring ...]
+                                              [--workload resnet50] [--figure FILE]
+
+Each measurement is a process of its own on one core: planning and simulating, the imports left
+out; its peak of memory is that of the process. All hosts of the fabric work but one, which serves,
+and all ToRs aggregate. ``--leaves`` adds a leaf-spine of so many ToRs with 16 hosts each. The
+exponent is that of the power of workers which fits times from the second size on best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from testbed.endpoint.task import cut
+from testbed.simulation.scenario import Job
+from testbed.simulation.simulate import simulate
+from testbed.systems import Assignment, registry
+from testbed.topology.builders import fat_tree, leaf_spine
+from testbed.topology.fabric import Fabric
+from testbed.workload.buckets import fill
+from testbed.workload.trace import load
+
+RATE, QUEUE = 100e9, 10**6
+HOSTS_PER_LEAF, SPINES = 16, 16
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``iteration_s`` is simulated, ``wall_s`` is what planning and simulating took."""
+
+    workers: int
+    iteration_s: float
+    wall_s: float
+    peak_gib: float
+
+
+def measure(system: str, workload: str, fabric: str) -> Measured | str:
+    """One iteration of ``system`` on all of ``fabric``; in words why not, where it refuses."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    made = build(fabric)
+    hosts, trace = made.hosts, load(workload)
+    servers = hosts[-1:] if registry[system].servers[1] else ()
+    job = Assignment(hosts[:-1], servers, registry[system].settle({}), trace)
+    start = time.perf_counter()
+    try:
+        plan = registry[system].plan(job, made)
+    except ValueError as error:
+        return str(error)
+    units = cut(fill(trace, deferred=plan.deferred), plan, 1)
+    paces = ((1.0,),) * plan.workers
+    timeline = simulate(made, [Job(plan, units, trace.compute_s, paces)])
+    wall_s = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return Measured(plan.workers, timeline.iteration_s(0), wall_s, peak)
+
+
+def build(fabric: str) -> Fabric:
+    kind, size = fabric.split()
+    if kind == "fat-tree":
+        made = fat_tree(int(size), int(size) // 2, RATE, RATE, QUEUE)
+    else:
+        made = leaf_spine(SPINES, int(size), HOSTS_PER_LEAF, RATE, RATE, QUEUE)
+    return made.with_ina(made.tors)
+
+
+def exponent(workers: Sequence[int], seconds: Sequence[float]) -> float:
+    """b of the power law a·workers**b that fits best, in logarithms."""
+    slope, _ = np.polyfit(np.log(workers), np.log(seconds), 1)
+    return float(slope)
+
+
+def measurements(
+    systems: Sequence[str], workload: str, fabrics: Sequence[str], limit_s: float
+) -> Iterator[tuple[str, str, Measured | str]]:
+    for system in systems:
+        refused = ""
+        for fabric in fabrics:
+            if not refused:
+                with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                    result = process.submit(measure, system, workload, fabric)
+                    try:
+                        found: Measured | str = result.result(timeout=limit_s)
+                    except TimeoutError:
+                        found = f"more than {limit_s:g} s"
+                        for worker in process._processes.values():
+                            worker.kill()
+                if isinstance(found, str):
+                    refused = found
+            yield system, fabric, refused or found
+
+
+def plot(times: Mapping[str, Sequence[Measured]], workload: str, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.5))
+    for name, own in times.items():
+        system, workers = registry[name], [each.workers for each in own]
+        seconds = [each.wall_s for each in own]
+        label = f"{system.title} (n^{exponent(workers[1:], seconds[1:]):.2f})"
+        axes.loglog(workers, seconds, marker=system.marker, color=system.colour, label=label)
+    axes.set_xlabel("workers")
+    axes.set_ylabel("seconds on one core")
+    axes.set_title(f"One simulated iteration of {workload} on a fat-tree")
+    axes.legend(fontsize="small")
+    axes.grid(which="major", alpha=0.3)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--k", type=int, nargs="+", default=[4, 8, 16, 32])
+    parser.add_argument("--leaves", type=int, nargs="*", default=[512])
+    parser.add_argument("--systems", nargs="+", default=list(registry), choices=list(registry))
+    parser.add_argument("--workload", default="resnet50")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for one measurement")
+    parser.add_argument("--figure", type=Path)
+    asked = parser.parse_args()
+    trees = [f"fat-tree {k}" for k in asked.k]
+    fabrics = trees + [f"leaf-spine {leaves}" for leaves in asked.leaves]
+    times: dict[str, list[Measured]] = {name: [] for name in asked.systems}
+    together = dict.fromkeys(fabrics, 0.0)
+    print(f"{'system':18} {'fabric':16} {'workers':>7} {'iteration':>11} {'wall':>9} {'memory':>9}")
+    for name, fabric, found in measurements(asked.systems, asked.workload, fabrics, asked.limit):
+        if isinstance(found, str):
+            print(f"{name:18} {fabric:16} {found}", flush=True)
+            continue
+        together[fabric] += found.wall_s
+        if fabric in trees:
+            times[name].append(found)
+        print(
+            f"{name:18} {fabric:16} {found.workers:7} {found.iteration_s:9.3f} s"
+            f" {found.wall_s:7.2f} s {found.peak_gib:5.2f} GiB",
+            flush=True,
+        )
+    for fabric, seconds in together.items():
+        print(f"all on {fabric}: {seconds:.1f} s")
+    fitted = {name: own for name, own in times.items() if len(own) > 2}
+    for name, own in fitted.items():
+        law = exponent([each.workers for each in own[1:]], [each.wall_s for each in own[1:]])
+        print(f"{name}: time grows as workers^{law:.2f}")
+    if asked.figure is not None:
+        plot(fitted, asked.workload, asked.figure)
+
+
+if __name__ == "__main__":
+    main()
