@@ -134,12 +134,6 @@ class Job(Model):
         description="whether communication overlaps the backward pass, true or false",
         examples=[True],
     )
-    order: Literal["ready", "priority"] = Field(
-        default="ready",
-        description="which bucket is sent first: ready (the one that is ready first) or priority"
-        " (the one that the next forward pass needs first)",
-        examples=["ready"],
-    )
     fixed_point: Annotated[
         int, count("the bits after the binary point of gradients as integers", 20, least=0, most=30)
     ] = 20

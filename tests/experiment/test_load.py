@@ -55,7 +55,6 @@ jobs:
     first_bucket: 512B
     overlap: false
     start: 2ms
-    order: priority
     fixed_point: 0
     compute:
       factor: [1, 1.5, 2, 1]
@@ -156,7 +155,7 @@ def test_all_keys() -> None:
     assert experiment.fabric.step_latency == 12.5e-6
     assert first.compute is not None
     assert first.compute.factor == (1, 1.5, 2, 1)
-    assert (first.start, first.order, first.fixed_point) == (2e-3, "priority", 0)
+    assert (first.start, first.fixed_point) == (2e-3, 0)
     assert experiment.sweep is not None
     assert experiment.sweep.zip["fabric.slots"] == (1, 2, 3)
 
