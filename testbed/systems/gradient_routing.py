@@ -1,62 +1,69 @@
 """Gradient routing: where in the network each worker's gradients are summed, and at what rate.
 
 The problem is GRIA of GRID (Fang et al., IEEE/ACM ToN 31(5), 2023, §3.2): every worker picks one
-node, a programmable switch or the parameter server itself; the least rate of all is to be as high
-as possible. A switch adds only so much, the server's link takes in only so much, and a gradient is
-summed in the network at most once. The paper assumes that links suffice; here each link is a
-constraint as well, with flows on shortest paths that share ECMP sets evenly.
+node, a programmable switch or the parameter server itself, and the least rate of all is to be as
+high as possible. A switch adds only so much, the server's link takes in only so much.
+
+More than the least rate is of no use to anyone, so all workers may send at one rate, and the
+problem is linear in the time that a bit of gradient takes. Which workers of a rack go where does
+not matter, only how many. The paper assumes that links suffice; here each may be a constraint,
+with flows on shortest paths that share ECMP sets evenly, and with the sums on their way back.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from scipy.optimize import LinearConstraint, milp
-from scipy.sparse import coo_array
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
 
+from testbed.systems.racks import by_rack
 from testbed.topology.fabric import Fabric
 
-Links = Mapping[tuple[str, str], float]
+Load: TypeAlias = Mapping[tuple[str, str], float]
+"""What part of a stream is on each directed link."""
 
-Row: TypeAlias = tuple[dict[int, float], float, float]
-"""Factors of variables, and between what their sum lies."""
+Vector: TypeAlias = NDArray[np.float64]
 
-EXACT_CHOICES = 40
-"""Choices of all workers together up to which the problem is solved exactly."""
+DRAWS, KEPT = 32, 8
 
-DRAWS, KEPT = 32, 4
+TIME_LIMIT_S = 60.0
+"""What the exact solution may take."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One way for a worker: to a switch that sums it, or (``switch`` None) to the server alone.
+class Way:
+    """How gradients leave a rack: to ``switch``, which sums them, or None to the server alone.
 
-    ``via`` is the neighbour of its ToR that a flow to the server goes to first, None for
-    shortest paths. ``links`` is what the worker's own flow puts on each link per unit of rate.
+    ``load`` is that of the stream, there and back, but for the worker's own link. ``pins`` are the
+    neighbours of the worker's and of the server's ToR to which flows between these two hosts go
+    first, None for shortest paths.
     """
 
     switch: str | None
-    via: str | None
-    links: Links
-
-    def __hash__(self) -> int:
-        return hash((self.switch, self.via))
+    load: Load = field(compare=False)
+    pins: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class Routing:
-    """What was found: each worker's choices with the share of its gradient, and the least rate.
+    """What was found.
 
-    ``rate`` is in bit/s of gradients. Shares of a worker add up to 1.
+    Attributes:
+        ways: each worker's.
+        rate: bit/s of gradients that every worker can send.
+        summed: what part of its workers' gradients each switch sums; the rest goes past it.
     """
 
-    shares: tuple[Mapping[Choice, float], ...]
+    ways: tuple[Way, ...]
     rate: float
+    summed: Mapping[str, float]
 
 
 def flow(fabric: Fabric, source: str, to: str) -> dict[tuple[str, str], float]:
@@ -65,8 +72,6 @@ def flow(fabric: Fabric, source: str, to: str) -> dict[tuple[str, str], float]:
     left = {source: 1.0}
     while left:
         node, amount = left.popitem()
-        if node == to:
-            continue
         hops = fabric.next_hops(node, to)
         for hop in hops:
             load[node, hop] += amount / len(hops)
@@ -74,31 +79,56 @@ def flow(fabric: Fabric, source: str, to: str) -> dict[tuple[str, str], float]:
     return dict(load)
 
 
-def choices(fabric: Fabric, worker: str, server: str, switches: Sequence[str]) -> list[Choice]:
-    """To the server by shortest paths, or to any of the ``switches``."""
-    direct = Choice(None, None, flow(fabric, worker, server))
-    return [direct, *(Choice(s, None, flow(fabric, worker, s)) for s in switches)]
+def there_and_back(fabric: Fabric, a: str, b: str) -> Load:
+    """A stream from ``a`` to ``b``, and the sums that come back."""
+    return _together(flow(fabric, a, b), flow(fabric, b, a))
 
 
-def ways(fabric: Fabric, worker: str, server: str) -> list[Choice]:
-    """To the server, by shortest paths or first to another switch beside the worker's ToR."""
-    tor = fabric.tor_of(worker)
-    found = choices(fabric, worker, server, ())
-    if tor == fabric.tor_of(server):
-        return found
-    for hop in fabric.neighbours(tor):
-        if hop in fabric.switches and hop not in fabric.next_hops(tor, server):
-            beyond = flow(fabric, hop, server)
-            if not any(tor in link for link in beyond):
-                links = {(worker, tor): 1.0, (tor, hop): 1.0, **beyond}
-                found.append(Choice(None, hop, links))
+def past_switches(fabric: Fabric, tor: str, server: str) -> Way:
+    """To the server by shortest paths."""
+    return Way(None, there_and_back(fabric, tor, server))
+
+
+def to_switch(fabric: Fabric, tor: str, switch: str) -> Way:
+    """To be summed in ``switch``, by shortest paths."""
+    return Way(switch, there_and_back(fabric, tor, switch))
+
+
+def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
+    """To the server by a switch beside the ToR that is on no shortest path, and back by it."""
+    home = fabric.tor_of(server)
+    shortest = flow(fabric, tor, server)
+    found = []
+    for there in fabric.neighbours(tor):
+        if there not in fabric.switches or tor == home or (tor, there) in shortest:
+            continue
+        up = _together({(tor, there): 1.0}, flow(fabric, there, server))
+        for back in fabric.neighbours(home):
+            if back not in fabric.switches:
+                continue
+            down = _together({(server, home): 1.0, (home, back): 1.0}, flow(fabric, back, tor))
+            # Not so where a shortest path leads back over the ToR, or the sums' way is another.
+            if set(down) == {(b, a) for a, b in up} and set(up).isdisjoint(down):
+                found.append(Way(None, _together(up, down), (there, back)))
     return found
 
 
-class Problem:
-    """Workers, each with its choices, on a fabric, towards ``server``.
+def _together(*loads: Load) -> Load:
+    total: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for load in loads:
+        for ends, amount in load.items():
+            total[ends] += amount
+    return dict(total)
 
-    ``links_bind``: whether each link is a constraint, or only the server's and the workers' own.
+
+class Problem:
+    """Workers towards ``server``, each on one of the ``ways`` of its rack, by the rack's ToR.
+
+    A rack's first way goes past all switches. ``links_bind``: whether all links are constraints,
+    or only the hosts' own.
+
+    A *column* is a way of a rack. Counts are workers on each column. Times are those of a bit of
+    gradient, in that of the slowest of the hosts' links.
     """
 
     def __init__(
@@ -106,161 +136,205 @@ class Problem:
         fabric: Fabric,
         workers: Sequence[str],
         server: str,
-        options: Sequence[Sequence[Choice]],
+        ways: Mapping[str, Sequence[Way]],
         links_bind: bool = True,
     ) -> None:
-        self._fabric, self._options = fabric, options
-        nic = min(fabric.link(host, fabric.tor_of(host)).rate for host in (*workers, server))
-        # A larger bound would let the relaxation cheat.
-        self._most = nic
-        self._switches = sorted({c.switch for own in options for c in own if c.switch is not None})
-        self._rates = {
-            ends: link.rate
-            for link in fabric.links
-            for ends in ((link.a, link.b), (link.b, link.a))
-            if links_bind or not {*workers, server}.isdisjoint(ends)
+        racks = by_rack(workers, fabric)
+        self._tor_of = [fabric.tor_of(worker) for worker in workers]
+        self._sizes = {tor: len(hosts) for tor, hosts in racks.items()}
+        self._columns = [(tor, way) for tor in racks for way in ways[tor]]
+        self._own: dict[str, list[int]] = {tor: [] for tor in racks}
+        for column, (tor, _) in enumerate(self._columns):
+            self._own[tor].append(column)
+        self._switches = sorted({way.switch for _, way in self._columns if way.switch is not None})
+        self._unit = min(fabric.link(host, fabric.tor_of(host)).rate for host in (*workers, server))
+        # Which columns a switch sums.
+        self._sums = np.array(
+            [[way.switch == switch for _, way in self._columns] for switch in self._switches],
+            dtype=float,
+        ).reshape(len(self._switches), len(self._columns))
+        loads = [way.load for _, way in self._columns]
+        loads += [there_and_back(fabric, switch, server) for switch in self._switches]
+        links = dict.fromkeys(ends for load in loads for ends in load)
+        row_of = {
+            ends: row
+            for row, ends in enumerate(ends for ends in links if links_bind or server in ends)
         }
-        self._to_server = {switch: flow(fabric, switch, server) for switch in self._switches}
+        times = np.zeros((len(row_of), len(loads)))
+        for column, load in enumerate(loads):
+            for ends, amount in load.items():
+                if ends in row_of:
+                    times[row_of[ends], column] = amount * self._unit / fabric.link(*ends).rate
+        # Rows are links and switches with a limit: what one more worker or sum costs them.
+        self._capacity = np.array(
+            [fabric.capacity.get(switch, np.inf) / self._unit for switch in self._switches]
+        )
+        adding = self._sums / self._capacity[:, None]
+        self._per_worker = np.vstack([times[:, : len(self._columns)], adding])
+        self._per_sum = np.vstack(
+            [times[:, len(self._columns) :], np.zeros((len(adding), len(adding)))]
+        )
 
-    def rate(self, chosen: Sequence[Choice]) -> float:
-        """The rate at which all workers can send if each does as ``chosen``, in bit/s."""
-        members = Counter(choice.switch for choice in chosen if choice.switch is not None)
-        load: defaultdict[tuple[str, str], float] = defaultdict(float)
-        for links in (*(choice.links for choice in chosen), *map(self._to_server.get, members)):
-            for ends, amount in (links or {}).items():
-                load[ends] += amount
-        limits = [
-            self._rates[ends] / amount for ends, amount in load.items() if ends in self._rates
-        ]
-        limits += [
-            self._fabric.capacity[switch] / count
-            for switch, count in members.items()
-            if switch in self._fabric.capacity
-        ]
-        return min(self._most, *limits)
+    @property
+    def size(self) -> int:
+        """Ways of all racks together."""
+        return len(self._columns)
 
     def exact(self) -> Routing:
-        """The best choice of one way a worker, by mixed-integer programming."""
-        _, _, picked = self._solve(whole=True)
-        chosen = [max(own, key=own.__getitem__) for own in picked]
-        return Routing(tuple({choice: 1.0} for choice in chosen), self.rate(chosen))
+        """The best way of each worker, by mixed-integer programming.
+
+        ValueError if it takes too long.
+        """
+        if len(self._columns) == len(self._own):
+            return self._routing(np.array([float(self._sizes[tor]) for tor, _ in self._columns]))
+        return self._routing(np.rint(self._solve(whole=True)))
 
     def rounded(self, seed: int) -> Routing:
         """The relaxation, with one way a worker drawn in proportion to its rates (§4.1).
 
-        This project's own additions: of several draws the best is kept, and as the relaxation
+        This project's own additions: of several draws the best are kept, and as the relaxation
         does not see that every switch in use costs a stream to the server, switches are then
-        given up as long as that helps.
+        given up, one at a time, and the best that was on this way is taken.
         """
-        _, rates, _ = self._solve(whole=False)
-        dice = random.Random(seed)
-        draws = [
-            [
-                dice.choices(list(own), [max(rate, 1e-12) for rate in own.values()])[0]
-                for own in rates
-            ]
-            for _ in range(DRAWS)
+        relaxed, dice = self._solve(whole=False).clip(0), random.Random(seed)
+        draws = []
+        for _ in range(DRAWS):
+            counts = np.zeros(len(self._columns))
+            for tor, own in self._own.items():
+                for column in dice.choices(own, relaxed[own].tolist(), k=self._sizes[tor]):
+                    counts[column] += 1
+            draws.append(self._without_lone(counts))
+        draws.sort(key=self._cost)
+        return self._routing(min(map(self._with_fewer, draws[:KEPT]), key=self._cost))
+
+    def greedy(self) -> Routing:
+        """Each rack's last way as far as its switch can add what comes, and its first for the rest.
+
+        The workers of a switch are treated alike.
+        """
+        counts = np.zeros(len(self._columns))
+        for tor, own in self._own.items():
+            counts[own[-1]] = self._sizes[tor]
+        counts = self._without_lone(counts)
+        members = self._sums @ counts
+
+        def summed(time: float) -> Vector:
+            """The part that each switch can add, if a bit may take so long."""
+            part: Vector = np.minimum(1.0, self._capacity * time / np.maximum(members, 1))
+            return part
+
+        def needed(time: float) -> float:
+            split = counts.copy()
+            for tor, own in self._own.items():
+                if own[-1] != own[0] and counts[own[-1]]:
+                    split[own[-1]] *= summed(time) @ self._sums[:, own[-1]]
+                    split[own[0]] = self._sizes[tor] - split[own[-1]]
+            times = self._per_worker @ split + self._per_sum @ (summed(time) * (members > 0))
+            return float(times.max())
+
+        low = high = 1.0
+        while needed(high) > high:
+            low, high = high, 2 * high
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if needed(middle) > middle else (low, middle)
+        parts = dict(zip(self._switches, summed(high).tolist(), strict=True))
+        return self._routing(counts, high, parts)
+
+    def _cost(self, counts: Vector) -> tuple[float, float]:
+        """The time of the busiest, and of all together to decide between equals."""
+        times = self._times(counts)
+        return max(1.0, round(float(times.max()), 9)), float(times.sum())
+
+    def _times(self, counts: Vector) -> Vector:
+        times: Vector = self._per_worker @ counts + self._per_sum @ (self._sums @ counts > 0)
+        return times
+
+    def _without_lone(self, counts: Vector) -> Vector:
+        """A switch with a single worker would sum nothing: that one goes past it."""
+        counts = counts.copy()
+        lone = (self._sums @ counts == 1) @ self._sums * counts
+        for column in np.flatnonzero(lone):
+            counts[column] = 0
+            counts[self._own[self._columns[column][0]][0]] += 1
+        return counts
+
+    def _with_fewer(self, counts: Vector) -> Vector:
+        best = counts
+        while used := np.flatnonzero(self._sums @ counts).tolist():
+            counts = min((self._giving_up(switch, counts) for switch in used), key=self._cost)
+            best = min(best, counts, key=self._cost)
+        return best
+
+    def _giving_up(self, switch: int, counts: Vector) -> Vector:
+        """The workers of ``switch`` go one by one to another in use, or past all."""
+        others = (self._sums @ counts > 0) & (np.arange(len(self._switches)) != switch)
+        is_open = (others @ self._sums > 0) | ~self._sums.any(axis=0)
+        left = np.where(self._sums[switch] > 0, 0.0, counts)
+        times = self._times(left)
+        for column in np.flatnonzero(self._sums[switch] * counts):
+            own = [other for other in self._own[self._columns[column][0]] if is_open[other]]
+            more = self._per_worker[:, own]
+            for _ in range(int(counts[column])):
+                # The busiest on its own way: elsewhere it changes nothing.
+                busiest = np.where(more > 0, times[:, None] + more, 0.0).max(axis=0)
+                choice = int(busiest.argmin())
+                left[own[choice]] += 1
+                times = times + more[:, choice]
+        return self._without_lone(left)
+
+    def _routing(
+        self, counts: Vector, time: float | None = None, parts: Mapping[str, float] | None = None
+    ) -> Routing:
+        """Workers of a rack take its ways in the order of their ranks."""
+        taken = {
+            tor: iter([self._columns[c][1] for c in own for _ in range(int(counts[c]))])
+            for tor, own in self._own.items()
+        }
+        ways = tuple(next(taken[tor]) for tor in self._tor_of)
+        summed = dict.fromkeys((way.switch for way in ways if way.switch is not None), 1.0)
+        if parts is not None:
+            summed = {switch: parts[switch] for switch in summed}
+        return Routing(ways, self._unit / (time or self._cost(counts)[0]), summed)
+
+    def _solve(self, whole: bool) -> Vector:
+        """Counts that take least time; parts of workers unless ``whole``.
+
+        Variables: the counts, how far each switch is in use, and the time.
+        """
+        count, switches = len(self._columns), len(self._switches)
+        sizes = np.array([self._sizes[tor] for tor, _ in self._columns], dtype=float)
+        everyone = np.array([[tor == of for of, _ in self._columns] for tor in self._own])
+        by_switch = np.flatnonzero(self._sums.any(axis=0))
+        rows = [
+            (self._per_worker, self._per_sum, -1.0),
+            (everyone, np.zeros((len(everyone), switches)), 0.0),
+            # A switch with workers is in use, and with a single one it would sum nothing.
+            (np.eye(count)[by_switch], -(sizes * self._sums).T[by_switch], 0.0),
+            (-self._sums, 2 * np.eye(switches), 0.0),
         ]
-        draws.sort(key=self.rate, reverse=True)
-        chosen = max(map(self._with_fewer_switches, draws[:KEPT]), key=self.rate)
-        return Routing(tuple({choice: 1.0} for choice in chosen), self.rate(chosen))
-
-    def _with_fewer_switches(self, chosen: list[Choice]) -> list[Choice]:
-        rate = self.rate(chosen)
-        while True:
-            used = {choice.switch for choice in chosen if choice.switch is not None}
-            tries = [self._without(switch, chosen, used - {switch}) for switch in sorted(used)]
-            found = max(tries, key=self.rate, default=chosen)
-            if self.rate(found) <= rate:
-                return chosen
-            chosen, rate = found, self.rate(found)
-
-    def _without(self, given_up: str, chosen: list[Choice], others: set[str]) -> list[Choice]:
-        """As ``chosen``, but the workers of one switch go to the least busy of the ``others``."""
-        members = Counter(choice.switch for choice in chosen)
-        moved = list(chosen)
-        for n, own in enumerate(self._options):
-            if chosen[n].switch == given_up:
-                left = [choice for choice in own if choice.switch in others] or [own[0]]
-                moved[n] = min(left, key=lambda choice: self._fill(choice, members))
-                members[moved[n].switch] += 1
-        return moved
-
-    def _fill(self, choice: Choice, members: Mapping[str | None, int]) -> float:
-        """How busy one more worker makes the switch of ``choice``, and how far it is from there."""
-        if choice.switch is None:
-            return 1.0
-        limit = self._fabric.capacity.get(choice.switch, float("inf"))
-        return (members[choice.switch] + 1) * self._most / limit + 1e-3 * sum(choice.links.values())
-
-    def split(self) -> Routing:
-        """Workers may divide their gradients over their choices, all of one switch alike."""
-        rate, rates, _ = self._solve(whole=False, alike=True)
-        shares = []
-        for own in rates:
-            total = sum(own.values())
-            # More than the least rate is of no use to anyone.
-            shares.append({choice: part / total for choice, part in own.items() if part > 0})
-        return Routing(tuple(shares), rate)
-
-    def _solve(
-        self, whole: bool, alike: bool = False
-    ) -> tuple[float, list[dict[Choice, float]], list[dict[Choice, float]]]:
-        """Rate, rates of all choices, and how far each is picked; rates in bit/s.
-
-        Variables: for each choice whether it is picked and its rate, for each switch the rate of
-        its sum, and the least rate. Rates are in units of the largest.
-        """
-        pairs = [(n, choice) for n, own in enumerate(self._options) for choice in own]
-        count, sums = len(pairs), len(self._switches)
-        rate_of = {pair: count + index for index, pair in enumerate(pairs)}
-        sum_of = {switch: 2 * count + index for index, switch in enumerate(self._switches)}
-        least = 2 * count + sums
-        rows: list[Row] = []
-        per_link: defaultdict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-        per_switch: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        for n, own in enumerate(self._options):
-            mine = [rate_of[n, choice] for choice in own]
-            if not alike:
-                rows.append(({index - count: 1.0 for index in mine}, 1.0, 1.0))
-            rows.append(({**dict.fromkeys(mine, 1.0), least: -1.0}, 0.0, np.inf))
-            for choice, rate in zip(own, mine, strict=True):
-                if not alike:
-                    rows.append(({rate: 1.0, rate - count: -1.0}, -np.inf, 0.0))
-                if choice.switch is not None:
-                    comparison = (0.0, 0.0) if alike else (-np.inf, 0.0)
-                    rows.append(({rate: 1.0, sum_of[choice.switch]: -1.0}, *comparison))
-                    per_switch[choice.switch][rate] = 1.0
-                for ends, part in choice.links.items():
-                    per_link[ends][rate] = part
-        for switch, way in self._to_server.items():
-            for ends, part in way.items():
-                per_link[ends][sum_of[switch]] = part
-        for ends, load in per_link.items():
-            if ends in self._rates:
-                rows.append((load, -np.inf, self._rates[ends] / self._most))
-        for switch, load in per_switch.items():
-            if switch in self._fabric.capacity:
-                rows.append((load, -np.inf, self._fabric.capacity[switch] / self._most))
-        found = milp(
-            -np.eye(1, least + 1, least).ravel(),
-            constraints=_constraint(rows, least + 1),
-            integrality=np.array([int(whole)] * count + [0] * (least + 1 - count)),
-            bounds=(0, 1),
-            options={"time_limit": 20.0},
+        matrix = sparse.vstack(
+            [
+                sparse.csr_array(np.hstack([workers, sums, np.full((len(workers), 1), time)]))
+                for workers, sums, time in rows
+            ]
         )
-        if found.x is None:
-            raise ValueError(f"no feasible rate: {found.message}")
-        rates: list[dict[Choice, float]] = [{} for _ in self._options]
-        picked: list[dict[Choice, float]] = [{} for _ in self._options]
-        for index, (n, choice) in enumerate(pairs):
-            picked[n][choice] = float(found.x[index])
-            rates[n][choice] = float(found.x[count + index]) * self._most
-        return float(found.x[least]) * self._most, rates, picked
-
-
-def _constraint(rows: Sequence[Row], width: int) -> LinearConstraint:
-    places = [(row, *place) for row, (line, _, _) in enumerate(rows) for place in line.items()]
-    row, column, value = zip(*places, strict=True)
-    matrix = coo_array((value, (row, column)), shape=(len(rows), width)).tocsr()
-    return LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])
+        most = np.zeros(matrix.shape[0])
+        least = np.full(matrix.shape[0], -np.inf)
+        racks = slice(len(self._per_worker), len(self._per_worker) + len(everyone))
+        most[racks] = least[racks] = list(self._sizes.values())
+        width = count + switches + 1
+        found = milp(
+            np.eye(1, width, width - 1).ravel(),
+            constraints=LinearConstraint(matrix, least, most),
+            integrality=[int(whole)] * (width - 1) + [0],
+            bounds=Bounds(np.append(np.zeros(width - 1), 1.0), [*sizes, *[1.0] * switches, np.inf]),
+            options={"time_limit": TIME_LIMIT_S},
+        )
+        if not found.success:
+            raise ValueError(
+                f"the routing of {sum(self._sizes.values())} workers over {count} ways was not "
+                f"solved within {TIME_LIMIT_S:g} s; take the solver rounding"
+            )
+        counts: Vector = found.x[:count]
+        return counts

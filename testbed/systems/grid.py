@@ -10,10 +10,21 @@ from itertools import pairwise
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Style, Tree
 from testbed.systems import ps
-from testbed.systems.gradient_routing import EXACT_CHOICES, Choice, Problem, Routing, choices, ways
+from testbed.systems.gradient_routing import (
+    Problem,
+    Routing,
+    Way,
+    detours,
+    past_switches,
+    to_switch,
+)
+from testbed.systems.racks import by_rack
 from testbed.systems.system import WINDOW, Assignment, Option, System, one_of
 from testbed.topology.fabric import Fabric
 from testbed.units import format_rate, parse_rate
+
+EXACT_WAYS = 40
+"""Ways of all racks together up to which the problem is solved exactly."""
 
 FINEST = 1000
 """Shares of a bucket are multiples of one part in so many."""
@@ -27,43 +38,51 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     (server,) = job.servers
     if server in job.workers:
         raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")
-    switches = [switch for switch in fabric.switches if switch in fabric.ina]
-    if options["strategy"] == "none":
-        open_to = [ways(fabric, worker, server) for worker in job.workers]
-    elif options["strategy"] == "nearest":
-        open_to = [_nearest(fabric, worker, server) for worker in job.workers]
-    else:
-        open_to = [choices(fabric, worker, server, switches) for worker in job.workers]
-    problem = Problem(fabric, job.workers, server, open_to, options["links"] == "bind")
-    exact = options["solver"] == "milp" or (
-        options["solver"] == "auto" and sum(map(len, open_to)) <= EXACT_CHOICES
+    problem = Problem(
+        fabric,
+        job.workers,
+        server,
+        {
+            tor: _ways(fabric, tor, server, options["strategy"])
+            for tor in by_rack(job.workers, fabric)
+        },
+        options["links"] == "bind",
     )
+    solver = options["solver"]
     if options["strategy"] == "nearest":
-        found = problem.split()
+        found = problem.greedy()
+    elif solver == "milp" or (solver == "auto" and problem.size <= EXACT_WAYS):
+        found = problem.exact()
     else:
-        found = problem.exact() if exact else problem.rounded(options["seed"])
+        found = problem.rounded(options["seed"])
     wanted = options["rate"]
-    if found.rate <= 0 or (wanted is not None and found.rate < parse_rate(wanted)):
+    if wanted is not None and found.rate < parse_rate(wanted):
         raise ValueError(
             f"grid: no feasible rate: found at most {format_rate(found.rate)} for each of "
-            f"{len(job.workers)} workers, wanted {wanted or 'more than nothing'}; lower the option "
-            "rate, or raise links, fabric.capacity or the number of INA switches"
+            f"{len(job.workers)} workers, wanted {wanted}; lower the option rate, or raise links, "
+            "fabric.capacity or the number of INA switches"
         )
     return found
 
 
-def _nearest(fabric: Fabric, worker: str, server: str) -> list[Choice]:
-    """The first switch with INA on the way to the server, and the server for what it cannot add."""
-    node, tors = fabric.tor_of(worker), fabric.tor_of(server)
-    while node not in fabric.ina and node != tors:
-        node = fabric.next_hops(node, server)[0]
-    return choices(fabric, worker, server, [node] if node in fabric.ina else [])
+def _ways(fabric: Fabric, tor: str, server: str, strategy: str) -> list[Way]:
+    """What is open to the workers of ``tor``; first, the way past all switches."""
+    past = past_switches(fabric, tor, server)
+    if strategy == "none":
+        return [past, *detours(fabric, tor, server)]
+    switches = [switch for switch in fabric.switches if switch in fabric.ina]
+    if strategy == "nearest":
+        node = tor
+        while node not in fabric.ina and node != server:
+            node = fabric.next_hops(node, server)[0]
+        switches = [node] if node != server else []
+    return [past, *(to_switch(fabric, tor, switch) for switch in switches)]
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """A tree for each way in which parts of the gradients go; one, unless workers split theirs."""
     routing = route(job, fabric)
-    if all(choice.switch is None for own in routing.shares for choice in own):
+    if not routing.summed:
         return _by_server(job, fabric, routing)
     chunks = _chunks(routing)
     (server,) = job.servers
@@ -83,20 +102,10 @@ def _by_server(job: Assignment, fabric: Fabric, routing: Routing) -> Plan:
     """No switch sums: a parameter server, with flows on the ways that were chosen for them."""
     (server,) = job.servers
     pins: dict[tuple[str, str], str] = {}
-    for worker, own in zip(job.workers, routing.shares, strict=True):
-        for choice in own:
-            if choice.via is not None:
-                # The result comes back the same way.
-                pins[worker, server] = choice.via
-                pins[server, worker] = _last_before(fabric, choice.via, server)
+    for worker, way in zip(job.workers, routing.ways, strict=True):
+        if way.pins is not None:
+            pins[worker, server], pins[server, worker] = way.pins
     return replace(ps.plan(job, fabric), system="grid", pins=pins)
-
-
-def _last_before(fabric: Fabric, node: str, server: str) -> str:
-    """The switch through which a flow from ``node`` reaches the server's ToR."""
-    while (hop := fabric.next_hops(node, server)[0]) != fabric.tor_of(server):
-        node = hop
-    return node
 
 
 def _chunks(routing: Routing) -> list[tuple[Fraction, tuple[str | None, ...]]]:
@@ -104,16 +113,15 @@ def _chunks(routing: Routing) -> list[tuple[Fraction, tuple[str | None, ...]]]:
 
     A worker that splits sends the first part of its gradient to its switch and the rest past it.
     """
-    summed = [
-        (choice.switch, round(share * FINEST))
-        for own in routing.shares
-        for choice, share in [max(own.items(), key=lambda each: each[0].switch is not None)]
-    ]
-    cuts = sorted({0, FINEST, *(share for switch, share in summed if switch is not None)})
+    parts = {switch: round(part * FINEST) for switch, part in routing.summed.items()}
+    cuts = sorted({0, FINEST, *parts.values()})
     return [
         (
             Fraction(end - start, FINEST),
-            tuple(switch if share >= end else None for switch, share in summed),
+            tuple(
+                way.switch if way.switch is not None and parts[way.switch] >= end else None
+                for way in routing.ways
+            ),
         )
         for start, end in pairwise(cuts)
     ]
@@ -122,11 +130,8 @@ def _chunks(routing: Routing) -> list[tuple[Fraction, tuple[str | None, ...]]]:
 def _tree(workers: Sequence[str], server: str, switches: Sequence[str | None]) -> Tree:
     parent: dict[str, str] = {}
     for worker, switch in zip(workers, switches, strict=True):
-        # A switch with a single child would sum nothing.
-        if switch is None or switches.count(switch) == 1:
-            parent[worker] = server
-        else:
-            parent[worker] = switch
+        parent[worker] = switch or server
+        if switch is not None:
             parent[switch] = server
     ranks = {worker: rank for rank, worker in enumerate(workers)}
     return Tree(server, ranks, parent, Style.ATP, root_rank=len(workers))
@@ -156,11 +161,14 @@ SYSTEM = System(
         "programmable switch on the way as far as it has capacity (ATP, in the paper's model).",
     ),
     reading=(
-        "Links are constraints too (option links: bind); the paper assumes that they suffice. "
-        "Flows take shortest paths and share ECMP sets evenly.",
-        f"Up to {EXACT_CHOICES} choices of all workers together the problem is solved exactly; "
-        "beyond, the best of several draws is taken, and switches are given up as long as that "
-        "raises the rate: each one in use costs a stream to the server.",
+        "Links are constraints too, in both directions, as sums come back (option links: bind); "
+        "the paper assumes that they suffice. Flows take shortest paths and share ECMP sets "
+        "evenly.",
+        "A switch that would sum for one worker only is passed by.",
+        f"Up to {EXACT_WAYS} ways of all racks together the problem is solved exactly; beyond, of "
+        "several draws the best are taken, and switches are given up one by one as long as that "
+        "may help: each one in use costs a stream to the server. A rate counts only if it keeps "
+        "all limits, which the paper lets rounding exceed by a bounded factor.",
         "A rate is at most that of the slowest worker's or the server's link.",
         "Switches use slots as ATP does. A taken slot sends the packet on to the server, as in "
         "the released code; the paper drops it and tells the worker.",

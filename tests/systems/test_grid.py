@@ -1,9 +1,11 @@
-"""GRID's planner: the paper's worked example, solvers against each other, and limits."""
+"""GRID's planner: the paper's worked example, an oracle beside the solvers, and limits."""
 
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -12,31 +14,39 @@ from hypothesis import strategies as st
 from testbed import model
 from testbed.dataplane import wire
 from testbed.plan.checker import check
-from testbed.systems.gradient_routing import Problem, choices, flow
+from testbed.plan.program import Plan, SwitchAllReduce
+from testbed.systems import gradient_routing, grid
+from testbed.systems.gradient_routing import flow
 from testbed.systems.grid import SYSTEM, plan, route
 from testbed.systems.system import Assignment
-from testbed.topology.builders import fat_tree, leaf_spine
-from testbed.topology.fabric import Fabric, Kind, Link, Node
+from testbed.topology import pins
+from testbed.topology.builders import fat_tree, graph, leaf_spine
+from testbed.topology.fabric import Fabric
 
 G = 1e9
-RACKS = {"S1": ("W1", "W2", "W3", "W4"), "S2": ("W5", "W6"), "S3": ("W7", "W8", "PS")}
 WORKERS = tuple(f"W{number}" for number in range(1, 9))
+STRATEGIES = ("grid", "nearest", "none")
 
 
-def triangle() -> Fabric:
+def triangle(capacity: float = 9 * G) -> Fabric:
     """Figure 1 of the paper."""
-    nodes = [Node(host, Kind.HOST, i) for i, rack in enumerate(RACKS.values()) for host in rack]
-    nodes += [Node(tor, Kind.TOR, i) for i, tor in enumerate(RACKS)]
-    links = [Link(host, tor, 9 * G, 10**6) for tor, rack in RACKS.items() for host in rack]
-    links += [Link(a, b, 3 * G, 10**6) for a, b in (("S1", "S3"), ("S1", "S2"), ("S2", "S3"))]
-    capacity = dict.fromkeys(RACKS, 9 * G)
-    return Fabric(
-        "triangle", {n.name: n for n in nodes}, tuple(links), frozenset(RACKS), capacity=capacity
-    )
+    racks = {"S1": ("W1", "W2", "W3", "W4"), "S2": ("W5", "W6"), "S3": ("W7", "W8", "PS")}
+    links = [("S1", "S3", 3 * G), ("S1", "S2", 3 * G), ("S2", "S3", 3 * G)]
+    fabric = graph(racks, links, 9 * G, 10**6).with_ina(racks)
+    return replace(fabric, capacity=dict.fromkeys(racks, capacity))
 
 
 def example(**options) -> Assignment:
     return Assignment(WORKERS, ("PS",), SYSTEM.settle(options))
+
+
+def pace(made: Plan, fabric: Fabric) -> float:
+    """Bit/s of gradients by the plan's own closed form, but for headers on links."""
+    efficiency = wire.INA_EFFICIENCY if made.trees else wire.TCP_EFFICIENCY
+    return min(
+        fabric.capacity[a] / load if a == b else fabric.link(a, b).rate / load / efficiency
+        for (a, b), load in model.link_loads(made, fabric).items()
+    )
 
 
 @pytest.mark.parametrize("solver", ["milp", "rounding"])
@@ -46,20 +56,36 @@ def test_the_worked_example(strategy, rate, solver):
     assert route(job, fabric).rate / G == pytest.approx(rate)
     made = plan(job, fabric)
     check(made)
-    # The plan's own closed form comes to the same rate, but for headers.
-    pace = 1 / (8 * model.seconds_per_byte(made, fabric)) * 64 / G
-    efficiency = wire.INA_EFFICIENCY if made.trees else wire.TCP_EFFICIENCY
-    assert pace / efficiency == pytest.approx(rate, rel=0.03 if strategy == "none" else 0.002)
+    # Acknowledgements of TCP take their part too.
+    tolerance = 0.001 if made.trees else 0.03
+    assert pace(made, fabric) / G == pytest.approx(rate, rel=tolerance)
 
 
 def test_the_example_sends_a_worker_to_the_second_switch():
-    found = route(example(), triangle())
-    where = [choice.switch for own in found.shares for choice in own]
-    assert where[:4].count("S1") == 3
-    assert where[:4].count("S2") == 1
-    moved = [choice.via for own in route(example(strategy="none"), triangle()).shares
-             for choice in own]  # fmt: skip
-    assert moved.count("S2") == 1
+    where = [way.switch for way in route(example(), triangle()).ways]
+    assert sorted(where[:4]) == ["S1", "S1", "S1", "S2"]
+    assert where[4:6] == ["S2", "S2"]
+
+
+def test_without_aggregation_a_worker_goes_round_and_its_result_comes_back_so():
+    made = plan(example(strategy="none"), triangle())
+    assert made.pins == {("W4", "PS"): "S2", ("PS", "W4"): "S2"}
+    assert not made.trees
+    pins.check(triangle(), made.pins)
+
+
+def test_a_detour_is_for_both_directions_or_for_none():
+    """From A to D there are two ways round, of two switches each."""
+    around = [("A", "D", 1), ("A", "B", 1), ("B", "C", 1), ("C", "D", 1)]
+    square = graph({"A": ["a"], "B": [], "C": [], "D": ["d"]}, around, 1, 1)
+    assert [way.pins for way in gradient_routing.detours(square, "A", "d")] == []
+    longer = graph(
+        {"A": ["a"], "B": [], "C": [], "D": ["d"], "E": []},
+        [("A", "D", 1), ("A", "B", 1), ("B", "D", 1), ("A", "C", 1), ("C", "E", 1)],
+        1,
+        1,
+    )
+    assert [way.pins for way in gradient_routing.detours(longer, "A", "d")] == [("B", "B")]
 
 
 def test_what_the_first_switch_cannot_add_goes_past_it():
@@ -71,22 +97,62 @@ def test_what_the_first_switch_cannot_add_goes_past_it():
     assert second.parent["W5"] == "S2"
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_the_exact_solution_is_never_beaten_and_always_holds(data):
-    racks = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=3))
-    fabric = leaf_spine(2, len(racks), (*racks[:-1], racks[-1] + 1), 1e10, 1e10, 10**6)
-    programmable = data.draw(st.sets(st.sampled_from(fabric.switches), min_size=1))
-    capacity = {s: data.draw(st.sampled_from([5e9, 1e10, 4e10])) for s in sorted(programmable)}
-    fabric = replace(fabric.with_ina(programmable), capacity=capacity)
-    workers, server = fabric.hosts[:-1], fabric.hosts[-1]
-    options = [choices(fabric, worker, server, sorted(programmable)) for worker in workers]
-    problem = Problem(fabric, workers, server, options)
-    exact, drawn = problem.exact(), problem.rounded(seed=1)
-    assert exact.rate >= drawn.rate * (1 - 1e-6)
-    dice = random.Random(0)
-    for _ in range(20):
-        assert problem.rate([dice.choice(own) for own in options]) <= exact.rate * (1 + 1e-6)
+def test_the_nearest_switch_adds_all_that_it_can():
+    fabric = replace(triangle(), capacity={})
+    made = plan(example(strategy="nearest"), fabric)
+    assert made.chunks == 1
+    assert [made.trees[0].parent[worker] for worker in ("W1", "W5", "W7")] == ["S1", "S2", "S3"]
+
+
+def test_slow_switches_are_passed_by():
+    assert plan(example(), triangle(capacity=1e6)).trees == ()
+    split = route(example(strategy="nearest"), triangle(capacity=1 * G))
+    assert all(0.1 < part < 0.6 for part in split.summed.values())
+
+
+@st.composite
+def one_path_fabrics(draw):
+    """Racks under one spine, hosts in any order; some switches add only so much."""
+    racks = draw(st.lists(st.integers(1, 2), min_size=2, max_size=3))
+    up = draw(st.sampled_from([5 * G, 10 * G, 40 * G]))
+    fabric = leaf_spine(1, len(racks), (*racks[:-1], racks[-1] + 1), 10 * G, up, 10**6)
+    chosen = draw(st.sets(st.sampled_from(fabric.switches), min_size=1, max_size=3))
+    limited = draw(st.sets(st.sampled_from(sorted(chosen))))
+    capacity = {s: draw(st.sampled_from([3 * G, 10 * G, 40 * G])) for s in sorted(limited)}
+    hosts = draw(st.permutations(fabric.hosts))
+    return replace(fabric.with_ina(chosen), capacity=capacity), hosts[:-1], hosts[-1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(one_path_fabrics(), st.sampled_from(STRATEGIES), st.sampled_from(["milp", "rounding"]))
+def test_the_rate_is_what_the_plan_comes_to(case, strategy, solver):
+    fabric, workers, server = case
+    options = SYSTEM.settle({"strategy": strategy, "solver": solver})
+    job = Assignment(tuple(workers), (server,), options)
+    made = plan(job, fabric)
+    check(made)
+    assert all(len(tree.children(switch)) > 1 for tree in made.trees for switch in tree.switches)
+    assert pace(made, fabric) == pytest.approx(route(job, fabric).rate, rel=0.03)
+
+
+@settings(max_examples=20, deadline=None)
+@given(one_path_fabrics())
+def test_no_routing_beats_the_exact_one(case):
+    """Every way to send every worker to some switch or none, by the closed form of its plan."""
+    fabric, hosts, server = case
+    workers = tuple(hosts[:4])
+    job = Assignment(workers, (server,), SYSTEM.settle({"solver": "milp"}))
+    made = plan(job, fabric)
+    operation = (SwitchAllReduce(0, 0),)
+    bare = replace(made, programs=(operation,) * len(made.hosts), chunks=1, shares=None)
+    paces = [
+        pace(replace(bare, trees=(grid._tree(workers, server, where),)), fabric)
+        for where in product([None, *sorted(fabric.ina)], repeat=len(workers))
+        if all(switch is None or where.count(switch) > 1 for switch in where)
+    ]
+    # Without a tree there are acknowledgements of TCP.
+    tolerance = 1e-6 if made.trees else 0.03
+    assert pace(made, fabric) == pytest.approx(max(paces), rel=tolerance)
 
 
 def test_flows_are_whole_at_their_ends():
@@ -104,20 +170,44 @@ def test_a_rate_out_of_reach_is_refused_before_anything_is_built():
     plan(example(rate="3Gbit"), triangle())
 
 
-def test_the_papers_fat_tree_is_planned():
-    """80 switches, 192 servers, 40 workers, 20 % of the switches programmable (§6.3)."""
+def test_an_exact_solution_that_takes_too_long_is_refused(monkeypatch):
+    monkeypatch.setattr(gradient_routing, "TIME_LIMIT_S", 0.0)
+    with pytest.raises(ValueError, match="8 workers over 12 ways was not solved within 0 s"):
+        plan(example(solver="milp"), triangle())
+
+
+def test_the_seed_decides_what_is_drawn():
+    fabric = fat_tree(4, [2] * 8, 1e10, 1e10, 10**6)
+    fabric = fabric.with_ina(fabric.switches)
+    job = Assignment(fabric.hosts[:15], fabric.hosts[15:], SYSTEM.settle({"solver": "rounding"}))
+    assert plan(job, fabric) == plan(job, fabric)
+    others = [replace(job, options={**job.options, "seed": seed}) for seed in range(5)]
+    assert len({tuple(sorted(plan(o, fabric).trees[0].parent.items())) for o in others}) > 1
+
+
+@pytest.mark.parametrize("count", [40, 100])
+def test_the_papers_fat_tree_is_planned_in_time(count):
+    """80 switches, 192 servers, 20 % of the switches programmable, links that suffice (§6.3)."""
     bare = fat_tree(8, [6] * 32, 1e11, 1e11, 10**6)
     assert (len(bare.switches), len(bare.hosts)) == (80, 192)
     dice = random.Random(1)
     chosen = dice.sample(bare.switches, 16)
     capacity = {switch: dice.uniform(1e11, 3.2e12) for switch in chosen}
     fabric = replace(bare.with_ina(chosen), capacity=capacity)
-    server, *workers = dice.sample(bare.hosts, 41)
+    server, *workers = dice.sample(bare.hosts, count + 1)
+    began = time.process_time()
     rates = {
-        strategy: route(
-            Assignment(tuple(workers), (server,), SYSTEM.settle({"strategy": strategy})), fabric
+        (strategy, links): route(
+            Assignment(
+                tuple(workers), (server,), SYSTEM.settle({"strategy": strategy, "links": links})
+            ),
+            fabric,
         ).rate
-        for strategy in ("grid", "nearest", "none")
+        for strategy in STRATEGIES
+        for links in ("bind", "suffice")
     }
-    assert rates["none"] == pytest.approx(1e11 / 40)
-    assert rates["grid"] > rates["nearest"] > rates["none"]
+    assert time.process_time() - began < 10
+    for links in ("bind", "suffice"):
+        assert rates["none", links] == pytest.approx(1e11 / count)
+        assert rates["grid", links] > rates["nearest", links] >= rates["none", links]
+    assert rates["grid", "suffice"] >= rates["grid", "bind"]
