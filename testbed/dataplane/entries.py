@@ -39,10 +39,14 @@ class Allocation:
 
 @dataclass(frozen=True)
 class SwitchEntries:
-    """Table entries and multicast groups of one switch."""
+    """Table entries and multicast groups of one switch.
+
+    ``long_queue``: packets in a port's queue from which on it marks what leaves (ECN); 0: never.
+    """
 
     entries: tuple[TableEntry, ...]
     groups: Mapping[int, tuple[Replica, ...]]
+    long_queue: int = 0
 
     def install(self, control: Control) -> None:
         """Tell the switch. ControlError if it refuses."""
@@ -50,6 +54,7 @@ class SwitchEntries:
             control.multicast_group(group, replicas)
         for entry in self.entries:
             control.insert(entry)
+        control.write_register("InaEgress.ecn_depth", 0, self.long_queue)
 
 
 def derive(
@@ -83,7 +88,12 @@ def derive(
                 entries.append(part.connection(child, connections))
                 connections += 1
         groups[group] = tuple(replicas)
-    return SwitchEntries(tuple(entries), groups)
+    # Only ATP's hosts answer to ECN. Windows are made to fill half of a queue; more is a queue
+    # that others fill as well.
+    marks = any(each.tree.style is Style.ATP for each in joined)
+    queue = min(fabric.link(switch, neighbour).queue for neighbour in fabric.neighbours(switch))
+    long_queue = 3 * queue // (4 * wire.FRAME) if marks else 0
+    return SwitchEntries(tuple(entries), groups, long_queue)
 
 
 @dataclass(frozen=True)

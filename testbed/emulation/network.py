@@ -135,9 +135,8 @@ class Network:
             stack.callback(self._terminate)
             self._build()
             self._set_up()
-            for switch, target in self._targets.items():
-                stack.callback(target.close)
-                self._start(switch, target)
+            for switch in self._targets:
+                self._start(switch)
             self._probe()
             if self._loss:
                 self._lose()
@@ -194,6 +193,8 @@ class Network:
         from mininet.net import Mininet
         from mininet.node import Node
 
+        from testbed.emulation.switch_node import SwitchNode
+
         # Its init() raises system-wide limits, which are not ours to change.
         Mininet.inited = True
         setLogLevel("error")
@@ -201,7 +202,11 @@ class Network:
         mininet = Mininet(build=False, controller=None)
         for name in self.fabric.nodes:
             # To Mininet a switch in a namespace of its own is a node like any other.
-            self._nodes[name] = mininet.addHost(name, cls=Node)
+            if name in self._targets:
+                node = mininet.addHost(name, cls=SwitchNode, target=self._targets[name])
+            else:
+                node = mininet.addHost(name, cls=Node)
+            self._nodes[name] = node
         for link in self.fabric.links:
             Link(
                 self._nodes[link.a],
@@ -269,15 +274,13 @@ class Network:
                 problems.append(f"{name}: {said}")
         return problems
 
-    def _start(self, switch: str, target: SwitchTarget) -> None:
-        interfaces = {
+    def _start(self, switch: str) -> None:
+        ports = {
             self.addressing.port(switch, neighbour): self.addressing.interface(switch, neighbour)
             for neighbour in self.fabric.neighbours(switch)
         }
-        target.start(interfaces, self.inside(switch))
-        entries.derive(switch, self.fabric, self.addressing, self._allocations, self._seed).install(
-            target
-        )
+        told = entries.derive(switch, self.fabric, self.addressing, self._allocations, self._seed)
+        self._nodes[switch].run(ports, told)
 
     def _probe(self) -> None:
         """One host of each rack reaches one of every other rack, or the fabric is not up."""
