@@ -228,7 +228,7 @@ class _Emitter:
             carried = carried_to_egress(self.program)
             for field, name in layout.metadata.items():
                 if field in carried:
-                    code(f"memcpy(to->{name}, from->{name}, {8 * field.limbs});")
+                    code(f"copy_limbs(to->{name}, from->{name}, {field.limbs});")
         with code.block("INLINE void own_headers(struct state *s)"):
             code("(void)s;")
             for header in egress_writes(self.program):
@@ -257,7 +257,7 @@ class _Emitter:
     def preserve_field(self, field: Field) -> None:
         name = self.layout.metadata[field]
         if field.wide:
-            self.code(f"memcpy(wide->{name}, w->{name}, {8 * field.limbs});")
+            self.code(f"copy_limbs(wide->{name}, w->{name}, {field.limbs});")
         else:
             self.code(f"to->m.{name} = s->m.{name};")
 

@@ -156,9 +156,12 @@ class Actions:
     def pop(self, stack: Stack, count: Expression) -> None:
         self.shift("stack_pop", stack, count)
 
-    def drop(self, *_: Where) -> None:
+    def drop(self, metadata: Instance | None = None) -> None:
+        """Of the standard metadata, or of the copy that a block with a parameter works on."""
         for name, value in (("egress_spec", DROP_PORT), ("mcast_grp", 0)):
             field = self.layout.program.standard(name)
+            if metadata is not None:
+                field = metadata.header.fields.get(name)
             if field is not None:
                 self.code(f"{self.layout.member(field)} = {value};")
 

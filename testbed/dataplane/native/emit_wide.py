@@ -69,7 +69,7 @@ class Expressions(Scalars):
         place = self.plain(node, limbs)
         low, high = bounds(node)
         if place is not None:
-            code(f"memcpy({into}, {place}, {8 * limbs});")
+            code(f"copy_limbs({into}, {place}, {limbs});")
         elif isinstance(node, Read) and node.field.wide:
             place, offset = self.bits(node)
             f = node.field
@@ -102,7 +102,7 @@ class Expressions(Scalars):
             target = self.temporary(limbs)  # neither factor may be overwritten
             first, second = self.wide(left, limbs), self.wide(right, limbs)
             self.code(f"wide_multiply({target}, {first}, {second}, {limbs});")
-            self.code(f"memcpy({into}, {target}, {8 * limbs});")
+            self.code(f"copy_limbs({into}, {target}, {limbs});")
         elif node.op == "<<":
             source = self.wide(left, limbs)
             self.code(f"wide_shift_left({into}, {source}, {limbs}, {self.amount(right)});")
@@ -234,7 +234,7 @@ class Expressions(Scalars):
             place, offset = self.bits(target)
             if offset % 8 == 0 and f.width % LIMB == 0:
                 start = f"{source} + {8 * (limbs - f.limbs)}"
-                self.code(f"memcpy({place} + {offset // 8}, {start}, {f.width // 8});")
+                self.code(f"copy_limbs({place} + {offset // 8}, {start}, {f.limbs});")
             else:
                 self.code(f"wide_put({place}, {offset}, {f.width}, {source}, {limbs});")
 

@@ -108,7 +108,11 @@ class Operands:
             return self.parameters[value]
         if kind == "stack_field":
             where = Last(self.stacks[value[0]])
-            return Read(where, header_of(where).fields[value[1]])
+            fields = header_of(where).fields
+            if value[1] in fields:
+                return Read(where, fields[value[1]])
+            self.refuse(f"{value[0]}.{value[1]} as a whole header")
+            return Const(0)
         self.refuse(f"{kind} in an expression")
         return Const(0)
 

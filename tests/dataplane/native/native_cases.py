@@ -161,7 +161,7 @@ _CHECKED = (("I.by_packets", 4), ("I.by_bytes", 4), ("I.by_type", 3), ("I.by_por
 CASES = {
     "router": Case(router, router_packets, (("I.arrivals", 4), ("I.hits", 6))),
     "aggregate": Case(aggregate, aggregate_packets),
-    "acl": Case(acl, acl_packets),
+    "acl": Case(acl, acl_packets, least=31),
     "shapes": Case(shapes, shapes_packets),
     "stacks": Case(stacks, stacks_packets),
     "mirror": Case(mirror, mirror_packets, (("I.instances", 7), ("E.instances", 7))),

@@ -22,7 +22,7 @@ from native_cases import CASES
 
 from testbed.dataplane.bmv2 import Bmv2Switch
 
-_SILENCE = 0.03  # seconds without a packet, after which a packet has had all its effect
+_SILENCE = 0.2  # seconds without a packet, after which a packet has had all its effect
 _ALL = 0x0003
 
 
@@ -50,16 +50,25 @@ def ends() -> Iterator[dict[int, socket.socket]]:
             subprocess.run(["ip", "link", "del", f"record{port}"], check=False, capture_output=True)
 
 
-def answers(sockets: dict[int, socket.socket], port: int, packet: bytes) -> list[Packet]:
+def answers(
+    sockets: dict[int, socket.socket], port: int, packet: bytes, expected: int | None = None
+) -> list[Packet]:
+    """What comes out. Where it is known how many to expect, that many are waited for and no more;
+    a packet too many is then found among the answers to the next."""
     sockets[port].send(packet)
     left: list[Packet] = []
     by_file = {s.fileno(): number for number, s in sockets.items()}
-    while ready := select.select(by_file, [], [], _SILENCE)[0]:
+    while True:
+        patience = _SILENCE
+        if expected is not None:
+            patience = 0.005 if len(left) >= expected else 3
+        ready = select.select(by_file, [], [], patience)[0]
+        if not ready:
+            return sorted(left)
         for file in ready:
             data, address = sockets[by_file[file]].recvfrom(65536)
             if address[2] != socket.PACKET_OUTGOING:
                 left.append((by_file[file], data))
-    return sorted(left)
 
 
 def record(name: str) -> None:

@@ -7,43 +7,14 @@ import subprocess
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from native_case import PROGRAMS
 from native_cases import CASES, fragment
 
-from testbed.dataplane.compile import PROGRAM
 from testbed.dataplane.control import ControlError, Exact, Lpm, Replica, TableEntry
 from testbed.dataplane.native.build import BuildError, build
 from testbed.dataplane.native.program import Unsupported
 from testbed.dataplane.native.reader import read
 from testbed.dataplane.native.target import NativeSwitch
-
-
-@pytest.fixture(scope="module", params=[*CASES, "ina"])
-def sanitized(request):
-    path = PROGRAM if request.param == "ina" else PROGRAMS / f"{request.param}.json"
-    with NativeSwitch.offline(path, sanitize=True) as switch:
-        seeds = [b"\x00" * 64]
-        if request.param in CASES:
-            CASES[request.param].set_up(switch)
-            seeds = [packet for _, packet in CASES[request.param].packets()]
-        yield switch, seeds
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_any_packet_is_survived(sanitized, data):
-    """Cut, mangled, lengthened or random packets; a sanitizer's complaint ends the process."""
-    switch, seeds = sanitized
-    packet = bytearray(data.draw(st.sampled_from(seeds) | st.binary(max_size=200)))
-    for at, value in data.draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)))):
-        if at < len(packet):
-            packet[at] = value
-    cut = data.draw(st.integers(0, len(packet)))
-    tail = data.draw(st.sampled_from([b"", b"tail", bytes(9000)]))
-    for out, left in switch.process(data.draw(st.integers(0, 510)), bytes(packet[:cut]) + tail):
-        assert 0 <= out < 512 and left
 
 
 def test_sums_are_numpys():

@@ -143,6 +143,17 @@ INLINE void set_limb(uint8_t *p, unsigned i, uint64_t x) {
     store64(p + 8 * i, x);
 }
 
+// Inlined and unrolled, in the widest moves there are: n is a constant, and a call to memcpy() would
+// cost about as much as the copy.
+typedef uint64_t limbs4 __attribute__((vector_size(32), aligned(1), may_alias));
+
+INLINE void copy_limbs(uint8_t *to, const uint8_t *from, unsigned n) {
+    unsigned i = 0;
+    for (; i + 4 <= n; i += 4)
+        *(limbs4 *)(to + 8 * i) = *(const limbs4 *)(from + 8 * i);
+    memcpy(to + 8 * i, from + 8 * i, 8 * (n - i));
+}
+
 // n limbs out of m limbs, cut or extended by zeros or the sign.
 INLINE void wide_resize(uint8_t *to, unsigned n, const uint8_t *from, unsigned m, bool sign) {
     if (n <= m) {

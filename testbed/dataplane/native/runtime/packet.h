@@ -55,20 +55,35 @@ static uint64_t now; // microseconds since the start, as of the current batch
 static uint64_t oversize; // packets beyond the ring's frames, or MAX_PACKET
 static uint64_t endless;  // clones and other rounds beyond MAX_PASSES
 
-// Memory for headers that a program adds, until the packets that hold them have left.
+// Memory for headers that a program adds, until the packets that hold them have left. Where a
+// sanitizer watches, what is not taken is out of bounds, and a gap keeps neighbours apart.
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define ARENA_STEP(n) (((n) + 71) & ~(size_t)7)
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)0)
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)0)
+#define ARENA_STEP(n) (n)
+#endif
 #define ARENA (1 << 20)
 
 static uint8_t arena[ARENA] __attribute__((aligned(64)));
-static size_t arena_used;
+static size_t arena_used = ARENA; // until arena_reset()
 
-// Zeroed; NULL when a program asks for more than any packet can need.
+// NULL when a program asks for more than any packet can need.
 INLINE uint8_t *arena_take(size_t n) {
-    if (n > ARENA - arena_used)
+    if (ARENA_STEP(n) > ARENA - arena_used)
         return NULL;
     uint8_t *p = arena + arena_used;
-    arena_used += n;
+    arena_used += ARENA_STEP(n);
+    ASAN_UNPOISON_MEMORY_REGION(p, n);
     return p;
+}
+
+INLINE void arena_reset(size_t keep) {
+    ASAN_POISON_MEMORY_REGION(arena + keep, arena_used - keep);
+    arena_used = keep;
 }
 
 // Packets on their way out: segments of memory, sent or collected by flush().
@@ -88,12 +103,17 @@ static unsigned output_count, segment_count;
 static void flush(void);
 static unsigned queue_depth(unsigned port);
 
+// Sends what there is, and frees the arena but for its first `keep` bytes.
+INLINE void outputs_done(size_t keep) {
+    flush();
+    arena_reset(keep);
+}
+
 // Makes room for a packet of up to n segments, and for `scratch` bytes of the arena.
 INLINE void output_room(unsigned n, size_t scratch, size_t keep) {
     if (output_count == MAX_OUTPUTS || segment_count + n > MAX_SEGMENTS ||
         arena_used + scratch > ARENA) {
-        flush();
-        arena_used = keep;
+        outputs_done(keep);
     }
 }
 

@@ -3,7 +3,7 @@
 #ifndef PASS_H
 #define PASS_H
 
-#define MAX_PASSES 256 // that one packet may cause; a program can ask for no end of them
+#define MAX_PASSES 1024 // that one packet may cause; a program can ask for no end of them
 #define MAX_SESSIONS (1 << 15)
 
 enum instance { INGRESS_CLONE = 1, EGRESS_CLONE = 2, RECIRCULATED = 4, RESUBMITTED = 6 };

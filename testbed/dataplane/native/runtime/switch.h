@@ -62,7 +62,6 @@ static void flush(void) {
         ring_send();
     }
     output_count = segment_count = 0;
-    arena_used = 0;
 #if PASSES
     passes_free();
 #endif
@@ -200,7 +199,7 @@ static uint32_t do_packet(struct request *r) {
     memcpy(copy, r->at, r->left);
     offline = true;
     process(port, copy, r->left);
-    flush();
+    outputs_done(0);
     offline = false;
     free(copy);
     return DONE;
@@ -279,6 +278,7 @@ int main(int count, char **arguments) {
     if (count < 4)
         return 2;
     random_state ^= strtoull(arguments[3], NULL, 10) * 0x2545f4914f6cdd1du;
+    arena_reset(0);
     hash_setup();
     install();
     for (int i = 4; i < count; i++)

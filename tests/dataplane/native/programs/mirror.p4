@@ -44,6 +44,7 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
             return;
         }
         instances.count((bit<32>)std.instance_type);
+        hdr.request.rounds = hdr.request.rounds & 3;  // every round may clone, and so on
         std.egress_spec = (bit<9>)hdr.request.port;
         meta.tag = meta.tag + (bit<16>)hdr.request.rounds + 100;
         meta.note = meta.note << 8 | (bit<200>)hdr.request.rounds;

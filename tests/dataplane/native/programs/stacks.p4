@@ -73,11 +73,13 @@ parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout stand
     state ip6 { packet.extract(hdr.ip6); transition accept; }
 }
 control V(inout headers_t hdr, inout metadata_t meta) { apply { } }
+// Works on a copy of the metadata, which p4c makes of the parameter.
+action discard(inout standard_metadata_t metadata) { mark_to_drop(metadata); }
 control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    action drop() { mark_to_drop(std); }
     action swap(bit<20> label, bit<9> port) {
         hdr.labels[0].label = label;
         hdr.labels[0].ttl = hdr.labels[0].ttl - 1;
+        if (hdr.labels[0].ttl > 1) { hdr.saved[2] = hdr.labels[0]; }
         std.egress_spec = port;
     }
     action push(bit<20> label, bit<9> port) {
@@ -105,8 +107,8 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
     }
     table labels {
         key = { hdr.labels[0].label: exact; hdr.labels[0].class: ternary; hdr.labels[1].isValid(): exact; }
-        actions = { swap; push; push_two; pop; pop_two; drop; }
-        default_action = drop();
+        actions = { swap; push; push_two; pop; pop_two; discard(std); }
+        default_action = discard(std);
         size = 64;
     }
     apply {

@@ -1,0 +1,15 @@
+"""No packet and no request brings a switch down; ``native_fuzz.py`` is the long form."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from native_fuzz import NAMES, Fuzzer
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_packets_and_requests_are_survived(name):
+    fuzzer = Fuzzer(name, random.Random(name))
+    fuzzer.run(0.5)
+    assert fuzzer.packets >= 100
