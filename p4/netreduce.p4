@@ -145,11 +145,14 @@ control NetReduce(inout headers_t hdr, inout metadata_t meta, inout record_t rec
                 operation = LaneOperation.LOAD;
                 hdr.ina.kind = KIND_RESULT;
                 hdr.ina.bitmap = meta.members;
-                if (on_connection) {
+                if (!on_connection) {
+                    hdr.ipv4.dst = meta.source;
+                } else if (hdr.ipv4.dst == hdr.ipv4.src) {
+                    // Sent to this switch: it is for the connection's receiver, one of all.
+                    answer_all();
+                } else {
                     // Sent again because its receiver missed the sum.
                     hdr.ipv4.src = meta.source;
-                } else {
-                    hdr.ipv4.dst = meta.source;
                 }
             } else if (verdict == Verdict.COMPLETED) {
                 to_parent();

@@ -24,13 +24,14 @@ class Neighbours:
     """A rank's place on the ring of ``tree``.
 
     ``to`` is the address to which its packets go, the next rank's or that of a switch in its
-    place; ``before`` the address of the rank before; ``rank_before`` its number. ``message`` is
-    packets, ``window`` messages in flight.
+    place; ``after`` the next rank's, to which it sends sums again; ``before`` the address of the
+    rank before; ``rank_before`` its number. ``message`` is packets, ``window`` messages in flight.
     """
 
     tree: int
     rank: int
     to: str
+    after: str
     before: str
     rank_before: int
     message: int
@@ -42,6 +43,7 @@ class _Role(ctypes.Structure):
         ("tree", c_uint16),
         ("rank", c_uint8),
         ("to", c_uint32),
+        ("after", c_uint32),
         ("before", c_uint32),
         ("outgoing", c_uint32),
         ("incoming", c_uint32),
@@ -64,6 +66,7 @@ class RingEndpoint:
             neighbours.tree,
             neighbours.rank,
             _network_order(neighbours.to),
+            _network_order(neighbours.after),
             _network_order(neighbours.before),
             wire.connection(neighbours.tree, neighbours.rank),
             wire.connection(neighbours.tree, neighbours.rank_before),

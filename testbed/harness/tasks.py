@@ -106,6 +106,7 @@ def role(
             allocation.number,
             rank,
             to=addresses[plan.hosts[after]] if passes else parent,
+            after=addresses[plan.hosts[after]],
             before=addresses[plan.hosts[before]],
             rank_before=before,
             message=window.message,

@@ -57,7 +57,7 @@ struct ring {
     double tick, quiet_until, timeout, round_trip, look_again;
     uint64_t retransmitted, told; /* told: what the last acknowledgement said */
     bool blocked, answer, progress;
-    struct sockaddr_in to, before;
+    struct sockaddr_in to, after, before;
     struct data arrived[ROCE_BATCH];
 };
 
@@ -112,6 +112,7 @@ struct ring *ring_open(uint32_t address, const struct ring_role *role, double ti
     ring->timeout = FIRST_TIMEOUT;
     ring->span = 2 * role->window * role->message;
     ring->to = address_of(role->to);
+    ring->after = address_of(role->after);
     ring->before = address_of(role->before);
     ring->got = calloc(ring->span, sizeof *ring->got);
     ring->sent_at = calloc(ring->span, sizeof *ring->sent_at);
@@ -209,7 +210,8 @@ static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
     bool opens = fragment == first, closes = fragment == first + count - 1;
     struct data packet = {.bth.partition = 0xffff};
     packet.bth.opcode = opens ? closes ? SEND_ONLY : SEND_FIRST : closes ? SEND_LAST : SEND_MIDDLE;
-    packet.bth.reserved = is_received(ring, fragment) ? IS_SUM : 0;
+    bool is_sum = is_received(ring, fragment);
+    packet.bth.reserved = is_sum ? IS_SUM : 0;
     put24(packet.bth.connection, role->outgoing);
     put24(packet.bth.sequence, fragment);
     if (opens) {
@@ -226,7 +228,8 @@ static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
     }
     int32_t *values = packet.rest + (opens ? HEADER_BYTES / 4 : 0);
     swap_values(values, piece->values + (fragment - piece->first) * VALUES);
-    if (!transmit(ring, &packet, opens ? sizeof packet : SHORT_DATA, &ring->to))
+    struct sockaddr_in *to = is_sum ? &ring->after : &ring->to;
+    if (!transmit(ring, &packet, opens ? sizeof packet : SHORT_DATA, to))
         return false;
     ring->sent_at[fragment % ring->span] = now;
     return true;

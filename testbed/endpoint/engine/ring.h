@@ -9,7 +9,8 @@
 struct ring_role {
     uint16_t tree;
     uint8_t rank;
-    uint32_t to;       /* whereto its packets go, in network order */
+    uint32_t to;       /* whereto its values go, in network order: a switch, or who is after it */
+    uint32_t after;    /* the rank that it sends to: whereto a sum goes that is sent again */
     uint32_t before;   /* the rank that it receives from, and acknowledges to */
     uint32_t outgoing; /* numbers of the two connections */
     uint32_t incoming;

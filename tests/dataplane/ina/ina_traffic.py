@@ -172,7 +172,9 @@ class Traffic:
             count = random.choice((MESSAGE,) * 8 + (0, 1, 0xFFFFFF))
             ina["next_slot"] = (message % wire.LIVE_MESSAGES) << 24 | count
             ina["bitmap"] = 1 << tree.rank_of[sender]
-        headers = self._headers(sender, ADDRESSING.ip(receiver), wire.ROCE_PORT)
+        # Hosts whose ToR does not sum address the switch that does.
+        to = SWITCH if self._chance(4) else receiver
+        headers = self._headers(sender, ADDRESSING.ip(to), wire.ROCE_PORT)
         packet = Packet(*headers, bth, ina, values(random.getrandbits(16), self.lanes))
         return self._finished(packet, sender)
 

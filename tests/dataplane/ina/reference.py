@@ -263,12 +263,13 @@ class Aggregation:
             slot.load(packet)
             self._answer_all(part, packet, slot)
         elif event is Event.DUPLICATE and slot.answered:
-            # To whom its sender sent it: that one misses the sum.
             slot.load(packet)
             packet.kind = RESULT
             if packet.on is None:
                 packet.to = sender
-            else:
+            elif destination == part.own:
+                self._answer_all(part, packet, slot)
+            else:  # to whom its sender sent it: that one misses the sum
                 packet.source, packet.to = sender, destination
         elif event in (Event.COMPLETED, Event.DUPLICATE) and slot.who == part.members:
             slot.load(packet)
