@@ -174,6 +174,8 @@ class Problem:
         self._per_sum = np.vstack(
             [times[:, len(self._columns) :], np.zeros((len(adding), len(adding)))]
         )
+        # Mostly zeros, and a dense product's threads wait for one another on a busy machine.
+        self._limits = sparse.csr_array(np.hstack([self._per_worker, self._per_sum]))
 
     @property
     def size(self) -> int:
@@ -205,7 +207,12 @@ class Problem:
                     counts[column] += 1
             draws.append(self._without_lone(counts))
         draws.sort(key=self._cost)
-        return self._routing(min(map(self._with_fewer, draws[:KEPT]), key=self._cost))
+        best = [
+            self._with_fewer(counts, tries)
+            for counts in draws[:KEPT]
+            for tries in (1, len(self._switches))
+        ]
+        return self._routing(min(best, key=self._cost))
 
     def greedy(self) -> Routing:
         """Each rack's last way as far as its switch can add what comes, and its first for the rest.
@@ -229,8 +236,8 @@ class Problem:
                 if own[-1] != own[0] and counts[own[-1]]:
                     split[own[-1]] *= summed(time) @ self._sums[:, own[-1]]
                     split[own[0]] = self._sizes[tor] - split[own[-1]]
-            times = self._per_worker @ split + self._per_sum @ (summed(time) * (members > 0))
-            return float(times.max())
+            sums = summed(time) * (members > 0)
+            return float((self._limits @ np.append(split, sums)).max())
 
         low = high = 1.0
         while needed(high) > high:
@@ -247,7 +254,7 @@ class Problem:
         return max(1.0, round(float(times.max()), 9)), float(times.sum())
 
     def _times(self, counts: Vector) -> Vector:
-        times: Vector = self._per_worker @ counts + self._per_sum @ (self._sums @ counts > 0)
+        times: Vector = self._limits @ np.append(counts, self._sums @ counts > 0)
         return times
 
     def _without_lone(self, counts: Vector) -> Vector:
@@ -259,10 +266,12 @@ class Problem:
             counts[self._own[self._columns[column][0]][0]] += 1
         return counts
 
-    def _with_fewer(self, counts: Vector) -> Vector:
+    def _with_fewer(self, counts: Vector, tries: int) -> Vector:
+        """Each time, the best to give up of those ``tries`` with the fewest workers."""
         best = counts
-        while used := np.flatnonzero(self._sums @ counts).tolist():
-            counts = min((self._giving_up(switch, counts) for switch in used), key=self._cost)
+        while (members := self._sums @ counts).any():
+            used = sorted(np.flatnonzero(members).tolist(), key=members.__getitem__)
+            counts = min((self._giving_up(each, counts) for each in used[:tries]), key=self._cost)
             best = min(best, counts, key=self._cost)
         return best
 

@@ -166,9 +166,9 @@ SYSTEM = System(
         "evenly.",
         "A switch that would sum for one worker only is passed by.",
         f"Up to {EXACT_WAYS} ways of all racks together the problem is solved exactly; beyond, of "
-        "several draws the best are taken, and switches are given up one by one as long as that "
-        "may help: each one in use costs a stream to the server. A rate counts only if it keeps "
-        "all limits, which the paper lets rounding exceed by a bounded factor.",
+        "several draws the best are taken, and switches are given up one by one, as each in use "
+        "costs a stream to the server; the best on this way counts. A rate keeps all limits, which "
+        "the paper lets rounding exceed by a bounded factor.",
         "A rate is at most that of the slowest worker's or the server's link.",
         "Switches use slots as ATP does. A taken slot sends the packet on to the server, as in "
         "the released code; the paper drops it and tells the worker.",
