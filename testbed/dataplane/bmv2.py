@@ -135,6 +135,12 @@ class Bmv2Switch:
             raise ControlError(f"counter_read {name} {index}: {answer}")
         return int(count[2]), int(count[1])
 
+    def meter_rates(
+        self, name: str, index: int, committed: tuple[float, int], peak: tuple[float, int]
+    ) -> None:
+        rates = " ".join(f"{rate / 1e6:.12f}:{burst}" for rate, burst in (committed, peak))
+        self._say(f"meter_set_rates {name} {index} {rates}")
+
     def lost(self) -> int:
         """simple_switch does not tell what it drops between a port and the program."""
         return 0

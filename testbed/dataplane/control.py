@@ -96,5 +96,13 @@ class Control(Protocol):
     def read_counter(self, name: str, index: int) -> tuple[int, int]:
         """Packets and bytes counted."""
 
+    def meter_rates(
+        self, name: str, index: int, committed: tuple[float, int], peak: tuple[float, int]
+    ) -> None:
+        """Sets each rate, in packets or bytes per second, and its burst.
+
+        Of a direct meter, ``index`` counts its table's entries.
+        """
+
     def close(self) -> None:
         """Stops the switch; may be called twice."""

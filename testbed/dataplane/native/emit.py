@@ -27,6 +27,7 @@ from testbed.dataplane.native.liveness import carried_to_egress, fields_read, re
 from testbed.dataplane.native.program import (
     Action,
     Counter,
+    Meter,
     Pipeline,
     Program,
     Register,
@@ -160,6 +161,9 @@ class _Emitter:
         for counter in program.counters:
             if counter.table is None:
                 code(f"static struct counter counter_{counter.index}[{counter.size}];")
+        for meter in program.meters:
+            if meter.table is None:
+                code(f"static struct meter meter_{meter.index}[{meter.size}];")
         for table in program.tables:
             self.tables.declare(table)
         self.directory(
@@ -168,6 +172,7 @@ class _Emitter:
         self.directory(
             "struct counters counters", [self.counter_entry(c) for c in program.counters]
         )
+        self.directory("struct meters meters", [self.meter_entry(m) for m in program.meters])
         self.directory("struct table *tables", [f"&table_{t.index}" for t in program.tables])
         code("")
 
@@ -185,8 +190,17 @@ class _Emitter:
     def counter_entry(self, counter: Counter) -> str:
         if counter.table is None:
             return f"{{counter_{counter.index}, {counter.size}, NULL}}"
-        tables = [t for t in self.program.tables if t.name == counter.table]
-        return f"{{NULL, 0, {f'&table_{tables[0].index}' if tables else 'NULL'}}}"
+        return f"{{NULL, 0, {self.table_named(counter.table)}}}"
+
+    def meter_entry(self, meter: Meter) -> str:
+        if meter.table is None:
+            return f"{{meter_{meter.index}, {meter.size}, NULL}}"
+        return f"{{NULL, 0, {self.table_named(meter.table)}}}"
+
+    def table_named(self, name: str) -> str:
+        """NULL for a table that the program declares and never applies."""
+        tables = [t for t in self.program.tables if t.name == name]
+        return f"&table_{tables[0].index}" if tables else "NULL"
 
     def checksums(self) -> None:
         with self.code.block("INLINE void update_checksums(struct state *s, struct wide *w)"):
@@ -272,6 +286,7 @@ def egress_writes(program: Program) -> list[Header]:
     targets: list[object] = [c.target for c in program.checksums if c.update]
     for action in pipeline_actions(program.egress):
         for primitive in action.primitives:
+            targets += primitive.arguments[2:] if primitive.op == "execute_meter" else ()
             targets += primitive.arguments[:1]
             if primitive.op in ("assign_header_stack", "push", "pop"):
                 targets += program.stacks

@@ -25,6 +25,7 @@ from testbed.dataplane.native.program import (
     Action,
     Calculation,
     Counter,
+    Meter,
     Primitive,
     Register,
 )
@@ -38,6 +39,11 @@ def function_of(action: Action) -> str:
 
 def register_array(register: Register) -> str:
     return f"register_{register.index}_{identifier(register.name)}"
+
+
+def metered(meter: Meter) -> str:
+    """What a packet takes from the meter's buckets."""
+    return "s->received" if meter.bytes else "1"
 
 
 def exits(action: Action) -> bool:
@@ -64,6 +70,7 @@ class Actions:
             "register_read": self.register_read,
             "register_write": self.register_write,
             "count": self.count,
+            "execute_meter": self.meter,
             "modify_field_rng_uniform": self.random,
             "modify_field_with_hash_based_offset": self.hash,
             "clone_ingress_pkt_to_egress": self.clone,
@@ -221,6 +228,13 @@ class Actions:
         with self.code.block(f"if (at < {counter.size})"):
             self.code(f"counter_{counter.index}[at].packets++;")
             self.code(f"counter_{counter.index}[at].bytes += s->received;")
+
+    def meter(self, meter: Meter, index: Expression, target: Expression) -> None:
+        assert isinstance(target, Read)
+        self.code(f"const uint32_t at = (uint32_t){self.expressions.scalar(index)};")
+        with self.code.block(f"if (at < {meter.size})"):
+            colour = f"meter_execute(&meter_{meter.index}[at], {metered(meter)}, now)"
+            self.expressions.store(target, colour)
 
     # Computed values
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from testbed.dataplane.native.emit_action import Actions, exits, function_of
-from testbed.dataplane.native.expression import bounds
+from testbed.dataplane.native.emit_action import Actions, exits, function_of, metered
+from testbed.dataplane.native.expression import Expression, Read, bounds
 from testbed.dataplane.native.layout import Code, Layout, identifier
-from testbed.dataplane.native.program import Action, Conditional, Entry, Key, Pipeline, Table
+from testbed.dataplane.native.program import Action, Conditional, Entry, Key, Meter, Pipeline, Table
 
 
 class Tables:
@@ -131,6 +131,8 @@ class Tables:
         if table.counted:
             code("e->packets++;")
             code("e->bytes += s->received;")
+        if table.meter is not None:
+            self.colour(name, *table.meter)
         with code.block("switch (e->action)"):
             for position, action in enumerate(table.actions):
                 code(f"case {position}:")
@@ -145,6 +147,13 @@ class Tables:
             self.jump(table.after_hit)
             code.depth -= 1
             self.jump(table.after_miss)
+
+    def colour(self, name: str, meter: Meter, target: Expression) -> None:
+        """A miss leaves the colour as it is."""
+        assert isinstance(target, Read)
+        with self.code.block(f"if (e != {name}.miss)"):
+            colour = f"meter_execute(e->meter, {metered(meter)}, now)"
+            self.expressions.store(target, f"(e->meter ? {colour} : 0)")
 
     def key(self, key: Key) -> list[str]:
         if key.words == 1:

@@ -24,7 +24,7 @@ from testbed.dataplane.native.expression import (
     Where,
     header_of,
 )
-from testbed.dataplane.native.program import Argument, Calculation, Counter, Register
+from testbed.dataplane.native.program import Argument, Calculation, Counter, Meter, Register
 
 Json = dict[str, Any]
 
@@ -62,6 +62,7 @@ class Operands:
         self.stacks: dict[str, Stack] = {}
         self.registers: dict[str, Register] = {}
         self.counters: dict[str, Counter] = {}
+        self.meters: dict[str, Meter] = {}
         self.calculations: dict[str, Calculation] = {}
         self.parameters: tuple[Parameter, ...] = ()  # of the action being read
         self.at = ""  # position of what is being read
@@ -151,6 +152,8 @@ class Operands:
             return self.registers[value]
         if kind == "counter_array":
             return self.counters[value]
+        if kind == "meter_array":
+            return self.meters[value]
         if kind == "calculation":
             return self.supported(self.calculations[value])
         return self.where(item) if _is_header(item) else self.expression(item)

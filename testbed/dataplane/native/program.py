@@ -60,6 +60,17 @@ class Counter:
 
 
 @dataclass(frozen=True)
+class Meter:
+    """``table`` names the table whose entries are metered, if it is a direct meter."""
+
+    name: str
+    index: int
+    size: int
+    bytes: bool  # what it meters: bytes, or packets
+    table: str | None
+
+
+@dataclass(frozen=True)
 class Constant:
     """A literal among the inputs of a calculation."""
 
@@ -86,7 +97,7 @@ class Checksum:
     update: bool
 
 
-Argument = Expression | Where | Stack | Register | Counter | Calculation
+Argument = Expression | Where | Stack | Register | Counter | Meter | Calculation
 
 
 @dataclass(frozen=True)
@@ -204,6 +215,7 @@ class Table:
     entries: tuple[Entry, ...]
     fixed: bool
     counted: bool
+    meter: tuple[Meter, Expression] | None  # of its entries, and where the colour goes
     after_hit: str | None
     after_miss: str | None
     after_action: dict[str, str | None] | None  # None: hit and miss decide
@@ -277,6 +289,7 @@ class Program:
     tables: tuple[Table, ...]
     registers: tuple[Register, ...]
     counters: tuple[Counter, ...]
+    meters: tuple[Meter, ...]
     calculations: tuple[Calculation, ...]
     checksums: tuple[Checksum, ...]
     deparse: tuple[Header, ...]

@@ -16,6 +16,7 @@ from testbed.dataplane.native.program import (
     Checksum,
     Constant,
     Counter,
+    Meter,
     Program,
     Register,
     Table,
@@ -29,7 +30,6 @@ _MAX_HEADER = 32768  # bits: 4096 bytes, as in runtime/packet.h
 _REFUSED = {
     "header_union_types": "header unions",
     "parse_vsets": "parser value sets (use a select over constants)",
-    "meter_arrays": "meters",
     "learn_lists": "digests",
     "extern_instances": "extern instances",
 }
@@ -92,6 +92,7 @@ class _Reader(States, Pipelines):
             ),
             registers=tuple(self.registers.values()),
             counters=tuple(self.counters.values()),
+            meters=tuple(self.meters.values()),
             calculations=tuple(self.calculations.values()),
             checksums=checksums,
             deparse=tuple(self.headers[name] for name in deparser["order"]),
@@ -135,6 +136,16 @@ class _Reader(States, Pipelines):
             index = len(self.counters)
             counter = Counter(item["name"], index, item.get("size", 0), table)
             self.counters[counter.name] = counter
+        for item in self.document["meter_arrays"]:
+            table = item["binding"] if item.get("is_direct") else None
+            if item["rate_count"] != 2:
+                self.refuse(f"meter {item['name']} of {item['rate_count']} rates, not 2", item)
+            meter = Meter(
+                item["name"], len(self.meters), item.get("size", 0), item["type"] == "bytes", table
+            )
+            self.meters[meter.name] = meter
+            if table is not None:
+                self.colours[table] = meter, self.field(*item["result_target"])
 
     def field_list(self, item: Json) -> tuple[Field, ...]:
         fields: list[Field] = []

@@ -24,12 +24,11 @@ _PRIMITIVES = frozenset(
         *("register_read", "register_write", "count", "modify_field_rng_uniform"),
         *("modify_field_with_hash_based_offset", "_jump", "_jump_if_zero"),
         *("clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress", "resubmit", "recirculate"),
-        *("truncate", "assert", "assume"),
+        *("truncate", "assert", "assume", "execute_meter"),
     }
 )
 _IN_P4 = {  # names of primitives where P4 has another
     "generate_digest": "digest()",
-    "execute_meter": "a meter",
     "assign_VL": "assignment of a varbit",
     "assign_union": "assignment of a header union",
     "assign_union_stack": "assignment of a stack of header unions",

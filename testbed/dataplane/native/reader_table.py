@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from testbed.dataplane.native.expression import Instance, Read, Valid
+from testbed.dataplane.native.expression import Expression, Instance, Read, Valid
 from testbed.dataplane.native.operands import Json, Operands, number, position
-from testbed.dataplane.native.program import Action, Conditional, Entry, Key, Pipeline, Table
+from testbed.dataplane.native.program import Action, Conditional, Entry, Key, Meter, Pipeline, Table
 
 _MAX_KEY_WORDS = 64  # as in runtime/table.h
 
@@ -13,6 +13,7 @@ class Pipelines(Operands):
     def __init__(self) -> None:
         super().__init__()
         self.table_index = 0
+        self.colours: dict[str, tuple[Meter, Expression]] = {}  # of a table's direct meter
 
     def pipeline(self, item: Json, actions: dict[int, Action]) -> Pipeline:
         nodes: dict[str, Table | Conditional] = {}
@@ -54,8 +55,6 @@ class Pipelines(Operands):
             self.refuse(f"action profile or selector of table {name}")
         if item.get("support_timeout"):
             self.refuse(f"idle timeout of table {name}")
-        if item.get("direct_meters"):
-            self.refuse(f"direct meter of table {name}")
         keys = tuple(self.key(k) for k in item["key"])
         default = None
         default_fixed = False
@@ -80,6 +79,7 @@ class Pipelines(Operands):
             entries=tuple(self.entry(e, keys, actions) for e in item.get("entries") or ()),
             fixed="entries" in item,
             counted=bool(item.get("with_counters")),
+            meter=self.colours.get(name) if item.get("direct_meters") else None,
             after_hit=following.get("__HIT__", base) if by_hit else base,
             after_miss=following.get("__MISS__", base) if by_hit else base,
             after_action=None if by_hit else following,

@@ -69,6 +69,7 @@ class NativeSwitch:
         self._tables = {table.name: table for table in program.tables}
         self._registers = {register.name: register for register in program.registers}
         self._counters = {counter.name: counter for counter in program.counters}
+        self._meters = {meter.name: meter for meter in program.meters}
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
@@ -242,6 +243,20 @@ class NativeSwitch:
         request = struct.pack("=cHI", b"C", counter.index, index)
         packets, size = struct.unpack("=QQ", self._request(request, f"counter {name}[{index}]"))
         return packets, size
+
+    def meter_rates(
+        self, name: str, index: int, committed: tuple[float, int], peak: tuple[float, int]
+    ) -> None:
+        meter = _named(self._meters, name, "meter")
+        if not 0 <= committed[0] <= peak[0] or min(committed[1], peak[1]) < 0:
+            raise ControlError(
+                f"meter {name}: committed {committed}, peak {peak}: expected rates and bursts of 0 "
+                "or more, and no committed rate above the peak rate"
+            )
+        request = struct.pack("=cHI", b"E", meter.index, index)
+        for rate, burst in (committed, peak):
+            request += struct.pack("=dQ", rate / 1e6, burst)
+        self._request(request, f"meter {name}[{index}]")
 
     def _table(self, name: str) -> Table:
         return _named(self._tables, name, "table")

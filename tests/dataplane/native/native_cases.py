@@ -8,6 +8,7 @@ import numpy as np
 from native_case import Case, Packet, address
 from native_cases_again import mirror, mirror_packets
 from native_cases_checks import checks, checks_packets
+from native_cases_meters import meters, meters_packets
 from native_cases_stacks import stacks, stacks_packets
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -166,4 +167,5 @@ CASES = {
     "stacks": Case(stacks, stacks_packets),
     "mirror": Case(mirror, mirror_packets, (("I.instances", 7), ("E.instances", 7))),
     "checks": Case(checks, checks_packets, _CHECKED),
+    "meters": Case(meters, meters_packets, (("I.hits", 3),)),
 }

@@ -120,7 +120,7 @@ class Fuzzer:
 
     def control(self) -> None:
         pick, program, switch = self.generator, self.program, self.switch
-        match pick.randrange(7):
+        match pick.randrange(8):
             case 0 | 1 if program.tables:
                 table = pick.choice(program.tables)
                 action = pick.choice(table.actions)
@@ -149,8 +149,11 @@ class Fuzzer:
             case 5 if program.counters:
                 counter = pick.choice(program.counters)
                 switch.read_counter(counter.name, pick.choice((0, 1, counter.size, 1 << 31)))
-            case 6:  # no request at all
-                operation = pick.choice(b"IDGRWZCMPSX")
+            case 6 if program.meters:
+                rates = (pick.random() * 1e6, pick.randrange(5)), (1e6, pick.randrange(5000))
+                switch.meter_rates(pick.choice(program.meters).name, pick.randrange(9), *rates)
+            case 7:  # no request at all
+                operation = pick.choice(b"IDGRWZCEMPSX")
                 switch._request(struct.pack("=B", operation) + pick.randbytes(pick.randrange(40)))
 
     def number(self, width: int) -> int:

@@ -134,13 +134,13 @@ def test_all_that_is_unsupported_is_said_at_once(tmp_path):
     place = {"filename": "x.p4", "line": 7, "column": 4}
     digest = {"op": "generate_digest", "parameters": [], "source_info": place}
     document["actions"][0]["primitives"].append(digest)
-    document["meter_arrays"].append({"name": "I.m", "source_info": place})
+    document["parse_vsets"].append({"name": "P.v", "source_info": place})
     path = tmp_path / "strange.json"
     path.write_text(json.dumps(document))
     with pytest.raises(Unsupported) as caught:
         read(path)
     assert set(caught.value.problems) == {
-        "x.p4:7:5: meters: I.m",
+        "x.p4:7:5: parser value sets (use a select over constants): P.v",
         "router.p4:44:9: hash algorithm crc17",
         "x.p4:7:5: digest()",
     }

@@ -40,6 +40,12 @@ struct counters {
     struct table *table; // whose entries count, if it is a direct counter
 };
 
+struct meters {
+    struct meter *cells;
+    unsigned size;
+    struct table *table; // whose entries are metered, if it is a direct meter
+};
+
 struct replica {
     uint16_t port, rid;
 };

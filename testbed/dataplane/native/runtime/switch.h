@@ -165,15 +165,34 @@ static uint32_t do_counter(struct request *r) {
     if (index >= counter_count)
         return NO_SUCH_INDEX;
     const struct counters *array = &counters[index];
-    if (at >= (array->table ? array->table->count : array->size))
+    const struct entry *entry = array->table ? table_entry(array->table, at) : NULL;
+    if (entry == NULL && at >= array->size)
         return NO_SUCH_INDEX;
-    if (array->table) {
-        reply_u64(array->table->entries[at]->packets);
-        reply_u64(array->table->entries[at]->bytes);
-    } else {
-        reply_u64(array->cells[at].packets);
-        reply_u64(array->cells[at].bytes);
+    reply_u64(entry ? entry->packets : array->cells[at].packets);
+    reply_u64(entry ? entry->bytes : array->cells[at].bytes);
+    return DONE;
+}
+
+static uint32_t do_meter(struct request *r) {
+    const uint64_t index = take(r, 2), at = take(r, 4);
+    if (index >= meter_count)
+        return NO_SUCH_INDEX;
+    const struct meters *array = &meters[index];
+    struct entry *entry = array->table ? table_entry(array->table, at) : NULL;
+    if (entry == NULL && at >= array->size)
+        return NO_SUCH_INDEX;
+    if (r->left != 32)
+        return MALFORMED;
+    if (entry != NULL && entry->meter == NULL)
+        entry->meter = allocate(sizeof *entry->meter);
+    struct meter *m = entry ? entry->meter : &array->cells[at];
+    struct bucket *const buckets[] = {&m->committed, &m->peak};
+    for (unsigned i = 0; i < 2; i++) {
+        double rate;
+        memcpy(&rate, &(uint64_t){take(r, 8)}, 8);
+        bucket_set(buckets[i], rate, take(r, 8));
     }
+    m->set = true;
     return DONE;
 }
 
@@ -220,6 +239,8 @@ static uint32_t answer(struct request r) {
         return do_register(&r, op);
     case 'C':
         return do_counter(&r);
+    case 'E':
+        return do_meter(&r);
     case 'M':
         return do_mirror(&r);
     case 'P':

@@ -6,17 +6,18 @@
 #ifndef TABLE_H
 #define TABLE_H
 
-#include "bits.h"
+#include "meter.h"
 
 #include <stdlib.h>
 
 #define MAX_KEY_WORDS 64
 
 struct entry {
-    unsigned action;
+    unsigned action, number; // number: the entries that were there before it
     int priority;
     uint64_t packets, bytes;
     uint64_t *key, *mask, *data;
+    struct meter *meter; // NULL until its rates are set
 };
 
 struct mask {
@@ -166,6 +167,7 @@ static int table_insert(struct table *t, unsigned action, int priority, const ui
     table_grow(t);
     struct entry *e = entry_new(t, action, data);
     e->priority = priority;
+    e->number = t->count;
     memcpy(e->key, key, 8 * words);
     memcpy(e->mask, mask, 8 * words);
     unsigned at = t->count;
@@ -180,6 +182,14 @@ static int table_insert(struct table *t, unsigned action, int priority, const ui
         table_add_mask(t, e);
     }
     return TABLE_OK;
+}
+
+// An entry by the order of insertion; NULL beyond the last.
+static struct entry *table_entry(const struct table *t, uint64_t number) {
+    for (unsigned n = 0; n < t->count; n++)
+        if (t->entries[n]->number == number)
+            return t->entries[n];
+    return NULL;
 }
 
 static void table_set_miss(struct table *t, unsigned action, const uint64_t *data) {
