@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from leftovers import namespaces
 from traffic import switches
@@ -53,16 +54,20 @@ def reduce(
     disturb: Callable[[Network], object] = lambda network: None,
     watch: Callable[[Network, Crew], None] = lambda network, crew: None,
     timeout: float = 60.0,
+    made: Callable[..., Any] = switches,
 ) -> Reduction:
-    """Run all jobs of ``experiment``; ``disturb`` is called once, ``watch`` every 0.2 s."""
+    """Run all jobs of ``experiment``; ``disturb`` is called once, ``watch`` every 0.2 s.
+
+    ``made`` makes the switches that run the P4 program.
+    """
     fabric = build_fabric(experiment)
     jobs = deploy(experiment, fabric)
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
     every = [each for own in allocations for each in own]
     p4 = {switch for each in every for switch in each.tree.switches}
     emulation = experiment.emulation
-    made = switches(emulation.target, p4, folder)
-    with Network(fabric, emulation.dilation, made, every, emulation.seed) as network:
+    targets = made(emulation.target, p4, folder)
+    with Network(fabric, emulation.dilation, targets, every, emulation.seed) as network:
         addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
         told = [
             task
