@@ -14,7 +14,7 @@ from testbed.dataplane import wire
 from testbed.endpoint.aggregation import Endpoint, Operation, Wake
 from testbed.endpoint.interpreter import Values
 from testbed.endpoint.ring import Neighbours, RingEndpoint
-from testbed.endpoint.stream import PORT, Mesh
+from testbed.endpoint.stream import Mesh
 from testbed.endpoint.task import Outcome, Task
 from testbed.endpoint.uses import Use, Uses
 from testbed.plan.program import (
@@ -96,7 +96,7 @@ class Connections:
         self._uses: dict[int, Uses] = {}
         program = task.plan.programs[task.rank]
         if any(isinstance(operation, Send | Receive) for operation in program):
-            self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
+            self._mesh = Mesh(task.rank, task.addresses)
             self.watch(self._mesh)
         roles = {tree: role for tree, role in enumerate(task.trees) if role is not None}
         address = task.addresses[task.rank]

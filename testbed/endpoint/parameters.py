@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 import numpy.typing as npt
 
-from testbed.endpoint.stream import PORT, Mesh
+from testbed.endpoint.stream import Mesh
 from testbed.endpoint.task import Iteration, Outcome, Task
 from testbed.plan.program import Consistency, Update
 
@@ -80,7 +80,7 @@ class Worker:
         self._updates = [op for op in task.plan.programs[task.rank] if isinstance(op, Update)]
         self._missing: dict[int, int] = {}
         self._turns = dict.fromkeys((update.server for update in self._updates), 0)
-        self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
+        self._mesh = Mesh(task.rank, task.addresses)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._mesh, selectors.EVENT_READ)
 
@@ -187,7 +187,7 @@ class Server:
         }
         self._takes_turns = plan.consistency.turns
         self._turn = self._pushed = 0
-        self._mesh = Mesh(task.rank, task.addresses, PORT + task.job)
+        self._mesh = Mesh(task.rank, task.addresses)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._mesh, selectors.EVENT_READ)
 

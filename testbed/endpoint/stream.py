@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 PORT = 0xBEE1
+"""Where rank 0 listens; the others behind it, for two ranks may share a host."""
+
 _WAKE_BYTES = 64 * 1024
 _GREETING = struct.Struct("!I")
 _HEADER = struct.Struct("!III")  # unit, chunk, bytes that follow
@@ -47,12 +49,14 @@ class Mesh:
     every rank listens before any connects.
     """
 
-    def __init__(self, rank: int, addresses: Sequence[str], port: int = PORT) -> None:
-        self._rank, self._addresses, self._port = rank, addresses, port
+    def __init__(self, rank: int, addresses: Sequence[str]) -> None:
+        self._rank, self._addresses = rank, addresses
         self._selector = selectors.DefaultSelector()
         self._out: dict[int, _Outgoing] = {}
         self._incoming: list[_Incoming] = []
-        self._listener = socket.create_server((addresses[rank], port), backlog=len(addresses) + 8)
+        self._listener = socket.create_server(
+            (addresses[rank], PORT + rank), backlog=len(addresses) + 8
+        )
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
@@ -65,7 +69,7 @@ class Mesh:
         for peer in peers:
             try:
                 connection = socket.create_connection(
-                    (self._addresses[peer], self._port),
+                    (self._addresses[peer], PORT + peer),
                     timeout=10,
                     source_address=(self._addresses[self._rank], 0),
                 )

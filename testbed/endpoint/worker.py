@@ -90,17 +90,20 @@ class Worker:
         ready = [start + unit.ready_s * pace for unit in units]
         compute_end = start + self._task.compute_s * pace
         while True:
+            moved = self._collect()
             now = time.monotonic()
             while released < len(units) and ready[released] <= now and self._may_begin(released):
                 self._interpreter.begin(self._number(released), self._part(units[released]))
                 released += 1
+                moved = True
             while self._later and self._later[0][0] <= now:
                 _, unit, chunk = heapq.heappop(self._later)
                 self._interpreter.resume(unit, chunk)
-            while self._collect():
-                pass
+                moved = True
             if released == len(units) and not self._unfinished and now >= compute_end:
                 return now if units else compute_end
+            if moved:
+                continue  # what has begun may be done already, and make room for more
             deadlines = [compute_end] if now < compute_end else []
             deadlines += (
                 [ready[released]] if released < len(units) and ready[released] > now else []

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +106,19 @@ def test_a_killed_worker_ends_the_run_within_seconds(system):
     for pid in crew.pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_credit_that_comes_back_is_used_and_a_host_may_have_two_ranks():
+    """More units than credit, all ready at once, and each server on a worker's host."""
+    job = tasks("ps")
+    units = tuple(Unit(i, i * 96, 96, 0.0) for i in range(64))
+    gradients = Gradients(5, 3, 64 * 96)
+    shared = (*job[0].addresses[:3], job[0].addresses[0])
+    job = [replace(each, units=units, gradients=gradients, addresses=shared) for each in job]
+    with Crew(job, [None] * len(job)) as crew:
+        outcomes = crew.run(timeout=30)
+    assert [each.wrong for each in outcomes] == [0] * 4
+    assert outcomes[0].checked == 3 * 64 * 96
 
 
 def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():
