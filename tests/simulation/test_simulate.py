@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from jobs import SUMMING, expected, job, plan, trained
+from simulated import SUMMING, expected, job, plan, trained
 
 from testbed.dataplane import wire
 from testbed.plan.program import Receive, Send

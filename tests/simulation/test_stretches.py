@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jobs import job, plan
+from simulated import job, plan
 
 from testbed.simulation.scenario import Assumptions
 from testbed.simulation.simulate import simulate

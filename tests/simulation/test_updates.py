@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs import UPDATING, expected, job, plan
+from simulated import UPDATING, expected, job, plan
 
 from testbed.plan.program import Consistency
 from testbed.simulation.scenario import Assumptions
