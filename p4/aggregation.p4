@@ -11,44 +11,37 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     NetReduce() netreduce;
     Lanes() lanes;
 
-    record_t record;
-    LaneOperation operation;
-    bool overflow;
-
     action refuse() {
         meta.event = Event.REFUSED;
         mark_to_drop(std);
     }
 
     action read_record() {
-        owners.read(record.owner, record.slot);
-        contributors.read(record.contributors, record.slot);
-        marks.read(record.marks, record.slot);
+        owners.read(meta.record.owner, meta.record.slot);
+        contributors.read(meta.record.contributors, meta.record.slot);
+        marks.read(meta.record.marks, meta.record.slot);
     }
 
-    action write_owner() {
-        owners.write(record.slot, record.owner);
+    // What befell one contribution befell the sum.
+    action share_marks() {
+        hdr.ina.flags = hdr.ina.flags | meta.record.marks & (FLAG_OVERFLOW | FLAG_ECN);
+        meta.record.marks = meta.record.marks | hdr.ina.flags & (FLAG_OVERFLOW | FLAG_ECN);
     }
 
     action write_rest() {
-        contributors.write(record.slot, record.contributors);
-        marks.write(record.slot, record.marks);
+        contributors.write(meta.record.slot, meta.record.contributors);
+        marks.write(meta.record.slot, meta.record.marks);
+    }
+
+    action write_record() {
+        owners.write(meta.record.slot, meta.fragment);
+        write_rest();
     }
 
     apply {
-        meta.fragment = hdr.ina.tree ++ hdr.ina.sequence;
-        record.there = hdr.ina.slot < meta.slots;
-        record.slot = meta.first + hdr.ina.slot;
-        record.owner = 0;
-        record.contributors = 0;
-        record.marks = 0;
-        record.claimed = false;
-        record.changed = false;
-        operation = LaneOperation.NONE;
-        if (record.there) {
+        if (hdr.ina.slot < meta.slots) {
             read_record();
         }
-        record.same = record.contributors != 0 && record.owner == meta.fragment;
 
         // A packet cut short, one of a kind that the style does not have, or a contribution that
         // is nobody's or comes from elsewhere: none may touch a sum.
@@ -57,39 +50,30 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                        || hdr.ina.kind == KIND_ACK && meta.style == Style.RACK
                        || hdr.ina.kind == KIND_RECEIPT && meta.style == Style.RACK;
         bool upwards = hdr.ina.kind == KIND_DATA || hdr.ina.kind == KIND_RECEIPT;
-        bool foreign = hdr.ina.bitmap == 0 || hdr.ina.bitmap & ~meta.members != 0;
+        bool foreign = hdr.ina.bitmap == 0 || hdr.ina.bitmap | meta.members != meta.members;
         if (!carries || upwards && foreign) {
             refuse();
         } else if (meta.style == Style.ATP) {
-            atp.apply(hdr, meta, record, std, operation);
+            atp.apply(hdr, meta, std);
         } else if (meta.style == Style.SWITCHML) {
-            switchml.apply(hdr, meta, record, std, operation);
+            switchml.apply(hdr, meta, std);
         } else if (meta.style == Style.RACK) {
-            rack.apply(hdr, meta, record, std, operation);
+            rack.apply(hdr, meta, std);
         } else {
-            netreduce.apply(hdr, meta, record, std, operation);
+            netreduce.apply(hdr, meta, std);
         }
 
         if (hdr.values.isValid()) {
-            lanes.apply(operation, record.slot, meta.watch, overflow, hdr.values);
-            bit<8> noted = hdr.ina.flags & (FLAG_OVERFLOW | FLAG_ECN);
-            if (overflow) {
-                noted = noted | FLAG_OVERFLOW;
-            }
-            // What befell one contribution befell the sum.
-            if (operation == LaneOperation.STORE || operation == LaneOperation.ADD) {
-                record.marks = record.marks | noted;
-            }
-            if (operation != LaneOperation.NONE) {
-                hdr.ina.flags = hdr.ina.flags | record.marks & (FLAG_OVERFLOW | FLAG_ECN);
+            lanes.apply(meta.operation, meta.record.slot, meta.watch, hdr.ina.flags, hdr.values);
+            if (meta.operation != LaneOperation.NONE
+                && (hdr.ina.flags | meta.record.marks) & (FLAG_OVERFLOW | FLAG_ECN) != 0) {
+                share_marks();
             }
         }
-
-        if (record.claimed) {
-            write_owner();
-        }
-        if (record.claimed || record.changed) {
+        if (meta.operation == LaneOperation.ADD || meta.record.freed) {
             write_rest();
+        } else if (meta.operation == LaneOperation.STORE) {
+            write_record();
         }
     }
 }

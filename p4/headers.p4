@@ -140,35 +140,42 @@ enum bit<4> Event {
     REFUSED   = 9               // dropped: stale, or beyond the job's memory
 }
 
-// A slot's record in switch memory, as a packet finds it and leaves it.
+enum bit<8> LaneOperation {
+    NONE  = 0,
+    STORE = 1,                  // memory <- packet
+    ADD   = 2,                  // memory, packet <- memory + packet
+    LOAD  = 3                   // packet <- memory
+}
+
+// A slot's record in switch memory, as a packet finds it and leaves it. The owner changes only by
+// LaneOperation.STORE.
 struct record_t {
     bit<32>    slot;
-    bool       there;           // the job has such a slot
     fragment_t owner;
     bitmap_t   contributors;    // whose gradients are in it; 0: the slot is free
     bit<8>     marks;           // FLAG_OVERFLOW, FLAG_ECN of what was added; ANSWERED
-    bool       same;            // the slot holds this packet's fragment
-    bool       claimed;         // to be written back: all of it, or all but the owner
-    bool       changed;
+    bool       freed;
 }
 
 const bit<8> ANSWERED = 0x80;   // the slot holds the final result
 
+// What goes with a packet. All of it is 0 at first (v1model), and few fields are many here: BMv2
+// pays for each field with each packet, and for each assignment.
 struct metadata_t {
-    bit<16>    next_hop;        // index into the next-hop table
+    bit<16>       next_hop;     // index into the next-hop table
 
-    // What the control plane says of the packet's tree.
-    Style      style;
-    bit<12>    job;             // whose events these are
-    bitmap_t   members;         // workers whose sum leaves this switch upwards
-    ip_t       parent;          // next aggregating node towards the root; 0: this is the root
-    bit<16>    group;           // multicast group of the children
-    bit<32>    first;           // the job's slots of switch memory
-    bit<32>    slots;
-    bitmap_t   sender;          // NetReduce: the worker behind the connection
+    // What the control plane says of the packet's tree, if it is one of this switch.
+    Style         style;
+    bit<12>       job;          // whose events these are
+    bitmap_t      members;      // workers whose sum leaves this switch upwards
+    ip_t          parent;       // next aggregating node towards the root; 0: this is the root
+    ip_t          self;
+    bit<16>       group;        // multicast group of the children
+    bit<32>       slots;        // how many of switch memory are the job's
+    bit<1>        watch;        // whether overflow is looked for
 
-    fragment_t fragment;
-    ip_t       source;          // whence the packet came
-    bool       watch;           // whether overflow is looked for
-    Event      event;
+    fragment_t    fragment;
+    record_t      record;
+    LaneOperation operation;
+    Event         event;
 }

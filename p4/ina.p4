@@ -28,31 +28,51 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     Aggregation() aggregation;
     Forwarding() forwarding;
     bit<16> connection;
-    bit<16> tree;
 
-    action join(Style style, bit<12> job, bitmap_t members, ip_t parent, ip_t self,
-                bit<16> group, bit<32> first, bit<32> slots, bit<1> watch) {
+    action tell(Style style, bit<12> job, bitmap_t members, ip_t parent, ip_t self, bit<16> group,
+                bit<32> slots, bit<1> watch) {
         meta.style = style;
         meta.job = job;
         meta.members = members;
         meta.parent = parent;
+        meta.self = self;
         meta.group = group;
-        meta.first = first;
         meta.slots = slots;
-        meta.watch = watch == 1;
-        meta.source = hdr.ipv4.src;
-        // The sum is this switch's own packet; a host drops one that seems to come from itself.
-        hdr.ipv4.src = self;
-        hdr.udp.checksum = 0;
+        meta.watch = watch;
+    }
+
+    action join(Style style, bit<12> job, bitmap_t members, ip_t parent, ip_t self,
+                bit<16> group, bit<32> first, bit<32> slots, bit<1> watch) {
+        tell(style, job, members, parent, self, group, slots, watch);
+        meta.fragment = hdr.ina.tree ++ hdr.ina.sequence;
+        meta.record.slot = first + hdr.ina.slot;
     }
 
     action join_connection(bit<16> index, bitmap_t sender, bit<16> number, bit<12> job,
                            bitmap_t members, ip_t parent, ip_t self, bit<16> group,
                            bit<32> first, bit<32> slots) {
-        join(Style.NETREDUCE, job, members, parent, self, group, first, slots, 0);
-        meta.sender = sender;
+        tell(Style.NETREDUCE, job, members, parent, self, group, slots, 0);
+        meta.record.slot = first;
         connection = index;
-        tree = number;
+        hdr.ina.setValid();
+        hdr.ina.kind = KIND_DATA;
+        hdr.ina.flags = 0;
+        hdr.ina.tree = number;
+        hdr.ina.bitmap = sender;
+    }
+
+    action count() {
+        events.count((bit<32>) (meta.job ++ (bit<4>) meta.event));
+    }
+
+    action drop() {
+        mark_to_drop(std);
+    }
+
+    // The sum is this switch's own packet; a host drops one that seems to come from itself.
+    action send_own() {
+        hdr.ipv4.src = meta.self;
+        hdr.udp.checksum = 0;
     }
 
     // A tree's packets for this switch are addressed to it; all others only pass through.
@@ -77,31 +97,32 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     }
 
     apply {
-        if (!hdr.ipv4.isValid()) {
-            mark_to_drop(std);
-            return;
-        }
-        bool joined = false;
-        connection = 0;
-        tree = 0;
         if (hdr.bth.isValid()) {
             // What is sent again once its sender has the sum carries that, and passes through.
-            bool contributes = hdr.values.isValid() && hdr.bth.reserved & BTH_SUM == 0;
-            if (contributes && connections.apply().hit) {
-                joined = true;
-                messages.apply(hdr, meta, connection, tree, std);
+            if (hdr.values.isValid() && hdr.bth.reserved & BTH_SUM == 0) {
+                connection = 0;
+                if (connections.apply().hit) {
+                    messages.apply(hdr, meta, connection);
+                }
             }
         } else if (hdr.ina.isValid()) {
-            joined = trees.apply().hit;
+            trees.apply();
+        } else if (!hdr.ipv4.isValid()) {
+            drop();
         }
+
+        bool joined = meta.members != 0;
         if (joined) {
-            if (std.egress_spec != DROP_PORT) {
-                aggregation.apply(hdr, meta, std);
-            }
-            events.count((bit<32>) (meta.job ++ (bit<4>) meta.event));
+            aggregation.apply(hdr, meta, std);
+            count();
         }
-        if (std.egress_spec != DROP_PORT && std.mcast_grp == 0) {
-            forwarding.apply(hdr, meta, std);
+        if (std.egress_spec != DROP_PORT) {
+            if (joined) {
+                send_own();
+            }
+            if (std.mcast_grp == 0) {
+                forwarding.apply(hdr, meta, std);
+            }
         }
     }
 }

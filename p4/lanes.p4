@@ -23,19 +23,15 @@ const lanes_t L = 2048w0x7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7ffffff
 
 #define LANE_SUM(x, y) (((x & L) + (y & L)) ^ ((x ^ y) & H))
 
-enum bit<8> LaneOperation {
-    NONE  = 0,
-    STORE = 1,                  // memory <- packet
-    ADD   = 2,                  // memory, packet <- memory + packet
-    LOAD  = 3                   // packet <- memory
-}
+// The carry into a lane's top bit is that of `(x & L) + (y & L)`. A lane overflows where x and y have
+// one sign and the carry is not that sign; only the top bits of this count.
+#define OVERFLOWN(x, y) ((x ^ y ^ H) & (x ^ ((x & L) + (y & L))))
 
-// `watch` asks for `overflow`, which costs about as much as the sum itself.
-control Lanes(in LaneOperation operation, in bit<32> slot, in bool watch, out bool overflow,
+// `watch` marks the packet where a lane overflows, which costs about as much as the sum itself.
+control Lanes(in LaneOperation operation, in bit<32> slot, in bit<1> watch, inout bit<8> flags,
               inout values_t values) {
-#define DECLARE(x) register<lanes_t>(SLOTS) memory_##x; lanes_t held_##x; lanes_t sum_##x;
+#define DECLARE(x) register<lanes_t>(SLOTS) memory_##x; lanes_t held_##x;
     EACH(DECLARE)
-    lanes_t carried;
 
     action read() {
 #define READ(x) memory_##x.read(held_##x, slot);
@@ -47,32 +43,23 @@ control Lanes(in LaneOperation operation, in bit<32> slot, in bool watch, out bo
         EACH(WRITE)
     }
 
-    action add() {
-#define ADD_UP(x) sum_##x = LANE_SUM(values.x, held_##x);
-        EACH(ADD_UP)
-    }
-
-    action find_overflow() {
-        carried = 0;
-#define CARRIED(x) carried = carried | ((values.x ^ sum_##x) & (held_##x ^ sum_##x));
-        EACH(CARRIED)
-        carried = carried & H;
+    action mark() {
+        flags = flags | FLAG_OVERFLOW;
     }
 
 #ifdef SATURATE
     // Where a lane overflowed, the largest or smallest int32 takes the sum's place.
-    action saturate() {
-#define MASK(x) (CROSSED(x) | (CROSSED(x) - (CROSSED(x) >> 31)))
-#define CROSSED(x) ((values.x ^ sum_##x) & (held_##x ^ sum_##x) & H)
+#define TOP(x)   (OVERFLOWN(values.x, held_##x) & H)
+#define MASK(x)  (TOP(x) | (TOP(x) - (TOP(x) >> 31)))
 #define LIMIT(x) (L + ((values.x & H) >> 31))
-#define SATURATED(x) sum_##x = (sum_##x & ~MASK(x)) | (LIMIT(x) & MASK(x));
-        EACH(SATURATED)
-    }
+#define SUM(x)   ((LANE_SUM(values.x, held_##x) & ~MASK(x)) | (LIMIT(x) & MASK(x)))
+#else
+#define SUM(x)   LANE_SUM(values.x, held_##x)
 #endif
 
-    action keep() {
-#define KEEP(x) values.x = sum_##x; memory_##x.write(slot, sum_##x);
-        EACH(KEEP)
+    action add() {
+#define ADD_UP(x) values.x = SUM(x); memory_##x.write(slot, values.x);
+        EACH(ADD_UP)
     }
 
     action load() {
@@ -81,18 +68,15 @@ control Lanes(in LaneOperation operation, in bit<32> slot, in bool watch, out bo
     }
 
     apply {
-        overflow = false;
         if (operation == LaneOperation.ADD) {
             read();
-            add();
-            if (watch) {
-                find_overflow();
-                overflow = carried != 0;
+            if (watch == 1) {
+#define CHECK(x) | OVERFLOWN(values.x, held_##x)
+                if ((0 EACH(CHECK)) & H != 0) {
+                    mark();
+                }
             }
-#ifdef SATURATE
-            saturate();
-#endif
-            keep();
+            add();
         } else if (operation == LaneOperation.STORE) {
             write();
         } else if (operation == LaneOperation.LOAD) {

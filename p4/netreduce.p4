@@ -5,52 +5,57 @@
 
 // The connection lookup table: makes every packet of a message an INA packet. It knows the last
 // four messages of a connection by their number, which a first packet has in next_slot.
-control Messages(inout headers_t hdr, inout metadata_t meta, in bit<16> connection,
-                 in bit<16> tree, inout standard_metadata_t std) {
+control Messages(inout headers_t hdr, inout metadata_t meta, in bit<16> connection) {
     // First PSN, first fragment, first slot, packets.
     register<bit<112>>(CONNECTIONS * 4) messages;
     bit<112> message;
     bit<24>  offset;
+    bit<32>  index;
 
-    action look(bit<2> place) {
-        messages.read(message, (bit<32>) (connection ++ place));
+    action look() {
+        messages.read(message, index);
         offset = hdr.bth.sequence - message[111:88];
     }
 
+    action keep() {
+        messages.write(index, message);
+    }
+
     apply {
-        if (hdr.ina.isValid()) {
-            look(hdr.ina.next_slot[25:24]);
+        if (hdr.bth.opcode == SEND_FIRST || hdr.bth.opcode == SEND_ONLY) {
+            index = (bit<32>) (connection ++ hdr.ina.next_slot[25:24]);
+            look();
             bool older = message[23:0] != 0 && hdr.ina.sequence - message[87:56] > 0x7fffffff;
             message = hdr.bth.sequence ++ hdr.ina.sequence ++ hdr.ina.slot
                       ++ hdr.ina.next_slot[23:0];
             offset = 0;
             if (!older) {
-                messages.write((bit<32>) (connection ++ hdr.ina.next_slot[25:24]), message);
+                keep();
             }
         } else {
-            look(0);
+            index = (bit<32>) (connection ++ 2w0);
+            look();
             if (offset >= message[23:0]) {
-                look(1);
+                index = index + 1;
+                look();
             }
             if (offset >= message[23:0]) {
-                look(2);
+                index = index + 1;
+                look();
             }
             if (offset >= message[23:0]) {
-                look(3);
+                index = index + 1;
+                look();
             }
-            hdr.ina.setValid();
             hdr.ina.next_slot = 0;
         }
-        hdr.ina.kind = KIND_DATA;
-        hdr.ina.flags = 0;
-        hdr.ina.tree = tree;
         hdr.ina.sequence = message[87:56] + (bit<32>) offset;
         hdr.ina.slot = message[55:24] + (bit<32>) offset;
-        hdr.ina.bitmap = meta.sender;
+        meta.fragment = hdr.ina.tree ++ hdr.ina.sequence;
+        meta.record.slot = meta.record.slot + hdr.ina.slot;
         if (offset >= message[23:0]) {
-            // Its message's first packet went missing, and is awaited anew.
-            meta.event = Event.REFUSED;
-            mark_to_drop(std);
+            // Its message's first packet went missing, and is awaited anew: no slot for it.
+            meta.slots = 0;
         }
     }
 }
@@ -84,22 +89,19 @@ control Format(inout headers_t hdr) {
     }
 }
 
-control NetReduce(inout headers_t hdr, inout metadata_t meta, inout record_t record,
-                  inout standard_metadata_t std, out LaneOperation operation) {
+control NetReduce(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     // The header buffer. The connections of a job number their packets alike, so that one
     // header serves the copies for all members.
     register<bit<56>>(SLOTS) headers;
     Pool() pool;
-    Verdict verdict;
     bit<56> held;
 
     action hold_header() {
-        headers.write(record.slot, hdr.bth.opcode ++ hdr.bth.flags ++ hdr.bth.partition
-                                   ++ hdr.bth.sequence);
+        headers.write(meta.record.slot, held);
     }
 
     action answer_all() {
-        headers.read(held, record.slot);
+        headers.read(held, meta.record.slot);
         hdr.bth.setValid();
         hdr.bth.opcode = held[55:48];
         hdr.bth.flags = held[47:40];
@@ -113,56 +115,47 @@ control NetReduce(inout headers_t hdr, inout metadata_t meta, inout record_t rec
     }
 
     action to_parent() {
-        hdr.ina.bitmap = meta.members;
         hdr.ipv4.dst = meta.parent;
+        hdr.bth.setInvalid();
     }
 
     apply {
-        bool answered = record.marks & ANSWERED != 0;
-        bool on_connection = hdr.bth.isValid();
         if (hdr.ina.kind == KIND_RESULT) {
-            operation = LaneOperation.NONE;
+            bool same = meta.record.contributors != 0 && meta.record.owner == meta.fragment;
             meta.event = Event.RETURNED;
-            if (record.same) {
-                operation = LaneOperation.STORE;
-                record.contributors = meta.members;
-                record.marks = record.marks | ANSWERED;
-                record.changed = true;
+            if (same) {
+                meta.operation = LaneOperation.STORE;
+                meta.record.contributors = meta.members;
+                meta.record.marks = meta.record.marks | ANSWERED;
                 answer_all();
             } else {
                 meta.event = Event.REFUSED;
                 mark_to_drop(std);
             }
         } else {
-            pool.apply(hdr, meta, record, verdict, operation);
-            if (on_connection && verdict != Verdict.REFUSED) {
+            pool.apply(hdr, meta, std);
+            if (hdr.bth.isValid() && meta.event != Event.REFUSED) {
+                held = hdr.bth.opcode ++ hdr.bth.flags ++ hdr.bth.partition ++ hdr.bth.sequence;
                 hold_header();
             }
-            if (verdict == Verdict.COMPLETED && meta.parent == 0) {
-                record.marks = record.marks | ANSWERED;
-                answer_all();
-            } else if (verdict == Verdict.REPEATED && answered) {
-                operation = LaneOperation.LOAD;
-                hdr.ina.kind = KIND_RESULT;
-                hdr.ina.bitmap = meta.members;
-                if (!on_connection) {
-                    hdr.ipv4.dst = meta.source;
-                } else if (hdr.ipv4.dst == hdr.ipv4.src) {
-                    // Sent to this switch: it is for the connection's receiver, one of all.
+            if (std.egress_spec != DROP_PORT) {
+                if (meta.record.marks & ANSWERED != 0) {
+                    hdr.ina.kind = KIND_RESULT;
+                    if (!hdr.bth.isValid()) {
+                        hdr.ipv4.dst = hdr.ipv4.src;
+                    } else if (hdr.ipv4.dst == meta.self) {
+                        // Sent to this switch: it is for the connection's receiver, one of all.
+                        answer_all();
+                    } else {
+                        // Sent again because its receiver missed the sum, to whom it goes on.
+                        meta.self = hdr.ipv4.src;
+                    }
+                } else if (meta.parent == 0) {
+                    meta.record.marks = meta.record.marks | ANSWERED;
                     answer_all();
                 } else {
-                    // Sent again because its receiver missed the sum.
-                    hdr.ipv4.src = meta.source;
+                    to_parent();
                 }
-            } else if (verdict == Verdict.COMPLETED) {
-                to_parent();
-                hdr.bth.setInvalid();
-            } else if (verdict == Verdict.REPEATED && record.contributors == meta.members) {
-                operation = LaneOperation.LOAD;
-                to_parent();
-                hdr.bth.setInvalid();
-            } else {
-                mark_to_drop(std);
             }
         }
     }

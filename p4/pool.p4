@@ -1,46 +1,42 @@
 // A contribution to a slot of a pool: what it is, and what becomes of the slot's record. Common
 // to the styles whose hosts may overwrite a slot, because by then nobody needs what it held.
+//
+// It ends as an event. REFUSED: no slot of this job, or older than what the slot holds. STORED and
+// ADDED: taken, and others are missing. COMPLETED: taken, and the last one, so that the packet now
+// carries the sum. DUPLICATE: in the slot already. The packet is dropped unless the sum is complete,
+// and then carries it.
 
-enum bit<2> Verdict {
-    REFUSED   = 0,              // no slot of this job, or older than what the slot holds
-    HELD      = 1,              // taken; others are missing
-    COMPLETED = 2,              // taken, and the last one: the packet now carries the sum
-    REPEATED  = 3               // in the slot already
-}
-
-control Pool(inout headers_t hdr, inout metadata_t meta, inout record_t record,
-             out Verdict verdict, out LaneOperation operation) {
+control Pool(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     apply {
-        operation = LaneOperation.NONE;
-        verdict = Verdict.HELD;
+        bool same = meta.record.contributors != 0 && meta.record.owner == meta.fragment;
         // Sequence numbers count round; half of them are ahead of any other.
-        bool older = record.contributors != 0
-                     && hdr.ina.sequence - record.owner[31:0] > 0x7fffffff;
+        bool older = meta.record.contributors != 0
+                     && hdr.ina.sequence - meta.record.owner[31:0] > 0x7fffffff;
 
-        if (!record.there || older) {
-            verdict = Verdict.REFUSED;
-            meta.event = Event.REFUSED;
-        } else if (!record.same) {
-            record.owner = meta.fragment;
-            record.contributors = hdr.ina.bitmap;
-            record.marks = 0;
-            record.claimed = true;
-            operation = LaneOperation.STORE;
-            meta.event = Event.STORED;
-        } else if (record.contributors & hdr.ina.bitmap == 0) {
-            record.contributors = record.contributors | hdr.ina.bitmap;
-            record.changed = true;
-            operation = LaneOperation.ADD;
+        if (same && meta.record.contributors & hdr.ina.bitmap == 0) {
+            meta.record.contributors = meta.record.contributors | hdr.ina.bitmap;
+            meta.operation = LaneOperation.ADD;
             meta.event = Event.ADDED;
-        } else {
-            verdict = Verdict.REPEATED;
+        } else if (same) {
             meta.event = Event.DUPLICATE;
+        } else if (older || hdr.ina.slot >= meta.slots) {
+            meta.event = Event.REFUSED;
+        } else {
+            meta.record.contributors = hdr.ina.bitmap;
+            meta.record.marks = 0;
+            meta.operation = LaneOperation.STORE;
+            meta.event = Event.STORED;
         }
 
-        if (verdict == Verdict.HELD && record.contributors == meta.members) {
-            verdict = Verdict.COMPLETED;
-            meta.event = Event.COMPLETED;
+        if (meta.event == Event.REFUSED || meta.record.contributors != meta.members) {
+            mark_to_drop(std);
+        } else {
             hdr.ina.bitmap = meta.members;
+            if (meta.event == Event.DUPLICATE) {
+                meta.operation = LaneOperation.LOAD;
+            } else {
+                meta.event = Event.COMPLETED;
+            }
         }
     }
 }

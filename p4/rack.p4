@@ -2,27 +2,16 @@
 // of the rack leaves as one stream towards a rank, whose acknowledgements are multicast; and a
 // stream from a rank is multicast into the rack, whose receipts are gathered into one.
 
-control Rack(inout headers_t hdr, inout metadata_t meta, inout record_t record,
-             inout standard_metadata_t std, out LaneOperation operation) {
+control Rack(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     Pool() pool;
-    Verdict verdict;
 
     apply {
         if (hdr.ina.kind == KIND_RESULT || hdr.ina.kind == KIND_ACK) {
-            operation = LaneOperation.NONE;
             meta.event = Event.RETURNED;
             std.mcast_grp = meta.group;
         } else {
-            pool.apply(hdr, meta, record, verdict, operation);
-            if (verdict == Verdict.COMPLETED) {
-                hdr.ipv4.dst = meta.parent;
-            } else if (verdict == Verdict.REPEATED && record.contributors == meta.members) {
-                operation = LaneOperation.LOAD;
-                hdr.ina.bitmap = meta.members;
-                hdr.ipv4.dst = meta.parent;
-            } else {
-                mark_to_drop(std);
-            }
+            pool.apply(hdr, meta, std);
+            hdr.ipv4.dst = meta.parent;
         }
     }
 }

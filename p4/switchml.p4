@@ -5,10 +5,8 @@
 //
 // Hierarchical: below the root a sum goes up, and its result comes down to be kept here as well.
 
-control SwitchMl(inout headers_t hdr, inout metadata_t meta, inout record_t record,
-                 inout standard_metadata_t std, out LaneOperation operation) {
+control SwitchMl(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     Pool() pool;
-    Verdict verdict;
 
     action answer_all() {
         hdr.ina.kind = KIND_RESULT;
@@ -17,45 +15,31 @@ control SwitchMl(inout headers_t hdr, inout metadata_t meta, inout record_t reco
 
     action answer_sender() {
         hdr.ina.kind = KIND_RESULT;
-        hdr.ina.bitmap = meta.members;
-        hdr.ipv4.dst = meta.source;
-    }
-
-    action to_parent() {
-        hdr.ina.bitmap = meta.members;
-        hdr.ipv4.dst = meta.parent;
+        hdr.ipv4.dst = hdr.ipv4.src;
     }
 
     apply {
-        bool answered = record.marks & ANSWERED != 0;
         if (hdr.ina.kind == KIND_RESULT) {
-            operation = LaneOperation.NONE;
+            bool same = meta.record.contributors != 0 && meta.record.owner == meta.fragment;
             meta.event = Event.RETURNED;
-            if (record.same && !answered) {
-                operation = LaneOperation.STORE;
-                record.contributors = meta.members;
-                record.marks = record.marks | ANSWERED;
-                record.changed = true;
+            if (same && meta.record.marks & ANSWERED == 0) {
+                meta.operation = LaneOperation.STORE;
+                meta.record.contributors = meta.members;
+                meta.record.marks = meta.record.marks | ANSWERED;
             }
             std.mcast_grp = meta.group;
         } else {
-            pool.apply(hdr, meta, record, verdict, operation);
-            if (verdict == Verdict.COMPLETED) {
-                if (meta.parent == 0) {
-                    record.marks = record.marks | ANSWERED;
+            pool.apply(hdr, meta, std);
+            if (std.egress_spec != DROP_PORT) {
+                if (meta.record.marks & ANSWERED != 0) {
+                    answer_sender();
+                } else if (meta.parent == 0) {
+                    meta.record.marks = meta.record.marks | ANSWERED;
                     answer_all();
                 } else {
-                    to_parent();
+                    // Also where the sum, or its result, went missing above.
+                    hdr.ipv4.dst = meta.parent;
                 }
-            } else if (verdict == Verdict.REPEATED && answered) {
-                operation = LaneOperation.LOAD;
-                answer_sender();
-            } else if (verdict == Verdict.REPEATED && record.contributors == meta.members) {
-                // The sum, or its result, went missing above.
-                operation = LaneOperation.LOAD;
-                to_parent();
-            } else {
-                mark_to_drop(std);
             }
         }
     }
