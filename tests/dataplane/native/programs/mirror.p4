@@ -33,7 +33,11 @@ parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout stand
         }
     }
     state trace { packet.extract(hdr.trace); transition request; }
-    state request { packet.extract(hdr.request); transition accept; }
+    state request {
+        packet.extract(hdr.request);
+        hdr.request.rounds = hdr.request.rounds & 3;  // each round may clone, and each clone go round
+        transition accept;
+    }
 }
 control V(inout headers_t hdr, inout metadata_t meta) { apply { } }
 control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
@@ -44,7 +48,6 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
             return;
         }
         instances.count((bit<32>)std.instance_type);
-        hdr.request.rounds = hdr.request.rounds & 3;  // every round may clone, and so on
         std.egress_spec = (bit<9>)hdr.request.port;
         meta.tag = meta.tag + (bit<16>)hdr.request.rounds + 100;
         meta.note = meta.note << 8 | (bit<200>)hdr.request.rounds;
