@@ -16,7 +16,7 @@ from testbed.workload.trace import Tensor, Trace, load
 @st.composite
 def traces(draw: st.DrawFn) -> Trace:
     seconds = st.floats(0, 1)
-    sizes = draw(st.lists(st.integers(1, 1000), min_size=1, max_size=30))
+    sizes = draw(st.lists(st.integers(1, 1000), min_size=1, max_size=12))
     tensors = tuple(
         Tensor(f"t{i}", size, draw(seconds), draw(seconds)) for i, size in enumerate(sizes)
     )

@@ -1,0 +1,101 @@
+"""Samples of real gradients: what ships, and base values drawn from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.workload import values
+from testbed.workload.gradients import Gradients
+from testbed.workload.quantise import errors
+from testbed.workload.trace import TraceError, names
+from testbed.workload.values import FAMILIES, Sample, load
+
+SHIPPED = sorted(set(FAMILIES.values()))
+
+
+def made_up(workers: int = 4, blocks: int = 6) -> Sample:
+    """Workers alike but for noise; blocks of magnitudes far apart, as real gradients' are."""
+    rng = np.random.default_rng(1)
+    common = rng.normal(size=(1, blocks, 256)) * 10.0 ** (np.arange(blocks) % 6 - 3)[:, None]
+    own = 0.1 * rng.normal(size=(workers, blocks, 256)) * np.abs(common)
+    return Sample("made up", (common + own).astype(np.float32))
+
+
+def test_every_shipped_workload_has_a_sample() -> None:
+    assert set(FAMILIES) == set(names())
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_samples_are_real_gradients(name: str) -> None:
+    sample = load(name)
+    assert sample.values.shape == (8, 128, 256)
+    facts = sample.statistics()
+    assert 0 < facts.rms < 1
+    # Heavy tails and unlike magnitudes, which made-up normal values lack (about 5).
+    assert facts.magnitudes[1.0] / facts.rms > 10
+    assert facts.zeros < 0.7  # most of VGG-16 is behind rectifiers and dropout
+    # The same weights, other data: not the same, and with small batches hardly alike.
+    assert -0.2 < facts.likeness < 0.99
+    assert {"model", "data", "loss", "batch", "seed"} <= set(sample.provenance)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_block_exponents_lose_less_than_a_fixed_factor(name: str) -> None:
+    found = errors(load(name).by_worker())
+    assert found["int32, block exponent (SwitchML)"] < 1e-6
+    assert found["int32, block exponent (SwitchML)"] < found["int32, factor 1e6 (ATP)"]
+
+
+def test_a_workload_without_sample_names_those_that_have_one() -> None:
+    with pytest.raises(TraceError, match="no sample of real gradients for 'x'; there are for bert"):
+        load("x")
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 no archive"])
+def test_a_damaged_sample_is_refused(
+    damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpt2.gradients.npz").write_bytes(damage)
+    monkeypatch.setattr(values, "WORKLOADS", tmp_path)
+    with pytest.raises(TraceError, match=r"gpt2\.gradients\.npz: cannot be read"):
+        load("gpt2")
+
+
+def test_ranks_of_a_group_are_alike_as_the_workers_were() -> None:
+    sample = made_up(blocks=100)
+    ranks = [sample.draw(7, rank, 5000) for rank in range(8)]
+    alike = np.corrcoef(ranks)
+    assert alike[:4, :4].min() > 0.9 and alike[4:, 4:].min() > 0.9
+    assert np.abs(alike[:4, 4:]).max() < 0.5
+    assert np.unique(np.array(ranks)[:, 0]).size == 8
+
+
+def test_drawn_values_have_unit_deviation_and_follow_the_seed() -> None:
+    sample = made_up()
+    drawn = sample.draw(1, 0, 100_000)
+    assert drawn.dtype == np.float32
+    assert float(np.sqrt(np.mean(np.square(drawn)))) == pytest.approx(1, rel=0.2)
+    assert np.array_equal(drawn, sample.draw(1, 0, 100_000))
+    assert np.array_equal(drawn[:700], sample.draw(1, 0, 700))
+    assert not np.array_equal(drawn, sample.draw(2, 0, 100_000))
+
+
+def test_gradients_of_real_values_sum_up_as_any() -> None:
+    sample = made_up()
+    gradients = Gradients(3, 6, 1000, 16, sample)
+    total = sum(gradients.values(rank, 9, 0, 1000).astype(np.int64) for rank in range(6))
+    assert gradients.mismatches(np.array(total, np.int32), gradients.expected_total(), 9) == 0
+    quantised = np.rint(sample.draw(3, 2, 1000) * np.float64(2**16))
+    assert np.array_equal(gradients.base(2), quantised)
+
+
+def test_heavy_tails_overflow_where_normal_values_do_not() -> None:
+    exact = [
+        sum(g.base(rank).astype(np.int64) for rank in range(8))
+        for g in (Gradients(1, 8, 50_000, 27), Gradients(1, 8, 50_000, 27, made_up()))
+    ]
+    normal, real = (np.abs(total).max() for total in exact)
+    assert normal < 2**31 < real
