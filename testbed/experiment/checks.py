@@ -16,6 +16,10 @@ from testbed.experiment.findings import Finding, counted, no_such
 from testbed.experiment.schema import Emulation, Job
 
 
+MOST_EMULATED = 64
+"""Workers, or servers, of a job: ATP's bitmap, and the P4 program's, has a bit for each worker."""
+
+
 @dataclass(frozen=True)
 class Known:
     """What lies on higher floors: names of systems and workloads; None lets every name through.
@@ -42,6 +46,7 @@ class Known:
 
 def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """Check what holds between fields, as far as the parts involved are valid in themselves."""
+    emulated = data.get("backend", "emulate") == "emulate"
     raw_jobs = data.get("jobs")
     jobs: dict[int, Job] = {}
     for index, raw in enumerate(raw_jobs if isinstance(raw_jobs, list) else []):
@@ -50,12 +55,12 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             jobs[index] = job
             yield from _servers(index, job, known)
             yield from _compute(index, job)
+            yield from _emulated(index, job) if emulated else ()
     raw_fabric = data.get("fabric")
     kind = raw_fabric.get("kind") if isinstance(raw_fabric, Mapping) else None
     model = KINDS.get(kind) if isinstance(kind, str) else None
     fabric, doubtful = _sound(model, raw_fabric) if model else (None, frozenset())
     if fabric is not None:
-        emulated = data.get("backend", "emulate") == "emulate"
         # Nodes cannot be named or counted in a fabric whose shape is in doubt.
         sound = not doubtful & fabric.shape
         findings = list(fabric_checks.rates(fabric))
@@ -140,6 +145,20 @@ def _compute(index: int, job: Job) -> Iterator[Finding]:
             yield Finding(
                 ("jobs", index, "compute", "stragglers", "workers", position),
                 f"found the rank {rank}, wanted one from 0 to {workers - 1}; write a smaller one",
+            )
+
+
+def _emulated(index: int, job: Job) -> Iterator[Finding]:
+    """What only the simulator takes."""
+    for role, hosts, what in (
+        ("workers", job.workers, "worker"),
+        ("servers", job.servers, "parameter server"),
+    ):
+        if _size(hosts) > MOST_EMULATED:
+            yield Finding(
+                ("jobs", index, role),
+                f"found {counted(_size(hosts), what)}, wanted at most {MOST_EMULATED} in emulation;"
+                " take fewer, or write backend: simulate",
             )
 
 

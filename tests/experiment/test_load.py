@@ -284,6 +284,15 @@ def test_what_is_swept_need_not_be_given_besides() -> None:
     assert loads(text, systems=SYSTEMS).jobs[0].system == "ps"
 
 
+def test_a_job_of_many_workers_may_be_simulated() -> None:
+    fabric = "{kind: leaf-spine, spines: 2, leaves: 4, hosts_per_leaf: 64, host_rate: 10Gbit}"
+    job = "{system: ring, workload: resnet50, workers: 256}"
+    text = f"schema_version: 1\nname: many\nfabric: {fabric}\njobs: [{job}]\n"
+    assert loads(text + "backend: simulate\n").jobs[0].workers == 256
+    with pytest.raises(Invalid, match="wanted at most 64 in emulation"):
+        loads(text)
+
+
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(Invalid, match=r"gone\.yaml: found no such file or directory, wanted"):
         load("gone.yaml")
