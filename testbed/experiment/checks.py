@@ -15,7 +15,6 @@ from testbed.experiment.fields import Model
 from testbed.experiment.findings import Finding, counted, no_such
 from testbed.experiment.schema import Emulation, Job
 
-
 MOST_EMULATED = 64
 """Workers, or servers, of a job: ATP's bitmap, and the P4 program's, has a bit for each worker."""
 
