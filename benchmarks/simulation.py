@@ -3,10 +3,11 @@
     .venv/bin/python benchmarks/simulation.py [--k 4 8 16 32] [--leaves 512] [--systems ring ...]
                                               [--workload resnet50] [--figure FILE]
 
-Each measurement is a process of its own on one core: planning and simulating, the imports left
-out; its peak of memory is that of the process. All hosts of the fabric work but one, which serves,
-and all ToRs aggregate. ``--leaves`` adds a leaf-spine of so many ToRs with 16 hosts each. The
-exponent is that of the power of workers which fits times from the second size on best.
+Each measurement is a process of its own on one core, and its time that of the processor: planning
+and simulating, the imports left out. Memory is the peak of the process. All hosts of the fabric
+work but one, which serves, and all ToRs aggregate. ``--leaves`` adds a leaf-spine of so many ToRs
+with 16 hosts each. The exponent is that of the power of workers which fits times from the second
+size on best.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ HOSTS_PER_LEAF, SPINES = 16, 16
 
 @dataclass(frozen=True)
 class Measured:
-    """``iteration_s`` is simulated, ``wall_s`` is what planning and simulating took."""
+    """``iteration_s`` is simulated; ``cpu_s`` is what planning and simulating took."""
 
     workers: int
     iteration_s: float
-    wall_s: float
+    cpu_s: float
     peak_gib: float
 
 
@@ -53,7 +54,7 @@ def measure(system: str, workload: str, fabric: str) -> Measured | str:
     hosts, trace = made.hosts, load(workload)
     servers = hosts[-1:] if registry[system].servers[1] else ()
     job = Assignment(hosts[:-1], servers, registry[system].settle({}), trace)
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         plan = registry[system].plan(job, made)
     except ValueError as error:
@@ -61,9 +62,9 @@ def measure(system: str, workload: str, fabric: str) -> Measured | str:
     units = cut(fill(trace, deferred=plan.deferred), plan, 1)
     paces = ((1.0,),) * plan.workers
     timeline = simulate(made, [Job(plan, units, trace.compute_s, paces)])
-    wall_s = time.perf_counter() - start
+    cpu_s = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return Measured(plan.workers, timeline.iteration_s(0), wall_s, peak)
+    return Measured(plan.workers, timeline.iteration_s(0), cpu_s, peak)
 
 
 def build(fabric: str) -> Fabric:
@@ -110,7 +111,7 @@ def plot(times: Mapping[str, Sequence[Measured]], workload: str, path: Path) -> 
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
     for name, own in times.items():
         system, workers = registry[name], [each.workers for each in own]
-        seconds = [each.wall_s for each in own]
+        seconds = [each.cpu_s for each in own]
         label = f"{system.title} (n^{exponent(workers[1:], seconds[1:]):.2f})"
         axes.loglog(workers, seconds, marker=system.marker, color=system.colour, label=label)
     axes.set_xlabel("workers")
@@ -136,24 +137,24 @@ def main() -> None:
     fabrics = trees + [f"leaf-spine {leaves}" for leaves in asked.leaves]
     times: dict[str, list[Measured]] = {name: [] for name in asked.systems}
     together = dict.fromkeys(fabrics, 0.0)
-    print(f"{'system':18} {'fabric':16} {'workers':>7} {'iteration':>11} {'wall':>9} {'memory':>9}")
+    print(f"{'system':18} {'fabric':16} {'workers':>7} {'iteration':>11} {'time':>9} {'memory':>9}")
     for name, fabric, found in measurements(asked.systems, asked.workload, fabrics, asked.limit):
         if isinstance(found, str):
             print(f"{name:18} {fabric:16} {found}", flush=True)
             continue
-        together[fabric] += found.wall_s
+        together[fabric] += found.cpu_s
         if fabric in trees:
             times[name].append(found)
         print(
             f"{name:18} {fabric:16} {found.workers:7} {found.iteration_s:9.3f} s"
-            f" {found.wall_s:7.2f} s {found.peak_gib:5.2f} GiB",
+            f" {found.cpu_s:7.2f} s {found.peak_gib:5.2f} GiB",
             flush=True,
         )
     for fabric, seconds in together.items():
         print(f"all on {fabric}: {seconds:.1f} s")
     fitted = {name: own for name, own in times.items() if len(own) > 2}
     for name, own in fitted.items():
-        law = exponent([each.workers for each in own[1:]], [each.wall_s for each in own[1:]])
+        law = exponent([each.workers for each in own[1:]], [each.cpu_s for each in own[1:]])
         print(f"{name}: time grows as workers^{law:.2f}")
     if asked.figure is not None:
         plot(fitted, asked.workload, asked.figure)

@@ -24,11 +24,6 @@ def max_min(
     many rounds as bottlenecks that wait for one another, not as many as bottlenecks.
     """
     rate = cap.astype(float)
-    if not len(link):
-        return rate
-    if len(link) < len(capacity):  # a few flows on a large fabric
-        used, link = np.unique(link, return_inverse=True)
-        capacity = capacity[used]
     left = capacity.astype(float)
     nearest = np.empty(len(left))
     while len(link):

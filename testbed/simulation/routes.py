@@ -76,8 +76,8 @@ class Ways:
         """TCP from rank to rank: the stream, and its acknowledgements on the way back."""
         here, there = self._job.plan.hosts[source], self._job.plan.hosts[to]
         demand = Demand()
-        _add(demand.load, self._way(here, there), 1 / wire.TCP_EFFICIENCY)
-        _add(demand.receipts, self._way(there, here), wire.TCP_ACK_SHARE)
+        _add(demand.load, self.way(here, there), 1 / wire.TCP_EFFICIENCY)
+        _add(demand.receipts, self.way(there, here), wire.TCP_ACK_SHARE)
         _, demand.latency_s = self._latency(here, there, _SEGMENT)
         return demand
 
@@ -95,7 +95,7 @@ class Ways:
                     hop = tree.hop(child, self._fabric.next_hops(source, to))
                     load[self._number[source, hop]] += per_byte
                     source = hop
-                _add(load, self._way(source, to), per_byte)
+                _add(load, self.way(source, to), per_byte)
         if not isinstance(operation, Multicast):
             for parent in switches & self._fabric.capacity.keys():
                 demand.load[self._number[parent, parent]] += len(tree.children(parent))
@@ -129,7 +129,7 @@ class Ways:
             first, at = first or sending, hop
         return whole, whole - first
 
-    def _way(self, source: str, to: str) -> Iterable[tuple[int, float]]:
+    def way(self, source: str, to: str) -> Iterable[tuple[int, float]]:
         """Links, and the share of the flow on each."""
         if source == to:
             return ()

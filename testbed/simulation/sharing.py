@@ -39,11 +39,15 @@ class Sharing:
         """
         most = np.array([self._most[channel] for channel in active.tolist()])
         position, link, amount = self._load.of(active)
-        rate = max_min(self._capacity, position, link, amount, most)
-        # Receipts take what they need of a link, whoever shares it.
         of, on, receipt = self._receipts.of(active)
-        taken = np.bincount(on, receipt * rate[of], len(self._capacity))
-        left = self._capacity / (1 + taken / self._capacity)
+        capacity = self._capacity
+        if len(link) < len(capacity):  # a few flows on a large fabric
+            used, number = np.unique(np.concatenate([link, on]), return_inverse=True)
+            capacity, link, on = capacity[used], number[: len(link)], number[len(link) :]
+        rate = max_min(capacity, position, link, amount, most)
+        # Receipts take what they need of a link, whoever shares it.
+        taken = np.bincount(on, receipt * rate[of], len(capacity))
+        left = capacity / (1 + taken / capacity)
         fair = rate = max_min(left, position, link, amount, most)
         if not cycles:
             return rate
