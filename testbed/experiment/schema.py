@@ -134,6 +134,12 @@ class Job(Model):
         description="whether communication overlaps the backward pass, true or false",
         examples=[True],
     )
+    gradients: Literal["normal", "real"] = Field(
+        default="normal",
+        description="what is summed: normal (drawn from the normal distribution) or real (drawn"
+        " from gradients of the workload's family that were recorded in training)",
+        examples=["normal"],
+    )
     fixed_point: Annotated[
         int, count("the bits after the binary point of gradients as integers", 20, least=0, most=30)
     ] = 20

@@ -19,8 +19,10 @@ from testbed.plan.program import Plan
 from testbed.systems import Assignment, System, registry
 from testbed.topology.fabric import Fabric
 from testbed.topology.placement import place
+from testbed.workload import values
 from testbed.workload.buckets import after_compute, fill
-from testbed.workload.trace import Trace, load
+from testbed.workload.trace import Trace, TraceError, load
+from testbed.workload.values import Sample
 
 INA_RATE_PER_CORE, TCP_RATE_PER_CORE = 60e6, 200e6
 """Bit/s of all workers' links together that one core carried with a third of its time to spare."""
@@ -32,6 +34,7 @@ class DeployedJob:
 
     Attributes:
         number: its place in the experiment.
+        sample: recorded gradients that are summed; None for normally distributed ones.
         paces: for each worker and iteration, warm-up included, how many times as long as
             ``compute_s`` it computes.
         step_s: what each dependent transfer costs a host before it starts.
@@ -42,6 +45,7 @@ class DeployedJob:
     job: Job
     system: System
     trace: Trace
+    sample: Sample | None
     plan: Plan
     fabric: Fabric
     units: tuple[Unit, ...]
@@ -149,6 +153,10 @@ def _deploy(
     system, scale = registry[job.system], experiment.emulation.scale
     trace = load(job.workload)
     try:
+        sample = values.load(job.workload) if job.gradients == "real" else None
+    except TraceError as error:
+        raise DeploymentError(f"gradients: real: {error}") from error
+    try:
         options = system.settle(job.options)
         plan = system.plan(replace(assignment, options=options, trace=trace), fabric)
     except ValueError as error:
@@ -164,6 +172,7 @@ def _deploy(
         job=job,
         system=system,
         trace=trace,
+        sample=sample,
         plan=plan,
         fabric=fabric,
         units=cut(buckets, plan, scale),

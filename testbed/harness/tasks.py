@@ -34,7 +34,11 @@ def tasks(
     """One task a rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP."""
     plan = job.plan
     gradients = Gradients(
-        seed + job.number, plan.workers, job.gradient_bytes // 4, job.job.fixed_point
+        seed + job.number,
+        plan.workers,
+        job.gradient_bytes // 4,
+        job.job.fixed_point,
+        job.sample,
     )
     # Drawn before the ranks are forked, which then share it.
     gradients.expected_total()
