@@ -240,7 +240,7 @@ def load(sanitize: bool = False) -> ctypes.CDLL:
     """The engine, compiled now if it was not. Raises ``BuildError``."""
     files = [*(_ENGINE / f"{name}.c" for name in _SOURCES), *sorted(_ENGINE.glob("*.h"))]
     sources = {path.name: path.read_text() for path in files}
-    sources["wire.h"] = _wire()
+    sources["wire.h"] = wire_header()
     flags = [*_FLAGS, *(_SANITIZED if sanitize else []), "-shared", "-fPIC"]
     library = ctypes.CDLL(str(compiled("engine", sources, flags, ["-lm"])))
     endpoint, flow = c_void_p, c_int
@@ -261,7 +261,7 @@ def load(sanitize: bool = False) -> ctypes.CDLL:
     return library
 
 
-def _wire() -> str:
+def wire_header() -> str:
     """``wire`` as a C header, so that there is one truth."""
     constants = {k: v for k, v in vars(wire).items() if k[0].isupper() and isinstance(v, int)}
     members = "".join(f"    uint{bits}_t {name};\n" for name, bits in wire.FIELDS)

@@ -1,0 +1,101 @@
+"""All-reduces of the real endpoints through one ToR that aggregates; every sum is checked."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks.one_switch import processor_s
+from testbed.dataplane import wire
+from testbed.emulation import targets
+from testbed.emulation.network import Network
+from testbed.endpoint.crew import Crew
+from testbed.endpoint.task import Task, Unit
+from testbed.harness.memory import Window, allocate
+from testbed.harness.tasks import role
+from testbed.systems import Assignment, registry
+from testbed.topology.builders import leaf_spine
+from testbed.workload.gradients import Gradients
+
+COMPUTE = 0.3
+"""Seconds before each all-reduce in which the last one's sums are checked."""
+
+TICK, BURST, PATIENCE = 0.001, 16, 120.0
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Gradient Mbit/s per worker, of the slowest one; ``switch_us`` is the switch's processor
+    time per packet into it; ``resent`` fragments, ``lost`` packets that a switch or a socket had
+    no room for."""
+
+    mbit_s: float
+    switch_us: float
+    resent: int
+    lost: int
+
+
+def all_reduce(
+    system: str,
+    target: str,
+    workers: int,
+    fragments: int,
+    *,
+    window: int,
+    loss: float = 0.0,
+    iterations: int = 4,
+) -> Speed:
+    """The median over iterations, the first not counted: it touches all memory for the first time.
+
+    SystemExit if a sum was wrong.
+    """
+    servers = registry[system].title == "ATP"
+    fabric = leaf_spine(1, 1, workers + servers, 1e10, 1e10, 10**6).with_ina(["t0"])
+    hosts = fabric.hosts
+    plan = registry[system].plan(Assignment(hosts[:workers], hosts[workers:]), fabric)
+    size = Window(window)
+    allocations = allocate([(plan, size)], fabric.slots)[0]
+    elements = fragments * wire.VALUES
+    gradients = Gradients(1, workers, elements)
+    gradients.expected_total()
+    for rank in range(workers):
+        gradients.base(rank)
+    with tempfile.TemporaryDirectory() as logs:
+        switch = targets.make(target, Path(logs) / "t0.log")
+        with Network(fabric, None, {"t0": switch}, allocations, loss=loss) as network:
+            addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
+            tasks = [
+                Task(
+                    plan=plan,
+                    rank=rank,
+                    job=0,
+                    addresses=tuple(addresses[host] for host in plan.hosts),
+                    units=(Unit(0, 0, elements, COMPUTE),),
+                    compute_s=COMPUTE,
+                    gradients=gradients,
+                    paces=(1.0,) * iterations,
+                    trees=tuple(
+                        role(plan, rank, each, addresses, size, fabric) for each in allocations
+                    ),
+                    tick_s=TICK,
+                    burst=BURST,
+                )
+                for rank in plan.ranks
+            ]
+            before = processor_s(switch.pid)
+            with Crew(tasks, [network.namespace(host) for host in plan.hosts]) as crew:
+                outcomes = crew.run(timeout=PATIENCE)
+            spent = processor_s(switch.pid) - before
+            lost = sum(network.statistics().lost.values())
+    members = outcomes[:workers]
+    if any(each.wrong or each.checked != iterations * elements for each in members):
+        raise SystemExit(f"{system} on {target}: wrong sums")
+    times = [
+        max(each.iterations[i].end - each.iterations[i].compute_end for each in members)
+        for i in range(1, iterations)
+    ]
+    packets = workers * fragments * iterations
+    resent = sum(each.retransmitted for each in outcomes)
+    return Speed(elements * 32 / median(times) / 1e6, spent / packets * 1e6, resent, lost)

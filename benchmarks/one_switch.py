@@ -1,0 +1,204 @@
+"""One switch and one host on a veth: the host plays all workers of an aggregation tree."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from testbed.compiler import compiled
+from testbed.dataplane import wire
+from testbed.dataplane.control import Exact, Lpm, Replica, TableEntry
+from testbed.dataplane.entries import STYLES
+from testbed.emulation import targets
+from testbed.endpoint.aggregation import wire_header
+from testbed.plan.trees import Style
+
+HOST, SWITCH = "10.0.0.1", "10.0.0.254"
+HOST_MAC, SWITCH_MAC = "02:00:00:00:00:01", "02:00:00:00:00:fe"
+TREE, PORT, GROUP, NEXT_HOP = 7, 1, 1, 0
+"""``load.c`` has the tree's number, too."""
+
+_SET_UP_HOST = f"""
+ip link add h0 type veth peer name t0 netns {{switch}}
+echo 1 > /proc/sys/net/ipv6/conf/h0/disable_ipv6
+ip link set h0 address {HOST_MAC} up
+ip address add {HOST}/24 dev h0
+ip neighbour replace {SWITCH} lladdr {SWITCH_MAC} dev h0 nud permanent
+ethtool -K h0 tso off tx-udp-segmentation off gro off >/dev/null
+"""
+_SET_UP_SWITCH = """
+echo 1 > /proc/sys/net/ipv6/conf/t0/disable_ipv6
+ethtool -K t0 tx off tso off gso off gro off >/dev/null
+ip link set lo up
+ip link set t0 up
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one load came to. ``rate`` is packets/s into the switch, of completed sums;
+    ``switch_us`` and ``load_us`` processor time per packet of the switch and the generator;
+    ``given_up`` fragments of which something was lost."""
+
+    rate: float
+    switch_us: float
+    load_us: float
+    given_up: int
+
+
+class OneSwitch:
+    """A context in which ``program`` runs on ``target``, with one tree of ``workers``."""
+
+    def __init__(
+        self, target: str, program: Path, style: Style, workers: int, usual: bool = False
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self.switch = targets.make(target, Path(self._folder.name) / "log", program)
+        self._style, self._workers, self._usual = style, workers, usual
+        self._stack = ExitStack()
+
+    def __enter__(self) -> OneSwitch:
+        with ExitStack() as stack:
+            stack.callback(self._folder.cleanup)
+            self._host, self.there = self._namespace(stack), self._namespace(stack)
+            self._run(self._host, _SET_UP_HOST.format(switch=self.there))
+            self._run(self.there, _SET_UP_SWITCH)
+            stack.callback(self.switch.close)
+            self.switch.start({PORT: "t0"}, _inside(self.there))
+            self.switch.multicast_group(GROUP, [Replica(PORT, 1)])
+            for entry in self._per_value() if self._usual else self._ina():
+                self.switch.insert(entry)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def load(self, values: int, window: int, message: int, seconds: float) -> Result:
+        """Sums for ``seconds``. SystemExit if any was wrong, or none came."""
+        figures = (STYLES[self._style], values, self._workers, window, message, seconds)
+        before = processor_s(self.switch.pid)
+        done = subprocess.run(
+            [*_inside(self._host), str(generator()), HOST, SWITCH, *map(str, figures)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        spent = processor_s(self.switch.pid) - before
+        if done.returncode != 0:
+            raise SystemExit(f"load: {done.stderr}")
+        packets, lasted, sent, sums, wrong, given_up, own = map(float, done.stdout.split())
+        if wrong or not sums:
+            raise SystemExit(f"{self._style.value}: {wrong:.0f} of {sums:.0f} sums are wrong")
+        return Result(packets / lasted, spent / sent * 1e6, own / sent * 1e6, int(given_up))
+
+    @staticmethod
+    def _namespace(stack: ExitStack) -> int:
+        """A process in a new network namespace, which ends with the context, or with us."""
+        process = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "echo; exec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        stack.enter_context(process)
+        stack.callback(process.kill)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process.pid
+
+    @staticmethod
+    def _run(pid: int, script: str) -> None:
+        subprocess.run([*_inside(pid), "sh", "-e"], input=script, text=True, check=True)
+
+    def _ina(self) -> list[TableEntry]:
+        host, own = _number(HOST), _number(SWITCH)
+        members = (1 << self._workers) - 1
+        to_host = self._style in (Style.ATP, Style.RACK)
+        told = (0, members, host if to_host else 0, own, GROUP, 0, wire.SLOTS)
+        macs = (_mac(SWITCH_MAC), _mac(HOST_MAC))
+        address: tuple[str, tuple[int, ...]] = ("address", (host, *macs))
+        if self._style is Style.NETREDUCE:
+            # The peer is another host, for a packet from its own address no host takes.
+            address = ("connect", (host, own, wire.connection(TREE, 0), *macs))
+        return [
+            TableEntry(
+                "InaIngress.trees",
+                (Exact(own), Exact(TREE)),
+                "InaIngress.join",
+                (STYLES[self._style], *told, int(self._style is Style.ATP)),
+            ),
+            *(
+                TableEntry(
+                    "InaIngress.connections",
+                    (Exact(host), Exact(wire.connection(TREE, rank))),
+                    "InaIngress.join_connection",
+                    (rank, 1 << rank, TREE, *told),
+                )
+                for rank in range(self._workers)
+            ),
+            TableEntry(
+                "InaEgress.replication.replicas",
+                (Exact(1),),
+                f"InaEgress.replication.{address[0]}",
+                address[1],
+            ),
+            TableEntry(
+                "InaIngress.forwarding.routes",
+                (Lpm(host, 32),),
+                "InaIngress.forwarding.route",
+                (NEXT_HOP, 1, 1),
+            ),
+            TableEntry(
+                "InaIngress.forwarding.next_hops",
+                (Exact(NEXT_HOP),),
+                "InaIngress.forwarding.forward",
+                (PORT, *macs),
+            ),
+        ]
+
+    def _per_value(self) -> list[TableEntry]:
+        own, members = _number(SWITCH), (1 << self._workers) - 1
+        address = (_number(HOST), _mac(SWITCH_MAC), _mac(HOST_MAC))
+        return [
+            TableEntry(
+                "InaIngress.trees",
+                (Exact(own), Exact(TREE)),
+                "InaIngress.join",
+                (members, GROUP, own),
+            ),
+            TableEntry("InaEgress.replicas", (Exact(1),), "InaEgress.address", address),
+        ]
+
+
+def generator() -> Path:
+    """The compiled load generator."""
+    sources = {"load.c": Path(__file__).with_name("load.c").read_text(), "wire.h": wire_header()}
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-march=native", "-Wall", "-Wextra"]
+    return compiled("load", sources, flags)
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of all threads of a process so far, in seconds."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(each.read_text().split()[0]) for each in threads) / 1e9
+
+
+def _inside(pid: int) -> list[str]:
+    return ["nsenter", f"--net=/proc/{pid}/ns/net"]
+
+
+def _number(ip: str) -> int:
+    return int.from_bytes(bytes(map(int, ip.split("."))), "big")
+
+
+def _mac(text: str) -> int:
+    return int(text.replace(":", ""), 16)
