@@ -10,6 +10,7 @@ import pytest
 from native_case import PROGRAMS
 from native_cases import CASES
 
+from testbed.dataplane.control import TableEntry, Ternary
 from testbed.dataplane.native.target import NativeSwitch
 
 
@@ -117,3 +118,17 @@ def test_an_unshaped_link_has_no_queue(pairs):
         for _ in range(50):
             source.send(bytes(1000))
         assert all(sink.recv(2000)[14:23] == bytes(9) for _ in range(50))
+
+
+@pytest.mark.root
+def test_a_program_sees_vlan_tags(pairs):
+    """Which the kernel takes out of packets; what leaves here has another header in front."""
+    frame = bytes(12) + b"\x81\x00\x20\x07\x88\xb9" + bytes(60)
+    with (
+        NativeSwitch(PROGRAMS / "meters.json") as switch,
+        far_end(pairs[0]) as source,
+    ):
+        switch.start({1: pairs[0], 2: pairs[1]})
+        switch.insert(TableEntry("I.flows", (Ternary(0x8100, 0xFFFF),), "I.note"))
+        source.send(frame)
+        assert source.recv(2000) == bytes(3) + frame

@@ -183,6 +183,16 @@ INLINE void ring_prefetch(const struct port *p, unsigned n) {
         __builtin_prefetch((const uint8_t *)frame + at);
 }
 
+// The kernel takes a VLAN tag out of a packet before a socket sees it. There is room ahead of the
+// packet to put it back.
+static uint8_t *put_back_tag(const struct tpacket2_hdr *frame, uint8_t *packet) {
+    const bool named = frame->tp_status & TP_STATUS_VLAN_TPID_VALID;
+    memmove(packet - 4, packet, 2 * ETH_ALEN);
+    store_bytes(packet - 4 + 2 * ETH_ALEN, 2, named ? frame->tp_vlan_tpid : ETH_P_8021Q);
+    store_bytes(packet - 2 + 2 * ETH_ALEN, 2, frame->tp_vlan_tci);
+    return packet - 4;
+}
+
 // Processes up to BURST packets; returns how many there were.
 static unsigned ring_drain(struct port *p) {
     unsigned n = 0;
@@ -195,10 +205,17 @@ static unsigned ring_drain(struct port *p) {
         p->rx_packets++;
         p->rx_bytes += frame->tp_len;
         partial_checksums += (status & TP_STATUS_CSUMNOTREADY) != 0;
-        if (frame->tp_snaplen < frame->tp_len)
+        uint8_t *packet = (uint8_t *)frame + frame->tp_mac;
+        size_t length = frame->tp_len;
+        if (frame->tp_snaplen < length) {
             oversize++;
-        else
-            process(p->number, (uint8_t *)frame + frame->tp_mac, frame->tp_len);
+            continue;
+        }
+        if (status & TP_STATUS_VLAN_VALID && length >= 2 * ETH_ALEN) {
+            packet = put_back_tag(frame, packet);
+            length += 4;
+        }
+        process(p->number, packet, length);
     }
     if (n > 0) {
         outputs_done(0);
