@@ -24,7 +24,7 @@ SLOTS, SHARED_SLOTS = 4, 16  # few, so that fragments meet
 RANKS = {"h0": 0, "h1": 1, "h2": 2, "h3": 3, "h4": 62, "h5": 63}
 
 
-def _tree(style: Style, root: str, **children: str) -> Tree:
+def tree(style: Style, root: str, **children: str) -> Tree:
     """``children`` of each inner node, separated by blanks."""
     parent = {child: at for at, names in children.items() for child in names.split()}
     members = {host: RANKS[host] for host in RANKS if host in parent}
@@ -33,30 +33,30 @@ def _tree(style: Style, root: str, **children: str) -> Tree:
 
 TREES = {
     Style.ATP: (
-        _tree(Style.ATP, "h5", t0="h0 h1 h2", h5="t0"),
-        _tree(Style.ATP, "h4", t0="h0 h1", h4="t0"),
-        _tree(Style.ATP, "h2", t0="h0 t1", t1="h3 h5", h2="t0"),
-        _tree(Style.ATP, "h3", t0="h1", h3="t0"),
+        tree(Style.ATP, "h5", t0="h0 h1 h2", h5="t0"),
+        tree(Style.ATP, "h4", t0="h0 h1", h4="t0"),
+        tree(Style.ATP, "h2", t0="h0 t1", t1="h3 h5", h2="t0"),
+        tree(Style.ATP, "h3", t0="h1", h3="t0"),
     ),
     Style.SWITCHML: (
-        _tree(Style.SWITCHML, "t0", t0="h0 h1 h2"),
-        _tree(Style.SWITCHML, "t1", t0="h0 h2", t1="t0 h5"),
-        _tree(Style.SWITCHML, "t0", t0="h0 t1", t1="h3 h4 h5"),
-        _tree(Style.SWITCHML, "h4", t0="h1 h2", h4="t0 h5"),
+        tree(Style.SWITCHML, "t0", t0="h0 h1 h2"),
+        tree(Style.SWITCHML, "t1", t0="h0 h2", t1="t0 h5"),
+        tree(Style.SWITCHML, "t0", t0="h0 t1", t1="h3 h4 h5"),
+        tree(Style.SWITCHML, "h4", t0="h1 h2", h4="t0 h5"),
     ),
     Style.RACK: (
-        _tree(Style.RACK, "h2", t0="h0 h1", h2="t0"),
-        _tree(Style.RACK, "h3", t0="h0 h1 h2", h3="t0"),
+        tree(Style.RACK, "h2", t0="h0 h1", h2="t0"),
+        tree(Style.RACK, "h3", t0="h0 h1 h2", h3="t0"),
     ),
     Style.NETREDUCE: (
-        _tree(Style.NETREDUCE, "t0", t0="h0 h1 h2"),
-        _tree(Style.NETREDUCE, "s0", t0="h0 h1", s0="t0 t1", t1="h3 h4"),
-        _tree(Style.NETREDUCE, "t0", t0="h0 t1", t1="h4 h5"),
+        tree(Style.NETREDUCE, "t0", t0="h0 h1 h2"),
+        tree(Style.NETREDUCE, "s0", t0="h0 h1", s0="t0 t1", t1="h3 h4"),
+        tree(Style.NETREDUCE, "t0", t0="h0 t1", t1="h4 h5"),
     ),
 }
 
 # Copies of its results reach every port: they say that what came before has left the switch.
-MARKER = Allocation(200, 255, _tree(Style.ATP, "h5", t0="h0 h1 h2 h3", h5="t0"), 0, 0)
+MARKER = Allocation(200, 255, tree(Style.ATP, "h5", t0="h0 h1 h2 h3", h5="t0"), 0, 0)
 
 
 def _allocations() -> tuple[Allocation, ...]:
