@@ -51,10 +51,12 @@ class Hostile:
         return sum(each.disturbed.get(what, 0) for each in self.targets.values())
 
 
-def tiny(folder, system, ina="all", fragments=64, racks=TWO_RACKS, iterations=1):
+def tiny(folder, system, ina="all", fragments=64, racks=TWO_RACKS, iterations=1, target="native"):
     trace_file(folder, fragments)
     return experiment(
         folder,
+        emulation__target=target,
+        emulation__dilation={"native": 200, "bmv2": 800}[target],
         jobs__0__system=system,
         jobs__0__iterations=iterations,
         jobs__0__warmup=0,
@@ -67,10 +69,19 @@ def tiny(folder, system, ina="all", fragments=64, racks=TWO_RACKS, iterations=1)
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
 def test_sums_are_exact_over_bad_links(style, links, tmp_path):
-    links, fragments, racks = links
+    sums_are_exact(style, *links, "native", tmp_path)
+
+
+@pytest.mark.bmv2
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_sums_of_bmv2_are_exact_over_bad_links(style, tmp_path):
+    sums_are_exact(style, *LINKS["all of it in one rack"], "bmv2", tmp_path)
+
+
+def sums_are_exact(style, links, fragments, racks, target, folder):
     hostile = Hostile(links)
-    asked = tiny(tmp_path, **style, fragments=fragments, racks=racks)
-    done = reduce(asked, tmp_path, hostile.begin, made=hostile)
+    asked = tiny(folder, **style, fragments=fragments, racks=racks, target=target)
+    done = reduce(asked, folder, hostile.begin, made=hostile)
     done.assert_exact()
     for what in ("lost", "doubled", "delayed"):
         assert hostile.did(what) > 0 or getattr(links, what) < 0.01
