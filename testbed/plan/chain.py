@@ -24,9 +24,18 @@ class Transfer:
 
 Step: TypeAlias = list[Transfer | TreeOperation]
 
+WRITTEN_OUT = 64
+"""Workers up to which the chain of any plan is followed operation by operation."""
+
 
 def length(plan: Plan) -> int:
-    """Transfers on the longest chain of those that wait for one another."""
+    """Transfers on the longest chain of those that wait for one another.
+
+    A large plan in stretches is not written out for this. It is as long as these one after
+    another, which is exact where the rings of a stretch have equally many rounds.
+    """
+    if plan.stretches and plan.workers > WRITTEN_OUT:
+        return sum(max(ring.rounds for ring in stretch) for stretch in plan.stretches)
     return len(steps(plan))
 
 

@@ -67,6 +67,14 @@ def test_programs_are_written_when_they_are_read_and_once():
     assert written == [True]
 
 
+@pytest.mark.parametrize("name", ["ring", "rina", "hierarchical-ring"])
+def test_the_chain_of_a_large_plan_is_that_of_its_stretches(name):
+    fabric = leaf_spine(1, 18, 4, 1e10, 1e10, 100_000)
+    plan = registry[name].plan(Assignment(fabric.hosts), fabric.with_ina(fabric.tors))
+    assert plan.workers > chain.WRITTEN_OUT
+    assert chain.length(plan) == len(chain.steps(plan))
+
+
 def test_a_ring_of_thousands_is_planned_without_its_operations():
     fabric = leaf_spine(1, 64, 32, 1e10, 1e10, 100_000)
     plan = registry["ring"].plan(Assignment(fabric.hosts), fabric)
