@@ -1,39 +1,26 @@
-"""Statistics over result rows: only valid rows count, and every interval says what it is."""
+"""What rows amount to. Only valid ones count, and every interval says what it is.
+
+Rows carry the labels of ``settings.label`` here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-VALID = "valid"
-SETTING = ["workload", "topology", "workers", "ina_tors", "tors", "switch_target"]
-"""Columns that tell one setting from another; systems are compared within one."""
+from testbed.report.look import Looks, Series, of, ordered
+from testbed.report.settings import PLACE, SERIES, SETTING
+from testbed.report.statistics import LEAST, LEVEL, least_p, mean_interval, rank_tests
+from testbed.report.statistics import ratio_interval as interval_of_ratio
 
-_FIGURES = [
-    "rows",
-    "valid_rows",
-    "shown",
-    "jct_s",
-    "jct_low",
-    "jct_high",
-    "throughput",
-    "throughput_low",
-    "throughput_high",
-    "algbw",
-    "exposed_s",
-    "expected_jct_s",
-]
+Record = dict[str, Any]
 
-ENOUGH_REPEATS = 3
-_RESAMPLES = 2000
-
-
-def setting(rows: pd.DataFrame) -> pd.DataFrame:
-    """``rows`` with what a figure compares: systems without INA belong to every switch target."""
-    return rows.assign(switch_target=rows["switch_target"].fillna("").replace("", "–"))
+VALID, INVALID, MIXED = "valid", "not valid", "some not valid"
+BASELINES = ("ps", "ring")
+SIMULATED = "simulate"
 
 
 def finished(rows: pd.DataFrame) -> pd.DataFrame:
@@ -41,122 +28,278 @@ def finished(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["jct_s"].notna()]
 
 
-def valid(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[(rows["verdict"] == VALID) & rows["verified"].astype(bool) & rows["jct_s"].notna()]
+def is_valid(rows: pd.DataFrame) -> pd.Series:
+    """Whether each row counts. The simulator makes no sums that could be verified."""
+    exact = rows["verified"].astype(bool) | (rows["backend"] == SIMULATED)
+    found: pd.Series = (rows["verdict"] == VALID) & exact & rows["jct_s"].notna()
+    return found
 
 
-def interval(values: npt.ArrayLike) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the mean from three values on, else their range."""
-    sample = np.asarray(values, float)
-    if len(sample) < ENOUGH_REPEATS:
-        return float(sample.min()), float(sample.max())
-    random = np.random.default_rng(0)
-    means = random.choice(sample, (_RESAMPLES, len(sample))).mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+def summary(rows: pd.DataFrame, looks: Looks, include_invalid: bool = False) -> pd.DataFrame:
+    """One row for each setting, place of INA, system and variant, of jobs that ran alone.
 
-
-def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per setting and system.
-
-    ``shown`` says whether its figures are means of valid rows ("valid") or, where there is none,
-    of invalid ones ("not valid"), which are for looking at and never compared.
+    ``shown`` says what its figures are means of: valid rows (VALID) or, where there is none,
+    invalid ones (INVALID), which are for looking at and never compared; MIXED if both were asked
+    for. ``times`` holds the JCTs themselves.
     """
-    records = []
-    keys = [*SETTING, "system"]
-    for key, group in finished(setting(rows)).groupby(keys, sort=False, dropna=False):
-        good = valid(group)
-        used = good if len(good) else group
-        low, high = interval(used["jct_s"])
-        fast_low, fast_high = interval(used["throughput_samples_s"])
-        records.append(
-            dict(zip(keys, key, strict=True))
-            | {
-                "rows": len(group),
-                "valid_rows": len(good),
-                "shown": VALID if len(good) else "not valid",
-                "jct_s": used["jct_s"].mean(),
-                "jct_low": low,
-                "jct_high": high,
-                "throughput": used["throughput_samples_s"].mean(),
-                "throughput_low": fast_low,
-                "throughput_high": fast_high,
-                "algbw": used["algbw_gbit_s"].mean(),
-                "exposed_s": used["exposed_comm_s"].mean(),
-                "expected_jct_s": used["expected_jct_s"].mean(),
-            }
-        )
-    table = pd.DataFrame.from_records(records, columns=[*keys, *_FIGURES])
+    keys = [*SETTING, *PLACE, *SERIES]
+    alone = finished(rows[rows["company"] == ""])
+    if not len(alone):
+        return pd.DataFrame(columns=[*keys, *_FIGURES])
+    at_switches = (alone["switch_target"] != "") | (alone["switch_packets"].fillna(0) > 0)
+    alone = alone.assign(is_valid=is_valid(alone), at_switches=at_switches)
+    every = alone.groupby(keys, sort=False)
+    used = counted(rows, include_invalid).groupby(keys, sort=False)
+    table = used[list(_MEANS)].mean().rename(columns=_MEANS)
+    table["tors"] = used["tors"].first()
+    table["rows"], table["valid_rows"] = every.size(), every["is_valid"].sum()
+    table["used_rows"] = used.size()
+    table["shown"] = INVALID
+    table.loc[table["valid_rows"] > 0, "shown"] = MIXED
+    table.loc[table["valid_rows"] >= table["used_rows"], "shown"] = VALID
+    table["aggregates"] = every["at_switches"].any()
+    table["times"] = [own.to_numpy(float) for _, own in used["jct_s"]]
+    speeds = [own.to_numpy(float) for _, own in used["throughput_samples_s"]]
+    for name, samples in (("jct", table["times"]), ("throughput", speeds)):
+        intervals = np.array([mean_interval(sample) for sample in samples])
+        table[f"{name}_low"], table[f"{name}_high"] = intervals.T
     table["error"] = table["jct_s"] / table["expected_jct_s"] - 1
-    return table.sort_values(["workload", "topology", "ina_tors", "system"], ignore_index=True)
+    table = table.reset_index()
+    table["aggregates"] |= table["system"].map(lambda name: of(name, looks).aggregates)
+    place = {name: at for at, name in enumerate(ordered(table["system"].tolist(), looks))}
+    return table.assign(order=table["system"].map(place)).sort_values(
+        [*SETTING, "ina_unit", "ina_count", "ina_policy", "order", "variant"], ignore_index=True
+    )
+
+
+_MEANS = {
+    "jct_s": "jct_s",
+    "throughput_samples_s": "throughput",
+    "iteration_s": "iteration_s",
+    "algbw_gbit_s": "algbw",
+    "exposed_comm_s": "exposed_s",
+    "expected_jct_s": "expected_jct_s",
+    "retransmitted": "retransmitted",
+}
+_FIGURES = [
+    *_MEANS.values(), "tors", "rows", "valid_rows", "used_rows", "shown", "aggregates", "times",
+    "jct_low", "jct_high", "throughput_low", "throughput_high", "error", "order",
+]  # fmt: skip
+
+
+def counted(rows: pd.DataFrame, include_invalid: bool = False) -> pd.DataFrame:
+    """The rows of which a summary shows means."""
+    alone = finished(rows[rows["company"] == ""])
+    good = is_valid(alone)
+    some = good.groupby([alone[name] for name in (*SETTING, "ina", *SERIES)]).transform("any")
+    return alone if include_invalid else alone[good | ~some]
+
+
+def is_shown(table: pd.DataFrame) -> pd.Series:
+    """Rows of a summary that may be compared: all but those of invalid rows alone."""
+    found: pd.Series = table["shown"] != INVALID
+    return found
 
 
 def everywhere(table: pd.DataFrame) -> pd.DataFrame:
-    """``table`` with systems that were run at one number of INA ToRs only, while others varied it,
-    standing at every number: they do not aggregate in the network, so it is all one to them.
+    """``table`` with every system that does not aggregate in the network, and was run at one
+    place of INA only, standing at all of them: it is all one to it.
     """
-    parts = [table]
-    for _, group in table.groupby(["workload", "topology", "workers"]):
-        numbers = group[["ina_tors", "tors"]].drop_duplicates()
-        for _, own in group.groupby("system"):
-            if len(numbers) > 1 and own["ina_tors"].nunique() == 1:
-                missing = numbers[numbers["ina_tors"] != own["ina_tors"].iloc[0]]
-                parts.append(own.drop(columns=["ina_tors", "tors"]).merge(missing, how="cross"))
-    return pd.concat(parts, ignore_index=True)[list(table.columns)]
-
-
-def same_place(rows: pd.DataFrame, row: pd.Series) -> pd.DataFrame:
-    """Rows of ``rows`` that may be compared with ``row``: same workload, fabric and workers."""
-    keys = ["workload", "topology", "workers", "ina_tors", "tors"]
-    return rows[(rows[keys] == row[keys]).all(axis=1)]
-
-
-def speed_ups(table: pd.DataFrame, baselines: Sequence[str] = ("ps", "ring")) -> pd.DataFrame:
-    """How many times faster each valid system is than each baseline in the same setting."""
-    good = everywhere(table[table["shown"] == VALID])
-    records = []
-    for _, row in good.iterrows():
-        place = same_place(good, row).set_index("system")["jct_s"]
-        ratios = {
-            baseline: float(np.atleast_1d(place[baseline])[0]) / row["jct_s"]
-            for baseline in baselines
-            if baseline in place.index
-        }
-        records.append({**row[[*SETTING, "system"]].to_dict(), **ratios})
-    return pd.DataFrame.from_records(records, columns=[*SETTING, "system", *baselines])
-
-
-def headlines(table: pd.DataFrame, titles: dict[str, str]) -> list[str]:
-    """Who was fastest in each setting, by how much over the next, and whether that can be said."""
-    sentences = []
-    good = everywhere(table[table["shown"] == VALID])
-    for key, group in good.groupby(["workload", "workers", "ina_tors", "tors"], sort=True):
-        workload, workers, ina_tors, tors = key
-        ranked = group.sort_values("jct_s")
-        place = f"{workload}, {workers} workers, INA at {ina_tors} of {tors} ToRs"
-        best = ranked.iloc[0]
-        name = titles.get(best["system"], best["system"])
-        if len(ranked) == 1:
-            sentences.append(f"{place}: only {name} has a valid row.")
+    parts = [table.assign(moved=False)]
+    for _, group in table.groupby(SETTING):
+        places = group[[*PLACE, "tors"]].drop_duplicates()
+        if len(places) == 1:
             continue
-        second = ranked.iloc[1]
+        for _, own in group[~group["aggregates"].astype(bool)].groupby(SERIES):
+            if len(own) == 1:
+                others = places[places["ina"] != own["ina"].iloc[0]]
+                moved = own.drop(columns=[*PLACE, "tors"]).merge(others, how="cross")
+                parts.append(moved.assign(moved=True))
+    return pd.concat(parts, ignore_index=True)[[*table.columns, "moved"]]
+
+
+def fullest(table: pd.DataFrame) -> pd.DataFrame:
+    """Of each setting what stands where the largest share of ToRs or switches aggregates."""
+    table = everywhere(table)
+    share = table["ina_count"] / table["ina_total"]
+    share += 1e-6 * (table["ina_unit"] == "switches")  # all switches are more than all ToRs
+    most = share.groupby([table[name] for name in SETTING]).transform("max")
+    found: pd.DataFrame = table[share == most]
+    return found
+
+
+def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Each setting and place of INA with all that may be compared there."""
+    keys = [*SETTING, *PLACE]
+    for key, group in everywhere(table[is_shown(table)]).groupby(keys, sort=True):
+        yield dict(zip(keys, key, strict=True)), group.sort_values(["order", "variant"])
+
+
+def speed_ups(table: pd.DataFrame) -> pd.DataFrame:
+    """How many times as fast as PS and ring each system is at the same place.
+
+    ``claim`` says in words whether the rank test tells it from the last of them.
+    """
+    records: list[dict[str, Any]] = []
+    pairs = []
+    for place, group in settings(table):
+        rows = group.to_dict("records")
+        first = {row["system"]: row for row in reversed(rows)}
+        bases = [first[name] for name in BASELINES if name in first]
+        if len(rows) < 2 or not bases:
+            continue
+        for row in rows:
+            record = {**place, "system": row["system"], "variant": row["variant"]}
+            for base in bases:
+                name = base["system"]
+                low, high = interval_of_ratio(base["times"], row["times"])
+                record |= {name: base["jct_s"] / row["jct_s"]}
+                record |= {f"{name}_low": low, f"{name}_high": high}
+            records.append(record)
+            pairs.append((row, bases[-1]))
+    for record, (row, base), p in zip(records, pairs, _tested(pairs), strict=True):
+        record |= {"p": p, "claim": _claim(row, base, p)}
+    columns = [f"{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
+    return pd.DataFrame.from_records(
+        records, columns=[*SETTING, *PLACE, *SERIES, *columns, "p", "claim"]
+    )
+
+
+def _tested(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
+    """p of each pair; nan where one is compared with itself, or simulated, which needs no test."""
+    places = [
+        place
+        for place, (row, base) in enumerate(pairs)
+        if row is not base and row["backend"] != SIMULATED
+    ]
+    found = [np.nan] * len(pairs)
+    tested = rank_tests([(pairs[place][0]["times"], pairs[place][1]["times"]) for place in places])
+    for place, p in zip(places, tested, strict=True):
+        found[place] = p
+    return found
+
+
+def _claim(row: Record, base: Record, p: float) -> str:
+    if row is base:
+        return "–"
+    word = "faster" if row["jct_s"] < base["jct_s"] else "slower"
+    if row["backend"] == SIMULATED:
+        return word
+    if least_p(len(row["times"]), len(base["times"])) > LEVEL:
+        return "too few repeats"
+    return word if p < LEVEL else "no difference shown"
+
+
+def headlines(table: pd.DataFrame, titles: Mapping[Series, str], looks: Looks) -> list[str]:
+    """Who was fastest in each setting, by how much over the next, and whether that can be said.
+
+    Systems whose workers do not wait for one another are left out: what their speed costs in
+    accuracy does not show in times.
+    """
+    ranked = []
+    for place, group in settings(table):
+        rows = [row for row in group.to_dict("records") if of(row["system"], looks).waits]
+        if rows:
+            ranked.append((place, sorted(rows, key=lambda row: float(row["jct_s"]))[:2]))
+    pairs = [(rows[0], rows[-1]) for _, rows in ranked]
+    sentences = []
+    for (place, rows), (best, second), p in zip(ranked, pairs, _tested(pairs), strict=True):
+        name, other = (titles[row["system"], row["variant"]] for row in (best, second))
+        if len(rows) == 1:
+            sentences.append(f"{where(place)}: only {name} has a valid row.")
+            continue
         ratio = second["jct_s"] / best["jct_s"]
-        other = titles.get(second["system"], second["system"])
-        sentence = f"{place}: {name} is fastest, {ratio:.2f} times as fast as {other}"
-        if min(best["valid_rows"], second["valid_rows"]) < ENOUGH_REPEATS:
-            sentence += f" (fewer than {ENOUGH_REPEATS} valid repeats: no interval)"
-        elif best["jct_high"] >= second["jct_low"]:
-            sentence += " (their intervals overlap: no difference is claimed)"
-        sentences.append(sentence + ".")
-    if not sentences:
+        sentences.append(
+            f"{where(place)}: {name} is fastest, {ratio:.2f} times as fast as {other}"
+            f"{_sure(best, second, p)}."
+        )
+    if not len(table) or not is_shown(table).any():
         sentences.append(
             "No row is valid: this machine could not carry the run. Nothing is compared."
         )
     return sentences
 
 
+def _sure(best: Record, second: Record, p: float) -> str:
+    """How sure it is that the first one is faster, as the end of a sentence."""
+    if best["backend"] == SIMULATED:
+        return " (simulated)"
+    low, high = interval_of_ratio(second["times"], best["times"])
+    interval = "" if np.isnan(low) else f"95 % interval {low:.2f} to {high:.2f}; "
+    counts = f"{len(best['times'])} and {len(second['times'])} repeats"
+    if least_p(len(best["times"]), len(second["times"])) > LEVEL:
+        return f" ({interval}{counts} are too few for a rank test)"
+    claim = ": no difference is claimed" if p >= LEVEL else ""
+    return f" ({interval}rank test p = {p:.2g}{claim})"
+
+
+def where(place: Mapping[str, Any]) -> str:
+    """A setting and place of INA in words."""
+    parts = [place["workload"], f"{place['workers']} workers", place["fabric"]]
+    parts += [place["conditions"]] if place["conditions"] else []
+    parts += [f"INA at {place['ina']}"] if "ina" in place else []
+    return ", ".join(parts) + (" (simulated)" if place["backend"] == SIMULATED else "")
+
+
+def warnings(table: pd.DataFrame) -> list[str]:
+    """What a reader must know before believing intervals and tests."""
+    found = []
+    emulated = table[(table["backend"] != SIMULATED) & is_shown(table)]
+    one = int((emulated["used_rows"] < LEAST).sum())
+    if one:
+        found.append(
+            f"{one} of {len(emulated)} means are of fewer than {LEAST} valid repeats: they have no "
+            "interval, and nothing says how far another run would be off."
+        )
+    few = int(((emulated["used_rows"] >= LEAST) & (emulated["used_rows"] < 5)).sum())
+    if few:
+        found.append(
+            f"{few} of {len(emulated)} intervals are of 3 or 4 repeats: a bootstrap over so few "
+            "is narrower than it should be."
+        )
+    short = int((emulated["used_rows"] < 4).sum())
+    if short:
+        found.append(
+            "A rank test can tell two systems apart at 5 % only from 4 repeats of each on; no "
+            f"difference is claimed where there are fewer ({short} of {len(emulated)} means)."
+        )
+    return found
+
+
+def errors(table: pd.DataFrame) -> pd.DataFrame:
+    """How far each system's measured JCT is from the closed form, by back end.
+
+    Settings in which every row is invalid are left out.
+    """
+    table = table[is_shown(table) & table["error"].notna()]
+    records = []
+    for (backend, order, system, variant), group in table.groupby(
+        ["backend", "order", "system", "variant"]
+    ):
+        del order
+        off = group["error"]
+        records.append(
+            {
+                "backend": backend,
+                "system": system,
+                "variant": variant,
+                "settings": len(off),
+                "mean": off.mean(),
+                "lowest": off.min(),
+                "highest": off.max(),
+                "within": float((off.abs() <= 0.1).mean()),
+            }
+        )
+    return pd.DataFrame.from_records(
+        records,
+        columns=["backend", *SERIES, "settings", "mean", "lowest", "highest", "within"],
+    )
+
+
 def problems(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows that are failed or not valid, with the reason."""
-    bad = rows[(rows["verdict"] != VALID) | ~rows["verified"].astype(bool)]
-    reason = bad["error"].fillna("").where(bad["error"].fillna("") != "", bad["verdict"])
-    return bad.assign(reason=reason)
+    bad = rows[~is_valid(rows)]
+    error = bad["error"].fillna("")
+    verdict = bad["verdict"].fillna("").replace("", "not verified")
+    verdict = verdict.mask(verdict == VALID, "sums not verified")
+    return bad.assign(reason=error.where(error != "", verdict))

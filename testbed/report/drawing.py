@@ -1,89 +1,234 @@
-"""The fabric of an experiment, in words and as a small drawing."""
+"""The fabric of an experiment, in words and as a drawing with its INA switches and loads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import cos, pi, sin
 from typing import Any
 
-_WIDTH, _SPINE_Y, _TOR_Y, _HOST_Y = 640, 24, 84, 138
-_MOST_HOSTS = 64
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from testbed.report import canvas
+
+Loads = Mapping[frozenset[str], float]
+"""Busy share of a link in its busier direction."""
+Place = tuple[float, float]
+
+INA_COLOUR = "#b8322a"
+COLOURS = LinearSegmentedColormap.from_list(
+    "busy", ["#e3e6ea", "#f7d57e", "#f08a3c", "#d0252b", "#6d0019"]
+)
+"""From an idle link to a busy one."""
+_TIERS = {"host": 0.0, "tor": 1.0, "aggregation": 2.0, "spine": 2.0, "core": 3.0}
+_MOST_HOSTS, _MOST_NAMES, _MOST_PANELS = 64, 40, 12
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A fabric to draw: nodes with their kinds in order, links, and the switches that aggregate."""
+
+    name: str
+    kinds: Mapping[str, str]
+    links: tuple[tuple[str, str], ...]
+    ina: frozenset[str]
 
 
 def words(fabric: Mapping[str, Any]) -> str:
-    """One sentence; empty for a fabric of an unknown kind."""
-    if fabric.get("kind") != "leaf-spine":
+    """What an experiment's fabric is, in one sentence; empty for one of an unknown kind."""
+    kind = fabric.get("kind")
+    if kind == "leaf-spine":
+        shape = (
+            f"Leaf-spine: {fabric.get('spines')} spines, {fabric.get('leaves')} ToRs with "
+            f"{_hosts(fabric.get('hosts_per_leaf'))}"
+        )
+    elif kind == "fat-tree":
+        k = int(fabric.get("k", 0))
+        shape = (
+            f"Fat-tree of {k} pods: {k * k // 2} ToRs with "
+            f"{_hosts(fabric.get('hosts_per_edge') or k // 2)}, {k * k // 2} aggregation and "
+            f"{k * k // 4} core switches"
+        )
+    elif kind == "graph":
+        switches = fabric.get("switches", {})
+        shape = f"A graph of {len(switches)} switches and {sum(map(len, switches.values()))} hosts"
+    else:
         return ""
-    racks = _racks(fabric)
-    hosts = f"{racks[0]} hosts each" if len(set(racks)) == 1 else f"{racks} hosts"
-    uplink = fabric.get("fabric_rate")
-    if uplink is None and fabric.get("oversubscription") is not None:
-        uplink = f"oversubscribed {fabric['oversubscription']} to 1"
-    return (
-        f"Leaf-spine: {fabric['spines']} spines, {fabric['leaves']} ToRs with {hosts}; "
-        f"host links {fabric['host_rate']}, links to the spines {uplink or fabric['host_rate']}, "
-        f"queues of {fabric['queue']} a port; INA at: {_ina_words(fabric.get('ina'))}, "
-        f"{fabric.get('slots')} aggregators a ToR."
-    )
+    parts = [shape, f"host links {fabric.get('host_rate')}"]
+    if kind == "graph":
+        links = (f"{'–'.join(each['ends'])} {each['rate']}" for each in fabric.get("links", ()))
+        parts.append(", ".join(links) or "no other links")
+    elif fabric.get("oversubscription") is not None:
+        parts.append(f"uplinks oversubscribed {fabric['oversubscription']} to 1")
+    else:
+        rate = fabric.get("fabric_rate") or fabric.get("host_rate")
+        parts.append(f"links between switches {rate}")
+    parts.append(f"queues of {fabric.get('queue')} a port")
+    parts.append(f"INA at: {_ina(fabric)}, {fabric.get('slots')} aggregators a switch")
+    if fabric.get("capacity"):
+        parts.append(f"a switch aggregates at most {fabric['capacity']}")
+    if fabric.get("step_latency") not in (None, "0s"):
+        parts.append(f"each dependent step costs a host {fabric['step_latency']}")
+    return "; ".join(parts) + "."
 
 
-def svg(fabric: Mapping[str, Any]) -> str:
-    """An SVG element, INA ToRs filled; empty where it would not be readable."""
-    if fabric.get("kind") != "leaf-spine" or sum(_racks(fabric)) > _MOST_HOSTS:
-        return ""
-    racks, spines = _racks(fabric), int(fabric["spines"])
-    ina = _ina(fabric, racks)
-    spine_x = [_WIDTH * (i + 0.5) / spines for i in range(spines)]
-    tor_x = [_WIDTH * (i + 0.5) / len(racks) for i in range(len(racks))]
-    parts = [_line(x, _SPINE_Y, at, _TOR_Y) for x in spine_x for at in tor_x]
-    boxes = [_box(x, _SPINE_Y, f"s{i}", "") for i, x in enumerate(spine_x)]
-    host = 0
-    for rack, (x, size) in enumerate(zip(tor_x, racks, strict=True)):
-        step = min(26.0, _WIDTH / len(racks) / (size + 0.5))
-        for i in range(size):
-            at = x + (i - (size - 1) / 2) * step
-            parts.append(_line(x, _TOR_Y, at, _HOST_Y))
-            boxes.append(
-                f'<circle cx="{at:.1f}" cy="{_HOST_Y}" r="4" class="host"/>'
-                f'<text x="{at:.1f}" y="{_HOST_Y + 15}" class="small">h{host}</text>'
-            )
-            host += 1
-        boxes.append(_box(x, _TOR_Y, f"t{rack}", "ina" if rack in ina else ""))
-    body = "".join(parts + boxes)
-    return (
-        f'<svg class="fabric" viewBox="0 0 {_WIDTH} 162" role="img"'
-        f' aria-label="fabric; filled ToRs aggregate">{body}</svg>'
-    )
+def _hosts(racks: Any) -> str:
+    if isinstance(racks, list):
+        return f"{', '.join(map(str, racks))} hosts"
+    return f"{racks} hosts each"
 
 
-def _racks(fabric: Mapping[str, Any]) -> list[int]:
-    hosts = fabric["hosts_per_leaf"]
-    return [hosts] * int(fabric["leaves"]) if isinstance(hosts, int) else list(hosts)
-
-
-def _ina(fabric: Mapping[str, Any], racks: list[int]) -> set[int]:
-    wanted = fabric.get("ina", "all")
-    if isinstance(wanted, list):
-        return {int(name[1:]) for name in wanted}
-    share = {"all": 1.0, "none": 0.0}.get(str(wanted))
-    share = float(wanted) if share is None else share
-    fullest = sorted(range(len(racks)), key=lambda rack: -racks[rack])
-    return set(fullest[: int(share * len(racks) + 0.5)])
-
-
-def _ina_words(wanted: Any) -> str:
+def _ina(fabric: Mapping[str, Any]) -> str:
+    wanted = fabric.get("ina")
     if isinstance(wanted, list):
         return ", ".join(wanted)
-    if isinstance(wanted, float):
-        return f"{wanted:.0%} of the ToRs"
-    return f"{wanted} ToRs"
+    nodes = "ToRs" if fabric.get("ina_tier", "tor") == "tor" else "switches"
+    share = f"{wanted:.0%} of the" if isinstance(wanted, float) else f"{wanted}"
+    policy = "" if isinstance(wanted, str) else f" ({fabric.get('ina_policy', 'fullest')})"
+    return f"{share} {nodes}{policy}"
 
 
-def _line(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}"/>'
+def drawn(picture: Picture, loads: Sequence[tuple[str, Loads]]) -> Figure:
+    """A panel for each of ``loads`` (title and links), or one without; INA switches are filled."""
+    places, hosts = _places(picture)
+    known = [each for each in loads if each[1]][:_MOST_PANELS]
+    layers = len({place[1] for place in places.values()})
+    height = 0.5 + 0.4 * layers if not _is_flat(picture) else 2.2
+    legend: list[Line2D] = [
+        Line2D([], [], marker="s", linestyle="", color=INA_COLOUR, label="switch with INA"),
+        Line2D([], [], marker="s", linestyle="", color="black", mfc="white", label="switch"),
+        Line2D([], [], marker="o", linestyle="", color="grey", markersize=3, label="host"),
+    ]
+    titles = [title for title, _ in known] or [picture.name]
+    figure, all_axes = canvas.panels(
+        titles, height=height, below=0.05, left=0.1, foot=0.5 if known else 0.0, legend=legend,
+        wide=len(places) > 60,
+    )  # fmt: skip
+    for axes, (_, load) in zip(all_axes, known or [("", {})], strict=True):
+        _fabric(axes, picture, places, hosts, load)
+    if known:
+        height = figure.get_size_inches()[1]
+        figure.colorbar(
+            ScalarMappable(Normalize(0, 1), COLOURS),
+            cax=figure.add_axes((0.3, 0.4 / height, 0.4, 0.07 / height)),
+            orientation="horizontal", label="busy share of a link, its busier direction",
+        )  # fmt: skip
+    return figure
 
 
-def _box(x: float, y: float, name: str, kind: str) -> str:
-    return (
-        f'<rect x="{x - 18:.1f}" y="{y - 11}" width="36" height="22" rx="4" class="{kind}"/>'
-        f'<text x="{x:.1f}" y="{y + 4}" class="{kind}">{name}</text>'
+def _fabric(
+    axes: Axes,
+    picture: Picture,
+    places: Mapping[str, Place],
+    hosts: Mapping[str, int],
+    loads: Loads,
+) -> None:
+    ends = [link for link in picture.links if link[0] in places and link[1] in places]
+    axes.add_collection(
+        LineCollection(
+            [[places[a], places[b]] for a, b in ends],
+            colors=[COLOURS(loads.get(frozenset(link), 0.0)) for link in ends]
+            if loads
+            else "#9aa5b1",
+            linewidths=1.4 if loads else 0.7,
+            zorder=1,
+        )
     )
+    many = len(places) > _MOST_NAMES * 2
+    for kind in _TIERS:
+        own = [name for name, its in picture.kinds.items() if its == kind and name in places]
+        if not own:
+            continue
+        aggregate = [name in picture.ina for name in own]
+        axes.scatter(
+            [places[name][0] for name in own],
+            [places[name][1] for name in own],
+            s=8 if kind == "host" else 14 if many else 90,
+            marker="o" if kind == "host" else "s",
+            c=[INA_COLOUR if ina else "grey" if kind == "host" else "white" for ina in aggregate],
+            edgecolors=[
+                INA_COLOUR if ina else "grey" if kind == "host" else "black" for ina in aggregate
+            ],
+            linewidths=0.7,
+            zorder=2,
+        )
+        if kind == "host" or many:
+            continue
+        for name, ina in zip(own, aggregate, strict=True):
+            axes.annotate(
+                name, places[name], ha="center", va="center", fontsize=5,
+                color="white" if ina else "black", zorder=3,
+            )  # fmt: skip
+            if name in hosts:
+                axes.annotate(
+                    f"{hosts[name]} hosts", places[name], (0, -9), textcoords="offset points",
+                    ha="center", va="top", fontsize=5,
+                )  # fmt: skip
+    axes.margins(0.04, 0.12)
+    axes.autoscale_view()
+    axes.set_axis_off()
+
+
+def _places(picture: Picture) -> tuple[dict[str, Place], dict[str, int]]:
+    """Where nodes stand, and for ToRs whose hosts are too many to draw, how many they are."""
+    racks: dict[str, list[str]] = defaultdict(list)
+    for a, b in picture.links:
+        for host, switch in ((a, b), (b, a)):
+            if picture.kinds[host] == "host":
+                racks[switch].append(host)
+    total = sum(map(len, racks.values()))
+    if _is_flat(picture):
+        return _around(picture, racks), {}
+    places: dict[str, Place] = {}
+    tiers: dict[float, list[str]] = defaultdict(list)
+    for name, kind in picture.kinds.items():
+        tiers[_TIERS[kind]].append(name)
+    hosts = {}
+    if total > _MOST_HOSTS:
+        hosts = {tor: len(own) for tor, own in racks.items()}
+        del tiers[0.0]
+    else:
+        at = 0.0
+        for tor in tiers[1.0]:
+            for host in racks[tor]:
+                places[host] = (at, 0.3)
+                at += 1
+            at += 1
+        width = max(at - 2, 1.0)
+        places = {name: (x / width, y) for name, (x, y) in places.items()}
+    for tier, own in tiers.items():
+        for index, name in enumerate(own):
+            if tier == 0:
+                continue
+            below = [places[host][0] for host in racks[name] if host in places]
+            x = sum(below) / len(below) if below else (index + 0.5) / len(own)
+            places[name] = (x, tier)
+    return places, hosts
+
+
+def _is_flat(picture: Picture) -> bool:
+    """Whether switches of one tier are linked, so that tiers would hide links."""
+    return any(
+        picture.kinds[a] == picture.kinds[b] != "host" for a, b in picture.links
+    )  # fmt: skip
+
+
+def _around(picture: Picture, racks: Mapping[str, list[str]]) -> dict[str, Place]:
+    """Switches on a circle, each one's hosts outside it."""
+    switches = [name for name, kind in picture.kinds.items() if kind != "host"]
+    places: dict[str, Place] = {}
+    for index, switch in enumerate(switches):
+        angle = pi / 2 - 2 * pi * index / len(switches)
+        places[switch] = (cos(angle), 0.8 * sin(angle))
+        own = racks.get(switch, [])
+        step = min(0.35, 2 * pi / len(switches) / max(len(own), 1))
+        for place, host in enumerate(own):
+            turned = angle + (place - (len(own) - 1) / 2) * step
+            places[host] = (1.5 * cos(turned), 1.2 * sin(turned))
+    return places

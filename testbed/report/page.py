@@ -1,80 +1,112 @@
-"""The report: one HTML file that needs nothing else, and the same in Markdown."""
+"""The report: one HTML file that needs nothing else, and the same in short in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pandas as pd
-import yaml
 
 from testbed import results
-from testbed.report import data, drawing, figures
-from testbed.report.look import Look, of
+from testbed.report import canvas, data, drawing, figures, links, runs, sharing, tables
+from testbed.report import settings as labels
+from testbed.report.look import Looks, of, ordered, series_looks
+
+Pictured = Callable[[Path, str], drawing.Picture | None]
+"""The fabric of a run's cell, told by its settings, if it can be drawn."""
 
 _CAPTIONS = {
-    "jct": "Job completion time per system: mean of the valid repeats. Whiskers: {interval}.",
-    "throughput": "Training throughput of all workers together. Whiskers: {interval}.",
-    "ina-tors": "Job completion time against the number of ToRs that aggregate.",
-    "closed-form": "Measured against closed form; the band is 10 % either way. Hollow: not valid.",
-    "timeline": "Every worker's iterations in the first repeat: compute in grey, exposed"
-    " communication in the system's colour.",
+    "jct": "Job completion time, where INA is at most ToRs; whiskers are 95 % bootstrap intervals "
+    "of the mean, dots single repeats where there are five or fewer.",
+    "speed-up": "How many times as fast as ring each system is, in the same settings: the ratio of "
+    "mean JCTs with its 95 % bootstrap interval.",
+    "throughput-ina": "Training throughput of all workers together against the number of ToRs that "
+    "aggregate, and their share. Dotted: systems that do not aggregate in the network.",
+    "jct-ina": "Job completion time against the number of ToRs that aggregate, and their share. "
+    "Dotted: systems that do not aggregate in the network.",
+    "exposed": "A mean iteration: grey is compute with the communication that it hides, the "
+    "system's colour communication that it does not hide.",
+    "iterations": "How all workers' measured iterations are spread: share of iterations that took "
+    "no longer. Dashed: no row is valid.",
+    "timeline": "What every worker does in one measured iteration.",
+    "closed-form": "JCT against what the closed form says; the band is 10 % either way.",
+    "links": "Busy share of the links of each layer in percent, in each direction: mean of all "
+    "links | the busiest one, which also gives the colour.",
+    "jobs": "Jobs that run side by side; the black line is the same job alone.",
+    "fabric": "The fabric, and how busy its links are where this is known.",
 }
-_FACTS = {
-    "command": "command",
-    "started_at": "started",
-    "finished_at": "finished",
-    "git_commit": "commit",
-    "git_dirty": "uncommitted changes",
-    "python": "Python",
-    "kernel": "kernel",
-    "cpu": "processor",
-    "cores": "cores",
-    "memory_bytes": "memory (bytes)",
-    "compiler": "C compiler",
-    "bmv2": "BMv2",
-    "p4c": "p4c",
-}
+_SHORT = 40
+"""Rows that a table of the Markdown report has at most."""
 
 
-def build(run_dirs: Sequence[Path], out: Path, looks: Mapping[str, Look]) -> Path:
-    """Write ``report.html``, ``report.md`` and ``figures/`` over ``run_dirs`` into ``out``.
+def build(
+    run_dirs: Sequence[Path],
+    out: Path,
+    looks: Looks,
+    pictured: Pictured | None = None,
+    include_invalid: bool = False,
+) -> Path:
+    """Write ``report.html``, ``report.md``, ``summary.csv`` and ``figures/`` into ``out``.
 
+    ``include_invalid`` lets rows that are not valid count in every mean, which then says so.
     Returns the path of the page. FileNotFoundError if a directory holds no results.
     """
-    tables = results.read(run_dirs)
-    rows = tables.results
-    summary = data.summary(rows)
-    drawn = figures.draw(summary, tables.iterations, looks)
-    out.mkdir(parents=True, exist_ok=True)
-    svg = figures.save(drawn, out / "figures")
-    systems = list(dict.fromkeys(rows["system"]))
-    titles = {system: of(system, looks).title for system in systems}
-    repeats = int(summary["valid_rows"].min()) if len(summary) else 0
-    interval = "95 % bootstrap interval of the mean"
-    if repeats < data.ENOUGH_REPEATS:
-        interval += f"; the range where fewer than {data.ENOUGH_REPEATS} repeats are valid"
+    found = results.read(run_dirs)
+    about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
+    rows = labels.label(found.results, {run: each.experiment for run, each in about.items()})
+    good = data.is_valid(rows)
+    series = series_looks(list(zip(rows["system"], rows["variant"], strict=True)), looks)
+    titles = {key: look.title for key, look in series.items()}
+
+    summary = data.summary(rows, looks, include_invalid)
+    ratios = data.speed_ups(summary)
+    jobs = sharing.together(rows, summary, include_invalid)
+    loads = links.labelled(found.links, rows)
+    layers = links.by_layer(loads)
+    counted = data.counted(rows, include_invalid)
+    with canvas.style():
+        drawn = figures.draw(
+            summary, ratios, jobs, counted, found.iterations, loads,
+            _pictures(rows, pictured), looks, series,
+        )  # fmt: skip
+        figures.save(drawn, out / "figures")
+    summary.drop(columns=["times", "order"]).to_csv(out / "summary.csv", index=False)
+
+    headlines = data.headlines(summary, titles, looks)
+    problems = data.problems(rows)
     context = {
         "name": ", ".join(dict.fromkeys(rows["experiment"])),
-        "headlines": data.headlines(summary, titles),
+        "headlines": headlines,
+        "warnings": data.warnings(summary),
+        "include_invalid": include_invalid,
         "figures": [
-            (name, _CAPTIONS[name].format(interval=interval), svg[name])
-            for name in _CAPTIONS
-            if name in svg
+            (
+                name,
+                _CAPTIONS[name.rstrip("-0123456789")],
+                _embedded(out / f"figures/{name}.png"),
+                "wide" if figure.get_size_inches()[0] > canvas.COLUMN else "narrow",
+            )
+            for name, figure in drawn.items()
         ],
-        "summary": _summary_table(summary, titles),
-        "speed_ups": _speed_up_table(data.speed_ups(summary), titles),
-        "problems": _problem_table(data.problems(rows), titles),
-        "rows": _row_table(rows, titles),
-        "valid": len(data.valid(rows)),
+        "summary": tables.summary(summary, titles),
+        "speed_ups": tables.speed_ups(ratios, titles),
+        "errors": tables.errors(data.errors(summary), titles),
+        "jobs": tables.jobs(jobs, titles),
+        "layers": tables.layers(layers, titles),
+        "verdicts": tables.verdicts(rows, good, titles),
+        "problems": tables.problems(problems, titles),
+        "rows": tables.rows(rows, titles),
+        "valid": int(good.sum()),
         "total": len(rows),
-        "failed": int((rows["verdict"] == "failed").sum()),
-        "runs": [_run(Path(run)) for run in dict.fromkeys(rows["run"])],
-        "systems": [of(system, looks) for system in systems],
-        "dilations": sorted(set(rows["dilation"])),
-        "scales": sorted(set(rows["scale"])),
+        "failed": int((rows["error"].fillna("") != "").sum()),
+        "runs": list(about.values()),
+        "systems": [of(system, looks) for system in ordered(rows["system"].tolist(), looks)],
+        "emulated": rows[rows["backend"] != data.SIMULATED],
+        "simulated": rows[rows["backend"] == data.SIMULATED],
+        "tests": int(ratios["p"].notna().sum()),
+        "short": _SHORT,
     }
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
@@ -82,114 +114,32 @@ def build(run_dirs: Sequence[Path], out: Path, looks: Mapping[str, Look]) -> Pat
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {"shortly": lambda value: f"{value:g}", "fraction": _fraction}
     page = out / "report.html"
     for template, path in (("report.html.j2", page), ("report.md.j2", out / "report.md")):
         path.write_text(environment.get_template(template).render(context))
     return page
 
 
-Table = tuple[list[str], list[list[str]]]
-"""Column titles and rows of text."""
+def _pictures(
+    rows: pd.DataFrame, pictured: Pictured | None
+) -> list[tuple[str, str, drawing.Picture]]:
+    """Each fabric, where most of its switches aggregate, with its labels."""
+    if pictured is None:
+        return []
+    found = []
+    for fabric, own in rows.groupby("fabric", sort=True):
+        share = own["ina_count"] / own["ina_total"]
+        row = own.loc[share.idxmax()]
+        picture = pictured(Path(row["run"]), row["settings"])
+        if picture is not None:
+            found.append((str(fabric), str(row["ina"]), picture))
+    return found
 
 
-_PLACE = ["workload", "workers", "INA ToRs"]
+def _fraction(scale: float) -> str:
+    return f"1/{1 / scale:g}" if 0 < scale < 1 else f"{scale:g}"
 
 
-def _number(value: Any) -> str:
-    return "–" if pd.isna(value) else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def _count(value: Any) -> str:
-    return "–" if pd.isna(value) else str(int(value))
-
-
-def _percent(value: Any) -> str:
-    return "–" if pd.isna(value) else f"{value:+.1%}"
-
-
-def _place(row: Any) -> list[str]:
-    return [str(row.workload), str(row.workers), f"{row.ina_tors}/{row.tors}"]
-
-
-def _summary_table(summary: pd.DataFrame, titles: Mapping[str, str]) -> Table:
-    columns = [*_PLACE, "system", "JCT (s)", "from", "to", "samples/s", "algbw (Gbit/s)"]
-    columns += ["exposed comm. (s)", "closed form (s)", "error", "valid rows"]
-    return columns, [
-        [
-            *_place(row),
-            titles[row.system] + ("" if row.shown == data.VALID else " (not valid)"),
-            *map(_number, (row.jct_s, row.jct_low, row.jct_high, row.throughput, row.algbw)),
-            *map(_number, (row.exposed_s, row.expected_jct_s)),
-            _percent(row.error),
-            f"{row.valid_rows}/{row.rows}",
-        ]
-        for row in summary.itertuples()
-    ]
-
-
-def _speed_up_table(table: pd.DataFrame, titles: Mapping[str, str]) -> Table:
-    baselines = [name for name in ("ps", "ring") if table[name].notna().any()]
-    columns = [*_PLACE, "system"]
-    columns += [f"against {titles.get(name, name)}" for name in baselines]
-    return columns, [
-        [
-            *_place(row),
-            titles[row.system],
-            *(_number(getattr(row, name)) for name in baselines),
-        ]
-        for row in table.itertuples()
-    ]
-
-
-def _problem_table(rows: pd.DataFrame, titles: Mapping[str, str]) -> Table:
-    columns = ["cell", "repeat", "system", "workload", "reason"]
-    return columns, [
-        [row.cell, str(row.repeat + 1), titles[row.system], row.workload, str(row.reason)]
-        for row in rows.itertuples()
-    ]
-
-
-def _row_table(rows: pd.DataFrame, titles: Mapping[str, str]) -> Table:
-    columns = [*_PLACE, "system", "target", "cell", "repeat", "JCT (s)", "closed form (s)"]
-    columns += ["resent", "collisions", "sums exact", "verdict"]
-    return columns, [
-        [
-            *_place(row),
-            titles[row.system],
-            str(row.switch_target) if isinstance(row.switch_target, str) else "–",
-            str(row.cell),
-            str(row.repeat + 1),
-            _number(row.jct_s),
-            _number(row.expected_jct_s),
-            _count(row.retransmitted),
-            _count(row.collisions),
-            "yes" if row.verified else "no",
-            str(row.verdict),
-        ]
-        for row in rows.itertuples()
-    ]
-
-
-def _run(directory: Path) -> dict[str, Any]:
-    """What one run was, and what it ran on."""
-    metadata = results.read_metadata(directory)
-    path = directory / results.EXPERIMENT
-    text = path.read_text() if path.exists() else ""
-    experiment = yaml.safe_load(text) or {}
-    facts = [
-        (title, str(metadata[key]))
-        for key, title in _FACTS.items()
-        if metadata.get(key) is not None
-    ]
-    facts += [
-        ("versions", ", ".join(f"{k} {v}" for k, v in metadata.get("versions", {}).items() if v)),
-        ("seeds", ", ".join(f"{k} {v}" for k, v in metadata.get("seeds", {}).items())),
-    ]
-    return {
-        "directory": f"{directory.parent.name}/{directory.name}",
-        "description": experiment.get("description", ""),
-        "experiment": text,
-        "facts": [(title, text) for title, text in facts if text],
-        "fabric": drawing.words(experiment.get("fabric", {})),
-        "drawing": drawing.svg(experiment.get("fabric", {})),
-    }
+def _embedded(image: Path) -> str:
+    return "data:image/png;base64," + b64encode(image.read_bytes()).decode()

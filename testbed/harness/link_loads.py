@@ -1,0 +1,33 @@
+"""What links carried, as rows of links.csv."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from testbed.results import LinkLoad, Row
+from testbed.topology.fabric import Fabric
+
+
+def loads(
+    row: Row, fabric: Fabric, carried: Mapping[tuple[str, str], float], seconds: float
+) -> list[LinkLoad]:
+    """A row for each direction of each link of ``fabric``, for the cell and repeat of ``row``.
+
+    ``carried`` are bytes by (from, to), headers included, none where a link is left out;
+    ``seconds`` the time from the first start to the last end. Both are scaled; time is not dilated.
+    """
+    return [
+        LinkLoad(
+            cell=row.cell,
+            repeat=row.repeat,
+            source=source,
+            target=target,
+            source_kind=fabric.nodes[source].kind.value,
+            target_kind=fabric.nodes[target].kind.value,
+            rate_gbit_s=link.rate / 1e9,
+            bytes=carried.get((source, target), 0.0) / row.scale,
+            busy=8 * carried.get((source, target), 0.0) / (link.rate * seconds) if seconds else 0.0,
+        )
+        for link in fabric.links
+        for source, target in ((link.a, link.b), (link.b, link.a))
+    ]

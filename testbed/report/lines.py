@@ -1,0 +1,139 @@
+"""Lines: against the number of ToRs that aggregate, and how iteration times are spread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from testbed.report import canvas
+from testbed.report.bars import SeriesLooks, headed
+from testbed.report.data import INVALID, VALID
+from testbed.report.look import Look
+from testbed.report.settings import SETTING
+
+Panel = tuple[str, pd.DataFrame]
+_SPREAD = 8
+"""Ratio of largest to smallest from which on an axis is logarithmic."""
+
+
+def against_ina(table: pd.DataFrame, looks: SeriesLooks, value: str, label: str) -> Figure | None:
+    """A panel for each setting in which INA was at several numbers of ToRs, or of switches."""
+    panels = _deployments(table)
+    if not panels:
+        return None
+    keys = {key for _, part in panels for key in _keys(part)}
+    legend = [canvas.line(look) for key, look in looks.items() if key in keys]
+    # What lies below shows behind what lies on it.
+    sizes = dict(
+        zip((key for key in looks if key in keys), np.linspace(7, 3.5, len(keys)), strict=True)
+    )
+    hollow = any((part["shown"] != VALID).any() for _, part in panels)
+    figure, all_axes = canvas.panels(
+        [title for title, _ in panels],
+        legend=[*legend, canvas.hollow()] if hollow else legend,
+    )
+    column = "jct_s" if value == "jct" else value
+    for axes, (_, part) in zip(all_axes, panels, strict=True):
+        ticks = part[["ina_count", "ina_total", "ina_unit"]].drop_duplicates("ina_count")
+        ticks = ticks.sort_values("ina_count")
+        axes.set_xticks(
+            ticks["ina_count"],
+            [
+                f"{each.ina_count}\n{each.ina_count / each.ina_total:.0%}"
+                for each in ticks.itertuples()
+            ],
+        )
+        for key, size in sizes.items():
+            own = _own(part, key).sort_values("ina_count")
+            if len(own) == 1 and not own["aggregates"].iloc[0]:
+                height = own[column].iloc[0]
+                axes.axhline(height, color=looks[key].colour, linestyle=looks[key].line)
+            if len(own):
+                _line(axes, own, looks[key], value, column, size)
+        axes.set_xlabel(f"{ticks['ina_unit'].iloc[-1]} with INA", labelpad=1)
+        axes.set_ylabel(label)
+        if _is_spread(part[column]):
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+    return figure
+
+
+def _deployments(table: pd.DataFrame) -> list[Panel]:
+    panels = []
+    for key, group in table.groupby(SETTING, sort=True):
+        some = group[group["ina_count"] > 0]
+        ends = group["ina_count"].isin([0]) | (group["ina_count"] == group["ina_total"])
+        for unit in some["ina_unit"].unique():
+            of_unit = group[(group["ina_unit"] == unit) | (group["ina_count"] == 0)]
+            between = of_unit["ina_policy"][~ends[of_unit.index]].unique()
+            for policy in between if len(between) else [""]:
+                part = of_unit[(of_unit["ina_policy"] == policy) | ends[of_unit.index]]
+                if part["ina_count"].nunique() > 1:
+                    place = dict(zip(SETTING, key, strict=True))
+                    place["conditions"] += f", {policy}" if place["conditions"] and policy else ""
+                    panels.append((headed(place), part))
+    return sorted(panels, key=lambda each: -len(each[1]))[: canvas.MOST_PANELS]
+
+
+def _keys(part: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
+
+
+def _own(part: pd.DataFrame, key: tuple[str, str]) -> pd.DataFrame:
+    return part[(part["system"] == key[0]) & (part["variant"] == key[1])]
+
+
+def _line(axes: Axes, own: pd.DataFrame, look: Look, value: str, column: str, size: float) -> None:
+    axes.plot(own["ina_count"], own[column], color=look.colour, linestyle=look.line)
+    known = own.dropna(subset=f"{value}_low")
+    if len(known):
+        ends = [known[column] - known[f"{value}_low"], known[f"{value}_high"] - known[column]]
+        axes.errorbar(
+            known["ina_count"], known[column], np.clip(ends, 0, None), color=look.colour,
+            linestyle="", elinewidth=0.8, capsize=2,
+        )  # fmt: skip
+    for shown, part in own.groupby("shown"):
+        axes.plot(
+            part["ina_count"], part[column], look.marker, color=look.colour, markersize=size,
+            mfc="white" if shown == INVALID else look.colour,
+        )  # fmt: skip
+
+
+def _is_spread(values: pd.Series) -> bool:
+    return bool(values.max() > _SPREAD * values.min() > 0)
+
+
+def spread(panels: list[Panel], looks: SeriesLooks) -> Figure:
+    """The CDF of workers' iteration times, of ``panels`` with a column ``length_s``.
+
+    Dashed where no row is valid.
+    """
+    keys = {key for _, part in panels for key in _keys(part)}
+    shown = {key: look for key, look in looks.items() if key in keys}
+    legend = [canvas.line(look) for look in shown.values()]
+    for handle in legend:
+        handle.set_marker("")
+    figure, all_axes = canvas.panels([title for title, _ in panels], legend=legend)
+    for axes, (_, part) in zip(all_axes, panels, strict=True):
+        for (key, look), size in zip(shown.items(), np.linspace(2.4, 1.0, len(shown)), strict=True):
+            own = _own(part, key)
+            if not len(own):
+                continue
+            times = np.sort(own["length_s"].to_numpy(float))
+            shares = np.arange(1, len(times) + 1) / len(times)
+            good = bool(own["is_shown"].all())
+            axes.step(
+                np.concatenate([times[:1], times]), np.concatenate([[0.0], shares]), where="post",
+                color=look.colour, linestyle=look.line if good else (0, (4, 2)),
+                alpha=1 if good else 0.5, linewidth=size,
+            )  # fmt: skip
+        axes.set_ylim(0, 1.02)
+        axes.set_ylabel("CDF")
+        axes.set_xlabel("iteration (s)", labelpad=1)
+        if _is_spread(part["length_s"]):
+            axes.set_xscale("log")
+        axes.grid(visible=True, axis="both")
+    return figure

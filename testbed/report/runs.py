@@ -1,0 +1,73 @@
+"""What each run was and what it ran on, from its directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testbed import results
+from testbed.report import drawing
+
+_FACTS = {
+    "command": "command",
+    "started_at": "started",
+    "finished_at": "finished",
+    "git_commit": "commit",
+    "git_dirty": "uncommitted changes",
+    "python": "Python",
+    "kernel": "kernel",
+    "cpu": "processor",
+    "cores": "cores",
+    "memory_bytes": "memory (bytes)",
+    "compiler": "C compiler",
+    "bmv2": "BMv2",
+    "p4c": "p4c",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's directory: its experiment as data and as text, and facts as (title, text)."""
+
+    directory: str
+    experiment: Mapping[str, Any]
+    text: str
+    facts: tuple[tuple[str, str], ...]
+
+    @property
+    def description(self) -> str:
+        return str(self.experiment.get("description") or "")
+
+    @property
+    def fabric(self) -> str:
+        return drawing.words(self.experiment.get("fabric", {}))
+
+
+def read(directory: Path) -> Run:
+    """What ``experiment.yaml`` and ``run.json`` say; nothing where they are missing or torn."""
+    path = directory / results.EXPERIMENT
+    text = path.read_text() if path.exists() else ""
+    try:
+        experiment = yaml.safe_load(text)
+    except yaml.YAMLError:
+        experiment = None
+    metadata = results.read_metadata(directory)
+    facts = [
+        (title, str(metadata[key]))
+        for key, title in _FACTS.items()
+        if metadata.get(key) is not None
+    ]
+    facts += [
+        ("versions", ", ".join(f"{k} {v}" for k, v in metadata.get("versions", {}).items() if v)),
+        ("seeds", ", ".join(f"{k} {v}" for k, v in metadata.get("seeds", {}).items())),
+    ]
+    return Run(
+        directory=f"{directory.parent.name}/{directory.name}",
+        experiment=experiment if isinstance(experiment, dict) else {},
+        text=text,
+        facts=tuple((title, fact) for title, fact in facts if fact),
+    )

@@ -1,0 +1,197 @@
+"""What tells rows apart: each gets the labels by which figures and tables group it.
+
+An experiment file has many fields and a table few columns. A field becomes part of a label only
+where rows that would else stand together differ in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+SETTING = ["backend", "fabric", "workload", "workers", "conditions"]
+"""Systems are compared where all of these are equal, and INA is at the same place."""
+PLACE = ["ina", "ina_unit", "ina_count", "ina_total", "ina_policy"]
+"""Where INA is: in words, and how many of how many ToRs or switches, chosen how."""
+SERIES = ["system", "variant"]
+"""What is compared: a system, and with which options where it ran with several."""
+
+_INA = ("fabric.ina", "fabric.ina_policy", "fabric.ina_tier")
+_CONDITIONS = (
+    "job.bucket", "job.first_bucket", "job.overlap", "job.order", "job.placement",
+    "job.fixed_point", "job.compute.", "emulation.loss",
+)  # fmt: skip
+_VARIANT = (
+    "job.options.", "job.colocated", "emulation.target", "emulation.p4_program",
+    "emulation.dilation", "emulation.scale",
+)  # fmt: skip
+_LONGEST = 32  # characters of a value that a label can hold
+
+
+def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """``rows`` with the columns of SETTING, PLACE and SERIES, and ``company``.
+
+    ``experiments`` are the contents of ``experiment.yaml`` by run. ``company`` names the jobs that
+    ran beside a row's own; empty if it was alone.
+    """
+    fields = _fields(rows, experiments)
+    shape = [name for name in fields if name.startswith("fabric.") and name not in _INA]
+    conditions = [name for name in fields if name.startswith(_CONDITIONS)]
+    fields["iterations"] = rows["iterations"].astype(str)
+    fields["servers"] = rows["servers"].astype(str)
+
+    rows = rows.assign(company=_company(rows))
+    rows["fabric"] = _joined(rows["topology"], _told_apart(rows, fields, ["topology"], shape))
+    rows["conditions"] = _told_apart(
+        rows, fields, ["backend", "fabric", "workload", "workers"], [*conditions, "iterations"]
+    )
+    rows = _placed(rows, fields)
+    rows["variant"] = _variants(rows, fields)
+    return rows
+
+
+def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """What each row's job was run with: a column for each path, text, missing where not known.
+
+    The job's own fields are under ``job.``, those of the jobs beside it are left out.
+    """
+    bases = {run: _flat(content) for run, content in experiments.items()}
+    sweeps = {run: bool(content.get("sweep")) for run, content in experiments.items()}
+    known: dict[tuple[str, str, int], dict[str, str]] = {}
+    records = []
+    for run, settings, job in zip(rows["run"], rows["settings"], rows["job"], strict=True):
+        key = run, settings, job
+        if key not in known:
+            written = settings or "{}"
+            # An older run's rows do not say which cell of the sweep they are.
+            lost = sweeps.get(run, False) and written == "{}"
+            own = _of_job(_with(bases.get(run, {}), written), job)
+            known[key] = own if "job.system" in own and not lost else {}
+        records.append(known[key])
+    fields = pd.DataFrame.from_records(records, index=rows.index)
+    return fields.mask(fields.isna().mul([bool(each) for each in records], axis=0), "none")
+
+
+def _with(base: Mapping[str, Any], settings: str) -> dict[str, Any]:
+    fields = dict(base)
+    for path, value in json.loads(settings).items():
+        replaced = _flat(value, path)
+        if isinstance(value, dict):
+            fields = {name: old for name, old in fields.items() if not name.startswith(f"{path}.")}
+        fields.update(replaced)
+    return fields
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Nested data as path to value; of lists only that of jobs is taken apart."""
+    items: Iterable[tuple[Any, Any]]
+    if isinstance(value, dict):
+        items = value.items()
+    elif path == "jobs" and isinstance(value, list):
+        items = enumerate(value)
+    else:
+        return {path: value}
+    before = f"{path}." if path else ""
+    return {
+        name: inner
+        for key, each in items
+        for name, inner in _flat(each, f"{before}{key}").items()
+    }  # fmt: skip
+
+
+def _of_job(fields: Mapping[str, Any], job: int) -> dict[str, str]:
+    own = f"jobs.{job}."
+    found = {}
+    for path, value in fields.items():
+        if path.startswith(own):
+            path = "job." + path.removeprefix(own)
+        if path.startswith(("fabric.", "job.", "emulation.")):
+            found[path] = value if isinstance(value, str) else json.dumps(value)
+    return found
+
+
+def _told_apart(
+    rows: pd.DataFrame, fields: pd.DataFrame, within: list[str], paths: list[str]
+) -> pd.Series:
+    """For each row ``name=value`` of the paths in which rows that agree ``within`` differ."""
+    keys = [rows[name] for name in within]
+    labels = pd.Series("", index=rows.index)
+    for path in paths:
+        if fields[path].nunique() > 1:
+            differ = fields[path].groupby(keys, dropna=False).transform("nunique") > 1
+            labels = labels.mask(differ, _joined(labels, _named(path, fields[path])))
+    return labels
+
+
+def _named(path: str, values: pd.Series) -> pd.Series:
+    """``name=value``; values that are too long for a label are lettered."""
+    name = path.rpartition(".")[2]
+    texts = {
+        value: value if len(value) <= _LONGEST else ascii_uppercase[place % 26]
+        for place, value in enumerate(values.dropna().unique())
+    }
+    return f"{name}=" + values.map(texts).fillna("unknown")
+
+
+def _joined(first: pd.Series, second: pd.Series) -> pd.Series:
+    between = np.where((first != "") & (second != ""), ", ", "")
+    joined: pd.Series = first + between + second
+    return joined
+
+
+def _placed(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
+    """``rows`` with the columns of PLACE."""
+    anywhere = (rows["ina_switches"].fillna(0) > 0) & (rows["ina_switches"] != rows["ina_tors"])
+    count = rows["ina_switches"].where(anywhere, rows["ina_tors"]).astype(int)
+    total = rows["switches"].where(anywhere, rows["tors"]).astype(int)
+    rows = rows.assign(
+        ina_unit=np.where(anywhere, "switches", "ToRs"), ina_count=count, ina_total=total
+    )
+    policy = pd.Series("", index=rows.index)
+    if "fabric.ina" in fields:
+        asked = fields["fabric.ina"].fillna("")
+        policy = fields.get("fabric.ina_policy", policy)
+        policy = policy.fillna("").mask(asked.str.startswith("["), asked)
+        policy = policy.str.replace(r'[\["\]]', "", regex=True)
+        policy = policy.mask((count == 0) | (count == total), "")
+    some = policy.where(policy != "")
+    kinds = some.groupby([rows["fabric"], rows["ina_unit"]], dropna=False).transform("nunique")
+    rows["ina_policy"] = policy.where(kinds > 1, "")
+    words = count.astype(str) + "/" + total.astype(str) + " " + rows["ina_unit"]
+    rows["ina"] = _joined(words, rows["ina_policy"])
+    return rows
+
+
+def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
+    """What tells a system's rows apart that stand at the same place, the same for all its rows."""
+    labels = pd.Series("", index=rows.index)
+    paths = [*(name for name in fields if name.startswith(_VARIANT)), "servers"]
+    same = [rows[name] for name in (*SETTING, "ina", "company", "system")]
+    for path in paths:
+        if fields[path].nunique() > 1:
+            differ = fields[path].groupby(same, dropna=False).transform("nunique") > 1
+            named = _named(path, fields[path])
+            for _, system in rows.groupby("system"):
+                if differ[system.index].any():
+                    own = system.index
+                    labels[own] = _joined(labels[own], named[own])
+    # Whatever it is that differs: cells are never averaged with one another.
+    unknown = fields["job.system"].isna() if "job.system" in fields else True
+    cells = rows["cell"].groupby([*same, labels], dropna=False).transform("nunique")
+    return labels.mask(unknown & (cells > 1), _joined(labels, "cell " + rows["cell"]))
+
+
+def _company(rows: pd.DataFrame) -> pd.Series:
+    """The systems and workloads of the jobs that ran beside each row's."""
+    company = pd.Series("", index=rows.index)
+    shared = rows.groupby(["run", "cell", "repeat"])["job"].transform("nunique") > 1
+    for _, together in rows[shared].groupby(["run", "cell", "repeat"]):
+        names = (together["system"] + " " + together["workload"]).to_dict()
+        for own in together.index:
+            company[own] = " + ".join(name for at, name in names.items() if at != own)
+    return company

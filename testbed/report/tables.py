@@ -1,0 +1,202 @@
+"""Tables of the page as text: titles of columns, and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from testbed.report.data import BASELINES, INVALID, MIXED, SIMULATED
+from testbed.report.look import Series
+
+Table = tuple[list[str], list[list[str]]]
+Titles = Mapping[Series, str]
+_SETTING = ["workload", "workers", "fabric", "conditions", "INA"]
+
+
+def number(value: Any) -> str:
+    return "–" if pd.isna(value) else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def count(value: Any) -> str:
+    return "–" if pd.isna(value) else str(int(value))
+
+
+def percent(value: Any) -> str:
+    return "–" if pd.isna(value) else f"{value:+.1%}"
+
+
+def _share(value: Any) -> str:
+    return "–" if pd.isna(value) else f"{value:.1%}"
+
+
+def _interval(low: Any, high: Any) -> str:
+    return "–" if pd.isna(low) else f"{number(low)} to {number(high)}"
+
+
+def _setting(row: Any) -> list[str]:
+    simulated = " (simulated)" if row.backend == SIMULATED else ""
+    return [row.workload, str(row.workers), row.fabric + simulated, row.conditions, row.ina]
+
+
+def _without_empty(table: Table) -> Table:
+    """Columns that say nothing in any row are left out."""
+    columns, rows = table
+    kept = [
+        at
+        for at, title in enumerate(columns)
+        if title != "conditions" or any(row[at] for row in rows)
+    ]
+    return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
+
+
+def summary(table: pd.DataFrame, titles: Titles) -> Table:
+    """Every setting and system with its means."""
+    columns = [*_SETTING, "system", "JCT (s)", "95 % interval", "samples/s", "algbw (Gbit/s)"]
+    columns += ["iteration (s)", "exposed comm. (s)", "closed form (s)", "error", "valid rows"]
+    marks = {INVALID: " (not valid)", MIXED: " (some not valid)"}
+    rows = [
+        [
+            *_setting(row),
+            titles[row.system, row.variant] + marks.get(row.shown, ""),
+            number(row.jct_s),
+            _interval(row.jct_low, row.jct_high),
+            *map(number, (row.throughput, row.algbw, row.iteration_s, row.exposed_s)),
+            number(row.expected_jct_s),
+            percent(row.error),
+            f"{row.valid_rows}/{row.rows}",
+        ]
+        for row in table.itertuples()
+    ]
+    return _without_empty((columns, rows))
+
+
+def speed_ups(table: pd.DataFrame, titles: Titles) -> Table:
+    """Ratios of JCT to the baselines', with what the rank test says."""
+    bases = [name for name in BASELINES if table[name].notna().any()]
+    columns = [*_SETTING, "system"]
+    for name in bases:
+        columns += [f"over {titles.get((name, ''), name)}", "95 % interval"]
+    last = titles.get((bases[-1], ""), bases[-1]) if bases else ""
+    columns += ["p", f"against {last}"]
+    rows = [
+        [
+            *_setting(row),
+            titles[row.system, row.variant],
+            *(
+                text
+                for name in bases
+                for text in (
+                    number(getattr(row, name)),
+                    _interval(getattr(row, f"{name}_low"), getattr(row, f"{name}_high")),
+                )
+            ),
+            number(row.p),
+            str(row.claim),
+        ]
+        for row in table.itertuples()
+        if bases
+    ]
+    return _without_empty((columns, rows))
+
+
+def errors(table: pd.DataFrame, titles: Titles) -> Table:
+    """Measured against closed form, system by system."""
+    columns = ["system", "by", "settings", "mean error", "lowest", "highest", "within 10 %"]
+    return columns, [
+        [
+            titles[row.system, row.variant],
+            "simulation" if row.backend == SIMULATED else "emulation",
+            str(row.settings),
+            *map(percent, (row.mean, row.lowest, row.highest)),
+            f"{row.within:.0%}",
+        ]
+        for row in table.itertuples()
+    ]
+
+
+def jobs(table: pd.DataFrame, titles: Titles) -> Table:
+    """Jobs that ran side by side."""
+    columns = ["cell", "fabric", "INA", "job", "system", "workload", "workers", "beside"]
+    columns += ["JCT (s)", "95 % interval", "alone (s)", "slowdown", "algbw (Gbit/s)"]
+    columns += ["slots taken", "Jain's index", "of", "valid rows"]
+    return columns, [
+        [
+            row.cell,
+            row.fabric + (" (simulated)" if row.backend == SIMULATED else ""),
+            row.ina,
+            str(row.job),
+            titles[row.system, row.variant] + (" (not valid)" if row.shown == INVALID else ""),
+            row.workload,
+            str(row.workers),
+            row.company,
+            number(row.jct_s),
+            _interval(row.jct_low, row.jct_high),
+            number(row.alone_s),
+            number(row.slowdown),
+            number(row.algbw),
+            _share(row.contention),
+            number(row.fairness),
+            row.fairness_of,
+            f"{row.valid_rows}/{row.rows}",
+        ]
+        for row in table.itertuples()
+    ]
+
+
+def layers(table: pd.DataFrame, titles: Titles) -> Table:
+    """How busy the links of each layer are."""
+    columns = [*_SETTING, "system", "layer", "mean busy", "busiest link"]
+    rows = [
+        [*_setting(row), titles[row.system, row.variant], row.layer,
+         _share(row.mean), _share(row.max)]
+        for row in table.itertuples()
+    ]  # fmt: skip
+    return _without_empty((columns, rows))
+
+
+def problems(rows: pd.DataFrame, titles: Titles) -> Table:
+    """Rows that count for nothing."""
+    columns = ["experiment", "cell", "repeat", "system", "workload", "INA", "reason"]
+    return columns, [
+        [row.experiment, row.cell, str(row.repeat + 1), titles[row.system, row.variant],
+         row.workload, row.ina, str(row.reason)]
+        for row in rows.itertuples()
+    ]  # fmt: skip
+
+
+def verdicts(rows: pd.DataFrame, good: pd.Series, titles: Titles) -> Table:
+    """How many rows of each system are valid."""
+    columns = ["system", "rows", "valid", "failed"]
+    counted = rows.assign(good=good, failed=rows["error"].fillna("") != "")
+    return columns, [
+        [titles[system, variant], str(len(own)), str(own["good"].sum()), str(own["failed"].sum())]
+        for (system, variant), own in counted.groupby(["system", "variant"])
+    ]
+
+
+def rows(table: pd.DataFrame, titles: Titles) -> Table:
+    """Every row of results.csv, in words."""
+    columns = ["experiment", *_SETTING, "system", "beside", "target", "cell", "repeat", "JCT (s)"]
+    columns += ["closed form (s)", "resent", "collisions", "overflows", "at switches", "sums"]
+    columns += ["duplicates", "slots taken", "refused", "sums exact", "verdict"]
+    return columns, [
+        [
+            row.experiment,
+            *_setting(row),
+            titles[row.system, row.variant],
+            row.company,
+            row.switch_target,
+            row.cell,
+            str(row.repeat + 1),
+            number(row.jct_s),
+            number(row.expected_jct_s),
+            *map(count, (row.retransmitted, row.collisions, row.overflows, row.switch_packets)),
+            *map(count, (row.switch_sums, row.switch_duplicates, row.switch_collisions)),
+            count(row.switch_refused),
+            "–" if row.backend == SIMULATED else "yes" if row.verified else "no",
+            row.error or row.verdict,
+        ]
+        for row in table.itertuples()
+    ]

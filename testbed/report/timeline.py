@@ -1,0 +1,106 @@
+"""What each worker does in one iteration, and how long iterations are."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from testbed.report import canvas
+from testbed.report.bars import Panel, SeriesLooks, settings
+from testbed.report.data import INVALID
+from testbed.report.settings import SERIES, SETTING
+
+_COMPUTE = "#c9d3de"
+_MOST_WORKERS = 16
+_GAP = 3
+"""Lines that are left free between two systems."""
+_TIMES = ["start_s", "compute_end_s", "end_s"]
+_RUN = ["run", "cell", "repeat", "job"]
+
+
+def measured(rows: pd.DataFrame, summary: pd.DataFrame, iterations: pd.DataFrame) -> list[Panel]:
+    """The iterations behind each panel of bars, with ``length_s`` and ``is_shown``.
+
+    ``rows`` are those that count, or all of a series of which none does.
+    """
+    keys = [*SETTING, "ina", *SERIES]
+    together = iterations.drop(columns=["system", "workload"]).merge(rows[[*_RUN, *keys]], on=_RUN)
+    together["length_s"] = together["end_s"] - together["start_s"]
+    panels = []
+    for title, part in settings(summary):
+        # What does not aggregate may have been measured at another place of INA.
+        stand = part[[*SETTING, *SERIES, "shown", "moved", "ina"]]
+        at = stand[~stand["moved"]].drop(columns=["moved"]).merge(together, on=keys)
+        moved = stand[stand["moved"]].drop(columns=["moved", "ina"])
+        found = pd.concat([at, moved.merge(together, on=[*SETTING, *SERIES])])
+        if len(found):
+            panels.append((title, found.assign(is_shown=found["shown"] != INVALID)))
+    return panels
+
+
+def drawn(panel: Panel, looks: SeriesLooks) -> Figure:
+    """A block for each system: its workers in one measured iteration, all on one axis of time.
+
+    Where workers do not wait for one another, as much of theirs as the others take.
+    """
+    title, found = panel
+    runs = {
+        key: _one(found[(found["system"] == key[0]) & (found["variant"] == key[1])], look.waits)
+        for key, look in looks.items()
+    }
+    runs = {key: rows for key, rows in runs.items() if len(rows)}
+    waiting = [rows for key, rows in runs.items() if looks[key].waits] or list(runs.values())
+    last = max(rows["end_s"].max() for rows in waiting)
+    workers = {key: rows["rank"].max() + 1 for key, rows in runs.items()}
+    lines = sum(workers.values()) + _GAP * len(runs)
+    figure, (axes,) = canvas.panels(
+        [title], height=max(1.2, 0.035 * lines), left=1.0, wide=True,
+        legend=[Patch(color=_COMPUTE, label="compute"),
+                Patch(color="#555555", label="communication that compute does not hide")],
+    )  # fmt: skip
+    top, ticks = 0.0, []
+    for key, rows in runs.items():
+        shown = rows if looks[key].waits else rows[(rows["start_s"] < last) & (rows["end_s"] > 0)]
+        _workers(axes, shown.assign(line=shown["rank"] + top), looks[key].colour)
+        ticks.append(top + (workers[key] - 1) / 2)
+        top += workers[key] + _GAP
+    axes.set_yticks(ticks, [looks[key].title.replace(", ", ",\n") for key in runs])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, last * 1.01)
+    axes.set_ylim(top - _GAP - 0.4, -0.6)
+    axes.set_xlabel("time in the iteration (s)", labelpad=1)
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
+    return figure
+
+
+def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
+    """The first run's middle iteration on a clock of its own; all of them, before and after it,
+    where workers do not wait: there they are at different ones at a time.
+    """
+    if not len(rows):
+        return rows
+    for name in _RUN:
+        rows = rows[rows[name] == rows[name].iloc[0]]
+    rows = rows[rows["rank"] < _MOST_WORKERS]
+    middle = rows[rows["iteration"] == rows["iteration"].max() // 2]
+    start = middle["start_s"].min() if waits else middle["start_s"].median()
+    shown = middle if waits else rows
+    return shown.assign(**{name: shown[name] - start for name in _TIMES})
+
+
+def _workers(axes: Axes, rows: pd.DataFrame, colour: str) -> None:
+    computing = rows["compute_end_s"] - rows["start_s"]
+    waiting = rows["end_s"] - rows["compute_end_s"]
+    for left, width, its in (
+        (rows["start_s"], computing, _COMPUTE),
+        (rows["compute_end_s"], waiting, colour),
+    ):
+        corners = [
+            [(x, y - 0.43), (x + w, y - 0.43), (x + w, y + 0.43), (x, y + 0.43)]
+            for x, w, y in zip(left, width, rows["line"], strict=True)
+        ]
+        axes.add_collection(PolyCollection(corners, facecolors=its))

@@ -1,0 +1,110 @@
+"""A headless Chromium over its debugging pipe (the DevTools protocol): no package is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def found() -> str | None:
+    """The browser's path, if there is one."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Tab:
+    """A page of a given size; ``complaints`` are its console's errors and warnings."""
+
+    def __init__(self, write: int, read: int) -> None:
+        self._write, self._read = os.fdopen(write, "wb", 0), os.fdopen(read, "rb", 0)
+        self._number, self._buffer, self._session = 0, b"", ""
+        self._events: list[dict[str, Any]] = []
+        self.complaints: list[str] = []
+
+    def open(self, page: Path, width: int, height: int = 844) -> None:
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=2, mobile=True,
+        )  # fmt: skip
+        self.call("Page.navigate", url=page.resolve().as_uri())
+        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+            self._take()
+
+    def evaluate(self, script: str) -> Any:
+        """What ``script`` comes to, as JSON would have it."""
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        number = self._number
+        message = {"id": number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        self._write.write(json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._take()
+            if answer.get("id") == number:
+                assert "error" not in answer, answer["error"]
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def _take(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            chunk = self._read.read(1 << 16)
+            assert chunk, "the browser is gone"
+            self._buffer += chunk
+        text, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        if "method" in message:
+            self._events.append(message)
+            if message["method"] in ("Runtime.exceptionThrown", "Log.entryAdded") or (
+                message["method"] == "Runtime.consoleAPICalled"
+                and message["params"]["type"] in ("error", "warning")
+            ):
+                self.complaints.append(json.dumps(message["params"]))
+        return message
+
+
+@contextmanager
+def tab(browser: str, home: Path) -> Iterator[Tab]:
+    """A tab of a browser that lives as long; its files lie in ``home``."""
+    to_browser, write = os.pipe()
+    read, from_browser = os.pipe()
+    process = subprocess.Popen(
+        [
+            "bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash",
+            browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={home}",
+        ],
+        pass_fds=(to_browser, from_browser),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(to_browser)
+    os.close(from_browser)
+    opened = Tab(write, read)
+    try:
+        yield opened
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        opened._write.close()
+        opened._read.close()

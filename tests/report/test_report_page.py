@@ -1,0 +1,190 @@
+"""The report's files: one page that needs nothing else, Markdown, figures and the means."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from made_up import EXPERIMENT, LOOKS, ROW, rows, run
+
+from testbed.report import Picture, build
+from testbed.results import Iteration, RunDirectory
+
+NOTHING = {
+    "jct_s": None, "iteration_s": None, "throughput_samples_s": None, "algbw_gbit_s": None,
+    "exposed_comm_s": None, "retransmitted": None, "collisions": None,
+}  # fmt: skip
+FAILED = replace(
+    ROW, verified=False, verdict="failed", error="rank 3 <died> | 1", repeat=7, **NOTHING
+)
+PICTURE = Picture(
+    "leaf-spine",
+    {"h0": "host", "h1": "host", "t0": "tor", "s0": "spine"},
+    (("h0", "t0"), ("h1", "t0"), ("t0", "s0")),
+    frozenset({"t0"}),
+)
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.anchors: set[str] = set()
+        self.jumps: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name == "id":
+                self.anchors.add(value)
+            if name == "href" and value.startswith("#"):
+                self.jumps.add(value[1:])
+            elif name in ("src", "href", "xlink:href") and not value.startswith("data:"):
+                self.outside.append(f"{tag} {name}={value}")
+
+
+def read(path: Path) -> tuple[str, _Page]:
+    page = _Page()
+    page.feed(path.read_text())
+    return path.read_text(), page
+
+
+@pytest.mark.parametrize("systems", [("ps", "ring", "atp"), ("atp",), ("unheard-of",)])
+def test_the_page_needs_nothing_else_and_says_what_failed(tmp_path, systems):
+    good = [row for i, system in enumerate(systems) for row in rows(system, 1.0 + i, 1.1 + i)]
+    path = build(
+        [run(tmp_path, [*good, replace(FAILED, system=systems[0])])],
+        tmp_path / "out",
+        LOOKS,
+        lambda *_: PICTURE,
+    )
+    text, page = read(path)
+    assert page.outside == []
+    assert page.jumps <= page.anchors
+    assert "rank 3 &lt;died&gt; | 1" in text
+    assert "1 failed" in text
+    title = LOOKS[systems[0]].title if systems[0] in LOOKS else systems[0]
+    markdown = (tmp_path / "out" / "report.md").read_text()
+    assert f"| {title} |" in markdown
+    assert "rank 3 <died> \\| 1" in markdown
+    names = {"jct", "exposed", "closed-form", "iterations", "timeline-1", "links", "fabric-1"}
+    names |= {"speed-up"} if "ring" in systems else set()
+    figures = tmp_path / "out" / "figures"
+    assert {each.stem for each in figures.iterdir()} == names
+    for name in names:
+        pdf = (figures / f"{name}.pdf").read_bytes()
+        assert b"/Type3" not in pdf and b"/FontFile2" in pdf
+        assert (figures / f"{name}.png").stat().st_size > 1000
+        assert f'id="figure-{name}"' in text
+    means = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("system")
+    assert means.loc[systems[0], "jct_s"] == pytest.approx(1.05)
+
+
+def test_every_answer_about_a_system_and_a_run_is_there(tmp_path):
+    path = build([run(tmp_path, rows("ps", 4.0))], tmp_path / "out", LOOKS)
+    text, _ = read(path)
+    for words in ("Li et al.", "Published:", "push", "Our reading:", "pull", "(200)", "1/128",
+                  "35 % of the processor", "Mann-Whitney", "leaves: 2", "3.11"):  # fmt: skip
+        assert words in text, words
+
+
+def test_runs_of_different_experiments_fabrics_and_backends_make_one_report(tmp_path):
+    deployments = [
+        row
+        for count, time_ in ((0, 4.0), (1, 3.0), (2, 2.0))
+        for row in rows("atp", time_, cell=f"atp{count}", ina_tors=count)
+    ]
+    first = run(tmp_path, [*deployments, *rows("ring", 3.0, ina_tors=0)], "one")
+    graph = {
+        "kind": "graph", "host_rate": "9Gbit", "switches": {"S1": ["a"], "S2": ["b"]},
+        "links": [{"ends": ["S1", "S2"], "rate": "3Gbit"}],
+    }  # fmt: skip
+    second = run(
+        tmp_path,
+        rows("ring", 1.0, topology="graph of 2 switches", backend="simulate", verified=False),
+        "two",
+        {**EXPERIMENT, "fabric": graph},
+    )
+    path = build([first, second], tmp_path / "out", LOOKS)
+    text, _ = read(path)
+    assert "one/" in text and "two/" in text
+    assert "INA at 2/2 ToRs: ATP is fastest, 1.50 times as fast as Ring" in text
+    assert "graph of 2 switches, INA at 2/2 ToRs (simulated): only Ring" in text
+    assert "S1–S2 3Gbit" in text
+    figures = {each.stem for each in (tmp_path / "out" / "figures").iterdir()}
+    assert {"throughput-ina", "jct-ina", "closed-form"} <= figures
+
+
+def test_jobs_side_by_side_have_a_section_of_their_own(tmp_path):
+    both = rows("atp", 3.0, job=0, cell="x") + rows("ring", 4.0, job=1, cell="x")
+    experiment = {**EXPERIMENT, "jobs": EXPERIMENT["jobs"] * 2}
+    path = build([run(tmp_path, both, experiment=experiment)], tmp_path / "out", LOOKS)
+    text, _ = read(path)
+    assert "Several jobs at once" in text and "Jain's index" in text
+    assert "jobs" in {each.stem for each in (tmp_path / "out" / "figures").iterdir()}
+
+
+def test_only_failed_rows_still_make_a_report(tmp_path):
+    directory = RunDirectory.create(tmp_path, "none")
+    directory.append([FAILED])
+    text, _ = read(build([directory.path], tmp_path / "out", LOOKS))
+    assert "No row is valid" in text and "rank 3" in text
+
+
+def test_no_rows_at_all_still_make_a_report(tmp_path):
+    directory = RunDirectory.create(tmp_path, "none")
+    text, _ = read(build([directory.path], tmp_path / "out", LOOKS))
+    assert "0 of 0 rows are valid" in text
+
+
+def test_invalid_rows_count_only_if_asked_and_then_it_says_so(tmp_path):
+    made = run(tmp_path, rows("ps", 4.0) + rows("ps", 8.0, verdict="busy"))
+    text, _ = read(build([made], tmp_path / "out", LOOKS))
+    assert "Only valid rows are compared." in text
+    text, _ = read(build([made], tmp_path / "out", LOOKS, include_invalid=True))
+    assert "count here, because this was asked for" in text and "PS (some not valid)" in text
+
+
+def thousands(root: Path) -> Path:
+    """10,000 rows: twelve systems, ten sizes, two fabrics, eight deployments, five repeats."""
+    directory = RunDirectory.create(root, "large")
+    systems = ["ps", "ring", "atp", "asp", *(f"system-{number}" for number in range(8))]
+    made = []
+    for fabric in ("leaf-spine 8x4, 2 spines", "fat-tree k=4, 8x4"):
+        for size in range(10):
+            for tors in range(8):
+                for number, system in enumerate(systems):
+                    cell = f"{fabric[:4]}-{size}-{tors}-{system}"
+                    made += rows(
+                        system,
+                        *(1 + number + size / 7 + repeat / 100 for repeat in range(5)),
+                        cell=cell, topology=fabric, workload=f"synthetic/{size + 1}MB", tors=8,
+                        ina_tors=tors, switches=20, settings=json.dumps({"fabric.ina": tors}),
+                    )  # fmt: skip
+    made += rows("ps", *(4.0 for _ in range(10_000 - len(made))), workload="resnet50", cell="x")
+    directory.append(made)
+    directory.append_iterations(
+        Iteration(
+            row.cell, row.repeat, row.job, row.system, row.workload, rank, number,
+            number / 3, number / 3 + 0.1, number / 3 + 0.2 + row.repeat / 1000,
+        )
+        for row in made
+        for rank in range(8)
+        for number in range(3)
+    )  # fmt: skip
+    directory.write("experiment.yaml", json.dumps(EXPERIMENT))
+    return directory.path
+
+
+@pytest.mark.slow
+def test_ten_thousand_rows_take_less_than_twenty_seconds(tmp_path):
+    made = thousands(tmp_path)
+    start = time.process_time()
+    path = build([made], tmp_path / "out", LOOKS)
+    took = time.process_time() - start
+    assert "10000 of 10000 rows are valid" in path.read_text()
+    assert took < 20

@@ -1,0 +1,111 @@
+"""Rows stand together only where what was run is the same, and labels say what differs."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from made_up import EXPERIMENT, labelled, rows, run
+
+from testbed import results
+from testbed.report import settings
+
+
+def swept(path: str, value: object) -> dict[str, str]:
+    return {"settings": json.dumps({path: value})}
+
+
+def test_what_does_not_differ_is_in_no_label(tmp_path):
+    table = labelled(tmp_path, rows("ps", 1.0, 2.0) + rows("ring", 1.0))
+    assert table[["conditions", "variant", "company", "ina_policy"]].eq("").all(axis=None)
+    assert set(table["fabric"]) == {"leaf-spine 2x5, 2 spines"}
+    assert set(table["ina"]) == {"2/2 ToRs"}
+
+
+def test_an_option_makes_variants_of_all_of_a_systems_rows(tmp_path):
+    path = "jobs.0.options"
+    table = labelled(
+        tmp_path,
+        rows("grid", 1.0, cell="a", **swept(path, {"strategy": "grid"}))
+        + rows("grid", 1.0, cell="b", **swept(path, {"strategy": "nearest"}))
+        + rows("grid", 1.0, cell="c", ina_tors=0, **swept(path, {"strategy": "grid"}))
+        + rows("ring", 1.0),
+    )
+    assert table["variant"].tolist() == ["strategy=grid", "strategy=nearest", "strategy=grid", ""]
+
+
+def test_a_jobs_field_is_a_condition_and_a_fabrics_field_its_name(tmp_path):
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a", **swept("jobs.0.overlap", True))
+        + rows("ps", 1.0, cell="b", **swept("jobs.0.overlap", False))
+        + rows("ps", 1.0, cell="c", workload="bert-base", **swept("jobs.0.overlap", False))
+        + rows("ps", 1.0, cell="d", topology="other", **swept("fabric.host_rate", "10Gbit"))
+        + rows("ps", 1.0, cell="e", topology="other", **swept("fabric.host_rate", "25Gbit")),
+    )
+    assert table["conditions"].tolist() == ["overlap=true", "overlap=false", "", "", ""]
+    assert table["fabric"].tolist()[3:] == ["other, host_rate=10Gbit", "other, host_rate=25Gbit"]
+
+
+def test_seeds_are_repeats_and_dilations_are_not(tmp_path):
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a", **swept("emulation.seed", 1))
+        + rows("ps", 1.0, cell="b", **swept("emulation.seed", 2))
+        + rows("ring", 1.0, cell="c", **swept("emulation.dilation", 200))
+        + rows("ring", 1.0, cell="d", **swept("emulation.dilation", 400)),
+    )
+    assert table["variant"].tolist() == ["", "", "dilation=200", "dilation=400"]
+
+
+def test_switches_with_ina_above_the_tors_are_another_place(tmp_path):
+    table = labelled(
+        tmp_path,
+        rows("atp", 1.0, cell="a", ina_tors=2)
+        + rows("atp", 1.0, cell="b", ina_tors=1, ina_switches=2, **swept("fabric.ina", 2)),
+    )
+    assert table["ina"].tolist() == ["2/2 ToRs", "2/4 switches"]
+
+
+def test_how_ina_tors_were_chosen_is_said_where_it_differs(tmp_path):
+    some = {"ina_tors": 1, "ina_switches": 1}
+    policy = {"fabric.ina": 1, "fabric.ina_policy": "random"}
+    table = labelled(
+        tmp_path,
+        rows("atp", 1.0, cell="a", **some, **swept("fabric.ina", 1))
+        + rows("atp", 1.0, cell="b", **some, settings=json.dumps(policy))
+        + rows("atp", 1.0, cell="c", **some, **swept("fabric.ina", ["t1"]))
+        + rows("atp", 1.0, cell="d", ina_tors=2),
+    )
+    assert table["ina"].tolist() == [
+        "1/2 ToRs, fullest", "1/2 ToRs, random", "1/2 ToRs, t1", "2/2 ToRs",
+    ]  # fmt: skip
+
+
+def test_jobs_of_one_cell_know_their_company(tmp_path):
+    together = rows("ps", 1.0, cell="x", job=0) + rows("atp", 1.0, cell="x", job=1)
+    table = labelled(tmp_path, together + rows("ps", 1.0, cell="y"))
+    assert table["company"].tolist() == ["atp resnet50", "ps resnet50", ""]
+
+
+def test_cells_of_an_older_run_are_kept_apart(tmp_path):
+    old = copy.deepcopy(EXPERIMENT) | {"sweep": {"product": {"jobs.0.overlap": [True, False]}}}
+    table = labelled(tmp_path, rows("ps", 1.0, cell="a") + rows("ps", 1.0, cell="b"), old)
+    assert table["variant"].tolist() == ["cell a", "cell b"]
+
+
+def test_runs_of_different_experiments(tmp_path):
+    other = copy.deepcopy(EXPERIMENT)
+    other["jobs"][0]["overlap"] = False
+    found = {}
+    for name, content in (("one", EXPERIMENT), ("two", other)):
+        found[str(run(tmp_path, rows("ps", 1.0, cell=name), name, content))] = content
+    table = settings.label(results.read(tmp_path).results, found)
+    assert sorted(table["conditions"]) == ["overlap=false", "overlap=true"]
+
+
+@pytest.mark.parametrize("experiment", [{}, {"jobs": None, "fabric": "?"}])
+def test_an_experiment_that_says_nothing(tmp_path, experiment):
+    table = labelled(tmp_path, rows("ps", 1.0), experiment)
+    assert table["system"].tolist() == ["ps"]

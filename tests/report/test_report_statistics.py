@@ -1,0 +1,46 @@
+"""Intervals, the rank test and the fairness index, against values that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from testbed.report import statistics
+
+
+def test_the_interval_covers_the_mean_as_often_as_it_says():
+    random = np.random.default_rng(1)
+    hits = 0
+    for _ in range(400):
+        low, high = statistics.mean_interval(random.normal(10, 1, 40))
+        hits += low <= 10 <= high
+    assert 0.90 <= hits / 400 <= 0.98
+
+
+def test_too_few_values_have_no_interval():
+    assert np.isnan(statistics.mean_interval([1.0])).all()
+    assert np.isnan(statistics.mean_interval([1.0, 3.0])).all()
+    assert np.isnan(statistics.ratio_interval([1.0, 2.0, 3.0], [1.0])).all()
+    low, high = statistics.mean_interval([1.0, 2.0, 3.0])
+    assert 1.0 <= low < 2.0 < high <= 3.0
+
+
+def test_the_interval_of_a_ratio_is_around_it():
+    random = np.random.default_rng(1)
+    low, high = statistics.ratio_interval(random.normal(20, 1, 50), random.normal(10, 1, 50))
+    assert 1.9 < low < 2.0 < high < 2.1
+
+
+def test_rank_tests_agree_with_the_tables_of_mann_and_whitney():
+    apart = np.arange(4.0), np.arange(4.0) + 10
+    mixed = np.array([1.0, 4.0, 5.0]), np.array([2.0, 3.0, 6.0])
+    p = statistics.rank_tests([apart, mixed, (np.ones(3), np.full(3, 2.0))])
+    assert p[0] == pytest.approx(2 / 70)
+    assert p[1] == pytest.approx(1.0)
+    # Three against three can never reach 5 %, not even with ties.
+    assert p[2] == pytest.approx(statistics.least_p(3, 3)) == pytest.approx(0.1)
+
+
+def test_jains_index():
+    assert statistics.jain([3, 3, 3]) == pytest.approx(1)
+    assert statistics.jain([1, 0, 0, 0]) == pytest.approx(1 / 4)
