@@ -32,7 +32,7 @@ def length(plan: Plan) -> int:
     """Transfers on the longest chain of those that wait for one another.
 
     A large plan in stretches is not written out for this. It is as long as these one after
-    another, which is exact where the rings of a stretch have equally many rounds.
+    another, which is exact where every rank goes as many rounds as the others.
     """
     if plan.stretches and plan.workers > WRITTEN_OUT:
         return sum(max(ring.rounds for ring in stretch) for stretch in plan.stretches)

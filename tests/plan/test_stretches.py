@@ -46,9 +46,9 @@ def test_stretches_are_the_programs_in_short(name, racks):
         plan = registry[name].plan(Assignment(fabric.hosts), fabric)
         if plan.stretches:
             assert in_short(plan) == at_length(plan)
-            rounds = [{ring.rounds for ring in stretch} for stretch in plan.stretches]
-            if all(len(alike) == 1 for alike in rounds):
-                assert sum(map(sum, rounds)) == chain.length(plan)
+            rounds = sum(max(ring.rounds for ring in stretch) for stretch in plan.stretches)
+            uneven = name == "hierarchical-ring" and len(set(racks)) > 1
+            assert rounds >= chain.length(plan) if uneven else rounds == chain.length(plan)
             some = True
     assert some
 
