@@ -162,8 +162,8 @@ static double next_look(const struct endpoint *endpoint, double now)
     double look = INFINITY;
     for (int i = 0; i < endpoint->count; i++) {
         const struct flow *flow = endpoint->flows[i];
-        if (flow->outstanding && flow->look_again < look)
-            look = flow->look_again;
+        if (flow->outstanding)
+            look = fmin(look, fmin(flow->look_again, flow->probe_at));
     }
     return look;
 }

@@ -1,13 +1,18 @@
 /* A sliding window of fragments: a member's contributions, or what a root sends to all. What comes
-   back clocks the next one out. Loss is seen as a gap in what comes back, or by a timeout.
+   back clocks the next one out. Loss is seen as a gap in what comes back; or by silence: after two
+   round trips of it one fragment goes again, as a probe, and if nothing follows its answer then all
+   that was sent before it is lost (after RACK-TLP, RFC 8985). A timeout is for what is worse.
 
    ATP (NSDI 2021): a fragment sent again bears the resend flag, which makes switches give up what
    they hold of it; loss and ECN halve the number in flight, at most once a round trip, and every
    window without them adds one. SwitchML (NSDI 2021): the same packet again, and no congestion
    control: the window is fixed. Mending gaps there is our reading; the paper has the timeout. */
+#include <math.h>
+
 #include "flow.h"
 
 static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
+static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
 enum { REORDERING = 3, LEAST_IN_FLIGHT = 8 };
 
 static double waiting_time(const struct flow *flow)
@@ -19,6 +24,7 @@ void sender_open(struct flow *flow)
 {
     flow->allowed = flow->window;
     flow->timeout = FIRST_TIMEOUT;
+    flow->silence = flow->probe_at = INFINITY;
 }
 
 static bool is_sent_here(const struct flow *flow, const struct chunk *chunk)
@@ -91,6 +97,44 @@ static void mend_late(struct flow *flow, double now)
         flow->timeout = 2 * flow->timeout < LONGEST_TIMEOUT ? 2 * flow->timeout : LONGEST_TIMEOUT;
 }
 
+static void mend_gaps(struct flow *flow, double now)
+{
+    bool first = true;
+    for (uint64_t s = flow->lowest; s < flow->next; s++) {
+        struct place *place = place_of(flow, s);
+        /* Not done when others are that are further on, or that were sent well after it. */
+        bool passed = !place->resent && s + REORDERING + 1 < flow->overtaken;
+        bool late = place->sent_at < flow->newest - waiting_time(flow) / 2;
+        if (!place->sent || place->done || !(passed || late))
+            continue;
+        if (first)
+            sender_slow_down(flow, now);
+        first = false;
+        resend(flow, s, now);
+    }
+}
+
+static void probe(struct flow *flow, double now)
+{
+    uint64_t s = flow->lowest;
+    while (s < flow->next && (!place_of(flow, s)->sent || place_of(flow, s)->done))
+        s++;
+    if (s < flow->next)
+        resend(flow, s, now);
+}
+
+static void end_silence(struct flow *flow, double now)
+{
+    if (flow->answered > flow->newest) {
+        flow->newest = flow->answered;
+        mend_gaps(flow, now);
+    } else {
+        probe(flow, now);
+    }
+    flow->silence *= 2;
+    flow->probe_at = now + flow->silence;
+}
+
 void sender_pump(struct flow *flow, double now)
 {
     if (!queues_are_empty(flow))
@@ -105,8 +149,11 @@ void sender_pump(struct flow *flow, double now)
         if (flow->outstanding >= (uint32_t)flow->allowed || !sender_send(flow, flow->next, 0, now))
             break;
         place_of(flow, flow->next)->sent = true;
-        flow->outstanding++;
+        if (!flow->outstanding++)
+            flow->probe_at = now + flow->silence;
     }
+    if (flow->outstanding && now >= flow->probe_at)
+        end_silence(flow, now);
     if (flow->outstanding && now >= flow->look_again) {
         mend_late(flow, now);
         /* Twice a timeout is often enough, and looking is not free. */
@@ -123,39 +170,34 @@ void sender_done(struct flow *flow, uint64_t sequence, double now)
         flow->allowed = flow->window;
     if (sequence >= flow->overtaken)
         flow->overtaken = sequence + 1;
-    if (place->resent)
-        return; /* Karn: its time is ambiguous */
+    double sample = now - place->sent_at;
+    if (place->resent) {
+        /* Karn: its time is ambiguous, unless it is too short for an answer to the second one. */
+        if (sample > waiting_time(flow) / 2 && place->sent_at > flow->answered)
+            flow->answered = place->sent_at;
+        return;
+    }
     if (place->sent_at > flow->newest)
         flow->newest = place->sent_at;
     if (flow->sampled)
         return;
     flow->sampled = true;
-    double sample = now - place->sent_at;
     flow->round_trip = flow->round_trip > 0 ? 0.875 * flow->round_trip + 0.125 * sample : sample;
-}
-
-static void mend_gaps(struct flow *flow, double now)
-{
-    bool first = true;
-    for (uint64_t s = flow->lowest; s + REORDERING + 1 < flow->overtaken; s++) {
-        struct place *place = place_of(flow, s);
-        /* Sent again, and still not done when something sent later is: lost again (RACK-TLP,
-           RFC 8985). */
-        bool again = place->sent_at < flow->newest - waiting_time(flow) / 2;
-        if (!place->sent || place->done || (place->resent && !again))
-            continue;
-        if (first)
-            sender_slow_down(flow, now);
-        first = false;
-        resend(flow, s, now);
-    }
 }
 
 void sender_settle(struct flow *flow, double now)
 {
+    bool first_answers = flow->sampled;
     flow->touched = flow->sampled = false;
     flow_advance(flow);
     /* Anything that comes back ends a back-off. */
+    if (flow->round_trip > 0)
+        flow->silence = 2 * flow->round_trip > LEAST_SILENCE ? 2 * flow->round_trip : LEAST_SILENCE;
+    flow->probe_at = now + flow->silence;
+    if (first_answers)
+        flow->answered = 0; /* others follow: no reason for suspicion */
+    else if (flow->answered > flow->newest)
+        flow->probe_at = now + flow->silence / 4;
     double timeout = flow->round_trip > 0 ? 4 * flow->round_trip : FIRST_TIMEOUT;
     timeout = timeout < LEAST_TIMEOUT ? LEAST_TIMEOUT : timeout;
     flow->timeout = timeout > LONGEST_TIMEOUT ? LONGEST_TIMEOUT : timeout;
