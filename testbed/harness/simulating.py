@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from testbed import simulation
 from testbed.experiment.schema import Experiment
 from testbed.harness.deployment import DeployedJob
 from testbed.harness.measurement import measure
 from testbed.results import Iteration, Row
+from testbed.simulation import scenario
 from testbed.simulation.scenario import Assumptions
 from testbed.simulation.simulate import simulate
 from testbed.topology.fabric import Fabric
@@ -20,7 +20,7 @@ def run(
 ) -> tuple[list[Row], list[Iteration]]:
     """Simulate ``jobs`` side by side; their ``rows`` filled in, and what each worker did."""
     timeline = simulate(
-        fabric, [_job(job) for job in jobs], Assumptions(seed=experiment.emulation.seed)
+        fabric, [simulated(job) for job in jobs], Assumptions(seed=experiment.emulation.seed)
     )
     filled: list[Row] = []
     iterations: list[Iteration] = []
@@ -32,8 +32,9 @@ def run(
     return filled, iterations
 
 
-def _job(job: DeployedJob) -> simulation.scenario.Job:
-    return simulation.scenario.Job(
+def simulated(job: DeployedJob) -> scenario.Job:
+    """The job as the simulator runs it, scaled."""
+    return scenario.Job(
         plan=job.plan,
         units=job.units,
         compute_s=job.compute_s,

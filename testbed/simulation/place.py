@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 
 from testbed.simulation.scenario import Assumptions, Job
 from testbed.simulation.simulate import simulate
@@ -34,19 +35,28 @@ class Placed:
     Attributes:
         switches: the programmable ones.
         jct_s: of each job with them.
-        mean_s: mean of those, what is to be small.
-        bound_s: no choice of as many can be better, provided that a programmable switch more
-            never does harm: the mean with all candidates programmable.
+        without_s, with_all_s: of each job without any programmable switch, and with all
+            candidates; empty if the jobs cannot run then.
         is_exact: whether all choices that differ were compared.
         simulated: how many choices were.
     """
 
     switches: tuple[str, ...]
     jct_s: tuple[float, ...]
-    mean_s: float
-    bound_s: float
+    without_s: tuple[float, ...]
+    with_all_s: tuple[float, ...]
     is_exact: bool
     simulated: int
+
+    @property
+    def mean_s(self) -> float:
+        """Mean of all jobs' JCT, what is to be small."""
+        return fmean(self.jct_s)
+
+    @property
+    def bound_s(self) -> float:
+        """Less than this no choice can reach, if one more programmable switch never does harm."""
+        return min(self.mean_s, fmean(self.with_all_s) if self.with_all_s else float("inf"))
 
     @property
     def gap(self) -> float:
@@ -78,12 +88,12 @@ def place(
     best = search.best(_greedy(search, switches, budget) if every is None else every)
     if best is None:
         raise ValueError(f"the jobs cannot run with any {budget} of {len(switches)} switches")
-    simulated, whole = search.simulated, search.mean(switches)
+    simulated = search.simulated
     return Placed(
         tuple(switch for switch in switches if switch in best),
         search.jcts(best),
-        search.mean(best),
-        min(whole, search.mean(best)),
+        search.jcts(()),
+        search.jcts(switches),
         every is not None,
         simulated,
     )
@@ -118,7 +128,7 @@ class _Search:
     def mean(self, choice: Iterable[str]) -> float:
         """Infinity if the jobs cannot run."""
         jcts = self.jcts(choice)
-        return sum(jcts) / len(jcts) if jcts else float("inf")
+        return fmean(jcts) if jcts else float("inf")
 
     def best(self, choices: Iterable[frozenset[str]]) -> frozenset[str] | None:
         """The first of those with the lowest mean, of which fewer switches are better."""
@@ -255,18 +265,3 @@ def _greedy(search: _Search, switches: Sequence[str], budget: int) -> list[froze
             return passed
         chosen = better
         passed.append(chosen)
-
-
-def text(placed: Placed, none: Sequence[float], every: Sequence[float]) -> str:
-    """The choice in words, with each job's JCT without programmable switches and with all."""
-    lines = [f"programmable: {', '.join(placed.switches) or 'none is of use'}"]
-    for number, times in enumerate(zip(placed.jct_s, none, every, strict=True)):
-        chosen, without, most = (f"{each:.4g} s" for each in times)
-        lines.append(f"job {number}: JCT {chosen}; without any {without}, with all {most}")
-    if placed.is_exact:
-        lines.append(f"the best of all choices, of which {placed.simulated} differ")
-    else:
-        lines.append(
-            f"{placed.simulated} choices simulated; at most {placed.gap:.1%} above the best"
-        )
-    return "\n".join(lines)
