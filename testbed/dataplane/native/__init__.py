@@ -34,5 +34,5 @@ of bounds read as 0 here, and as what an earlier packet left there in BMv2. ``ra
 seeded generator. A false assert() or assume() ends the switch, with its place. ``log_msg`` says
 nothing. The switch has one queue per port, that of the interface, behind egress: ``priority`` has
 no effect, ``enq_qdepth`` and ``deq_qdepth`` are both its length when egress begins, and
-``deq_timedelta`` is 0. Passes beyond the 1024th that one packet causes are dropped, and counted.
+``deq_timedelta`` is 0. Passes beyond the 4096th that one packet causes are dropped, and counted.
 """

@@ -57,7 +57,7 @@ class Statistics:
     oversize: int  # packets too long for the ring (offloads on at the other end?)
     partial_checksums: int  # packets whose checksum the sender left to hardware that is not there
     no_port: int  # packets sent to a port that does not exist
-    endless: int  # clones and rounds refused, because one packet caused more than 1024 of them
+    endless: int  # clones and rounds refused, because one packet caused more than 4096
 
 
 class NativeSwitch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,11 @@ class Case:
             name: [list(switch.read_counter(name, n)) for n in range(size)]
             for name, size in self.counters
         }
+
+
+def fingerprint(name: str) -> str:
+    """Of a program's source; it ties what was recorded to what was compiled."""
+    return hashlib.sha256((PROGRAMS / f"{name}.p4").read_bytes()).hexdigest()
 
 
 def address(text: str) -> int:

@@ -112,7 +112,8 @@ class Fuzzer:
         try:
             left = self.switch.process(port, packet)
         except ControlError as error:
-            raise AssertionError(f"{self.name}: port {port}: {packet.hex()}: {error}") from error
+            shown = f"{packet[:200].hex()}... of {len(packet)} bytes"
+            raise AssertionError(f"{self.name}: port {port}: {shown}: {error}") from error
         assert all(len(frame) <= 65792 + 65536 for _, frame in left)
         self.packets += 1
 

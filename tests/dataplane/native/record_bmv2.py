@@ -1,4 +1,4 @@
-"""Asks BMv2 what it does with the packets of ``native_cases.py``, and writes the answers down.
+"""Compiles the programs, asks BMv2 what it does with the cases' packets, and writes that down.
 
     sudo python tests/dataplane/native/record_bmv2.py [case ...]
 
@@ -17,17 +17,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from native_case import PORTS, PROGRAMS, Packet
+from native_case import PORTS, PROGRAMS, Packet, fingerprint
 from native_cases import CASES
 
 from testbed.dataplane.bmv2 import Bmv2Switch
 
-_SILENCE = 0.2  # seconds without a packet, after which a packet has had all its effect
+# Seconds after which nothing more is expected of a packet: BMv2's threads may wait for a processor.
+_NO_ANSWER, _NO_MORE = 1.5, 0.3
 _ALL = 0x0003
 
 
-def _command(text: str) -> str:
-    return subprocess.run(text.split(), check=True, capture_output=True, text=True).stdout
+def _command(text: str, folder: Path | None = None) -> str:
+    run = subprocess.run(text.split(), check=True, capture_output=True, text=True, cwd=folder)
+    return run.stdout + run.stderr  # p4c tells its version in the latter
 
 
 @contextlib.contextmanager
@@ -59,7 +61,7 @@ def answers(
     left: list[Packet] = []
     by_file = {s.fileno(): number for number, s in sockets.items()}
     while True:
-        patience = _SILENCE
+        patience = _NO_MORE if left else _NO_ANSWER
         if expected is not None:
             patience = 0.005 if len(left) >= expected else 3
         ready = select.select(by_file, [], [], patience)[0]
@@ -74,6 +76,7 @@ def answers(
 def record(name: str) -> None:
     case = CASES[name]
     program = PROGRAMS / f"{name}.json"
+    _command(f"p4c-bm2-ss -o {name}.json {name}.p4", PROGRAMS)
     with ends() as sockets, tempfile.TemporaryDirectory() as folder:
         switch = Bmv2Switch(program, Path(folder) / "log")
         switch.start({port: f"record{port}" for port in PORTS})
@@ -89,10 +92,11 @@ def record(name: str) -> None:
             counters = case.count(switch)
         finally:
             switch.close()
-    version = _command("simple_switch --version").split()[0]
+    compiler = _command("p4c-bm2-ss --version").split()
     document = {
-        "by": f"simple_switch {version}",
-        "program": json.loads(program.read_text())["__meta__"]["compiler"],
+        "by": f"simple_switch {_command('simple_switch --version').split()[0]}",
+        "compiled by": f"p4c-bm2-ss {compiler[compiler.index('Version') + 1]}",
+        "source": fingerprint(name),
         "steps": steps,
         "counters": counters,
     }

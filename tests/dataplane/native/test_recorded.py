@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from native_case import PORTS, PROGRAMS
+from native_case import PORTS, PROGRAMS, fingerprint
 from native_cases import CASES
 
 from testbed.dataplane.native.target import NativeSwitch
@@ -15,6 +15,7 @@ from testbed.dataplane.native.target import NativeSwitch
 def test_native_equals_recorded_bmv2(name):
     document = json.loads((PROGRAMS / f"{name}.recorded.json").read_text())
     assert document["steps"], "nothing was recorded"
+    assert document["source"] == fingerprint(name), "the program has changed: run record_bmv2.py"
     assert [(p, d.hex()) for p, d in CASES[name].packets()] == [
         tuple(step["in"]) for step in document["steps"]
     ], "the cases have changed since: run record_bmv2.py"

@@ -3,7 +3,7 @@
 #ifndef PASS_H
 #define PASS_H
 
-#define MAX_PASSES 1024 // that one packet may cause; a program can ask for no end of them
+#define MAX_PASSES 4096 // times that one packet may pass through; a program can ask for no end
 #define MAX_SESSIONS (1 << 15)
 
 enum instance { INGRESS_CLONE = 1, EGRESS_CLONE = 2, RECIRCULATED = 4, RESUBMITTED = 6 };
@@ -26,17 +26,16 @@ struct mirror {
 static struct mirror mirrors[MAX_SESSIONS];
 static struct pass *waiting, **waiting_end = &waiting;
 static struct pass *spent; // run, and perhaps still on their way out
-static unsigned passes;    // caused by the current packet
+static unsigned passes;    // of the current packet: through egress, and those that wait
 static uint8_t original[MAX_PACKET];
 
 // A pass that waits, its metadata those of a field list; NULL when there are too many.
 static struct pass *pass_new(enum instance instance, size_t length, unsigned list,
                              const struct state *s, const struct wide *w) {
-    if (passes == MAX_PASSES) {
+    if (++passes > MAX_PASSES) {
         endless++;
         return NULL;
     }
-    passes++;
     struct pass *p;
     if (posix_memalign((void **)&p, 64, sizeof *p + length) != 0)
         abort();
@@ -166,7 +165,10 @@ static void run(struct pass *p) {
 static void run_passes(void) {
     while (waiting != NULL) {
         struct pass *const p = waiting;
-        run(p);
+        if (passes > MAX_PASSES)
+            endless++;
+        else
+            run(p);
         waiting = p->next;
         p->next = spent;
         spent = p;

@@ -45,6 +45,9 @@ INLINE void arrive(struct state *s, uint8_t *packet, size_t length) {
 
 // Egress and deparser: what a packet, or one copy of it, does on its way out.
 STAGE void leave(struct state *s, struct wide *w, unsigned port) {
+#if PASSES
+    passes++;
+#endif
     SET(egress_port, port);
     SET(egress_spec, 0);
     SET(packet_length, s->length);
