@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
-from testbed.report.data import INVALID, SIMULATED, VALID, fullest, where
+from testbed.report.data import INVALID, MIXED, SIMULATED, VALID, fullest, where
 from testbed.report.look import Look, Series
 from testbed.report.settings import PLACE, SETTING
 
@@ -19,9 +19,11 @@ _FEW = 5
 """Repeats up to which each is shown as a dot."""
 SeriesLooks = Mapping[Series, Look]
 Panel = tuple[str, pd.DataFrame]
+"""The title of a setting, and its rows of a summary."""
+Panels = Sequence[Panel]
 
 
-def settings(table: pd.DataFrame) -> list[Panel]:
+def settings(table: pd.DataFrame) -> Panels:
     """Title and rows of each setting, where most ToRs aggregate, those with most systems first."""
     found = []
     for key, group in fullest(table).groupby([*SETTING, *PLACE], sort=True):
@@ -43,16 +45,16 @@ def headed(place: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def times(table: pd.DataFrame, looks: SeriesLooks) -> Figure:
+def times(panels: Panels, looks: SeriesLooks) -> Figure:
     """JCT with intervals."""
-    return _drawn(settings(table), looks, "jct", "jct_s", "JCT (s)")
+    return _drawn(panels, looks, "jct", "jct_s", "JCT (s)")
 
 
-def speed_up(table: pd.DataFrame, ratios: pd.DataFrame, looks: SeriesLooks) -> Figure | None:
+def speed_up(panels: Panels, ratios: pd.DataFrame, looks: SeriesLooks) -> Figure | None:
     """Over ring, with intervals; None where no setting has a valid ring."""
     names = [*SETTING, "ina", "system", "variant"]
     ratios = ratios[[*names, "ring", "ring_low", "ring_high"]].dropna(subset="ring")
-    joined = [(title, part.merge(ratios, on=names)) for title, part in settings(table)]
+    joined = [(title, part.merge(ratios, on=names)) for title, part in panels]
     joined = [(title, part) for title, part in joined if len(part) > 1]
     if not joined:
         return None
@@ -62,16 +64,16 @@ def speed_up(table: pd.DataFrame, ratios: pd.DataFrame, looks: SeriesLooks) -> F
     return figure
 
 
-def exposed(table: pd.DataFrame, looks: SeriesLooks) -> Figure:
+def exposed(panels: Panels, looks: SeriesLooks) -> Figure:
     """An iteration: what compute hides in grey, communication that it does not hide above."""
-    figure = _drawn(settings(table), looks, "", "iteration_s", "iteration (s)")
-    for axes, (_, part) in zip(figure.axes, settings(table), strict=True):
+    figure = _drawn(panels, looks, "", "iteration_s", "iteration (s)")
+    for axes, (_, part) in zip(figure.axes, panels, strict=True):
         hidden = (part["iteration_s"] - part["exposed_s"]).clip(lower=0)
         axes.bar(range(len(part)), hidden, 0.8, color="#dfe4ea", edgecolor="white")
     return figure
 
 
-def _drawn(panels: list[Panel], looks: SeriesLooks, value: str, column: str, label: str) -> Figure:
+def _drawn(panels: Panels, looks: SeriesLooks, value: str, column: str, label: str) -> Figure:
     most = max(len(part) for _, part in panels)
     names = [looks[key].title.replace(", ", ",\n") for key in looks]
     longest = max(len(line) for name in names for line in name.split("\n"))
@@ -90,25 +92,37 @@ def _drawn(panels: list[Panel], looks: SeriesLooks, value: str, column: str, lab
 
 
 def _panel(axes: Axes, part: pd.DataFrame, looks: SeriesLooks, value: str, column: str) -> None:
-    ticks = []
-    for at, row in enumerate(part.to_dict("records")):
-        look, height = looks[row["system"], row["variant"]], row[column]
-        whole = row["shown"] == VALID
-        axes.bar(
-            at, height, 0.8, color=look.colour, edgecolor="white",
-            hatch="" if whole else canvas.HATCH, alpha=0.5 if row["shown"] == INVALID else 1.0,
+    own = [looks[key] for key in zip(part["system"], part["variant"], strict=True)]
+    heights = part[column].to_numpy(float)
+    at, tops = np.arange(len(part)), heights.copy()
+    for shown, strength in ((VALID, 1.0), (MIXED, 1.0), (INVALID, 0.5)):
+        such = np.flatnonzero(part["shown"] == shown)
+        if len(such):
+            axes.bar(
+                such, heights[such], 0.8, color=[own[place].colour for place in such],
+                edgecolor="white", hatch="" if shown == VALID else canvas.HATCH, alpha=strength,
+            )  # fmt: skip
+    if f"{value}_low" in part:
+        low, high = (part[f"{value}_{end}"].to_numpy(float) for end in ("low", "high"))
+        known = ~np.isnan(low)
+        ends = np.clip([heights - low, high - heights], 0, None)[:, known]
+        axes.errorbar(
+            at[known], heights[known], ends, color="black", linestyle="", elinewidth=0.8,
+            capsize=2, capthick=0.8,
         )  # fmt: skip
-        top = height
-        low, high = row.get(f"{value}_low", np.nan), row.get(f"{value}_high", np.nan)
-        if not np.isnan(low):
-            ends = [[max(height - low, 0)], [max(high - height, 0)]]
-            axes.errorbar(at, height, ends, color="black", elinewidth=0.8, capsize=2, capthick=0.8)
-            top = high
-        if value == "jct" and 1 < len(row["times"]) <= _FEW and row["backend"] != SIMULATED:
-            axes.plot([at] * len(row["times"]), row["times"], ".", color="black", markersize=1.5)
-            top = max(top, row["times"].max())
-        axes.text(at, top, f"{height:.3g}\n", ha="center", va="center", fontsize=5.5)
-        ticks.append(look.title.replace(", ", ",\n"))
-    axes.set_xticks(range(len(part)), ticks, rotation=40, ha="right", rotation_mode="anchor")
+        tops[known] = np.maximum(tops, high)[known]
+    if value == "jct":
+        few = [
+            (place, time)
+            for place, times in enumerate(part["times"])
+            if 1 < len(times) <= _FEW and part["backend"].iloc[0] != SIMULATED
+            for time in times
+        ]
+        axes.plot(*np.reshape(few, (-1, 2)).T, ".", color="black", markersize=1.5)
+        tops = np.maximum(tops, [times.max() for times in part["times"]])
+    for place, (top, height) in enumerate(zip(tops, heights, strict=True)):
+        axes.text(place, top, f"{height:.3g}\n", ha="center", va="center", fontsize=5.5)
+    names = [look.title.replace(", ", ",\n") for look in own]
+    axes.set_xticks(at, names, rotation=40, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", length=0, pad=2)
     axes.margins(y=0.12)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,20 +38,22 @@ def draw(
     """
     found: dict[str, Figure | None] = {}
     if len(summary):
-        found["jct"] = bars.times(summary, series)
-        found["speed-up"] = bars.speed_up(summary, ratios, series)
-        found["throughput-ina"] = lines.against_ina(
-            summary, series, "throughput", "throughput (samples/s)"
-        )
-        found["jct-ina"] = lines.against_ina(summary, series, "jct", "JCT (s)")
-        found["exposed"] = bars.exposed(summary, series)
-        behind = timeline.measured(counted, summary, iterations)
+        settings, deployments = bars.settings(summary), lines.deployments(summary)
+        found["jct"] = bars.times(settings, series)
+        found["speed-up"] = bars.speed_up(settings, ratios, series)
+        if deployments:
+            found["throughput-ina"] = lines.against_ina(
+                deployments, series, "throughput", "throughput (samples/s)"
+            )
+            found["jct-ina"] = lines.against_ina(deployments, series, "jct", "JCT (s)")
+        found["exposed"] = bars.exposed(settings, series)
+        behind = timeline.measured(settings, counted, iterations)
         if behind:
             found["iterations"] = lines.spread(behind, series)
         for number, panel in enumerate(behind[:_MOST_TIMELINES], 1):
             found[f"timeline-{number}"] = timeline.drawn(panel, series)
         found["closed-form"] = against_closed_form(summary, series)
-        found["links"] = links.drawn(summary, links.by_layer(loads), series)
+        found["links"] = links.drawn(settings, links.by_layer(loads), series)
     if len(jobs):
         found["jobs"] = sharing.drawn(jobs, looks)
     for number, (fabric, ina, picture) in enumerate(pictures[:_MOST_DRAWINGS], 1):
@@ -59,12 +63,25 @@ def draw(
 
 
 def save(figures: Mapping[str, Figure], directory: Path) -> None:
-    """Write each as PDF and PNG into ``directory``."""
+    """Write each as PDF and PNG into ``directory``. OSError if one cannot be written."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures.items():
-        figure.savefig(directory / f"{name}.pdf", metadata={"CreationDate": None})
-        figure.savefig(directory / f"{name}.png", dpi=200)
+    # Both take half of a large report's time.
+    pdf = get_context("fork").Process(target=_write, args=(figures, directory, "pdf"))
+    pdf.start()
+    try:
+        _write(figures, directory, "png")
+    finally:
+        pdf.join()
+    if pdf.exitcode:
+        raise OSError(f"{directory}: the PDF files could not be written")
+    for figure in figures.values():
         plt.close(figure)
+
+
+def _write(figures: Mapping[str, Figure], directory: Path, kind: str) -> None:
+    how: dict[str, Any] = {"metadata": {"CreationDate": None}} if kind == "pdf" else {"dpi": 200}
+    for name, figure in figures.items():
+        figure.savefig(directory / f"{name}.{kind}", **how)
 
 
 def against_closed_form(table: pd.DataFrame, looks: SeriesLooks) -> Figure | None:

@@ -8,21 +8,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
-from testbed.report.bars import SeriesLooks, headed
+from testbed.report.bars import Panels, SeriesLooks, headed
 from testbed.report.data import INVALID, VALID
 from testbed.report.look import Look
 from testbed.report.settings import SETTING
 
-Panel = tuple[str, pd.DataFrame]
 _SPREAD = 8
 """Ratio of largest to smallest from which on an axis is logarithmic."""
 
 
-def against_ina(table: pd.DataFrame, looks: SeriesLooks, value: str, label: str) -> Figure | None:
-    """A panel for each setting in which INA was at several numbers of ToRs, or of switches."""
-    panels = _deployments(table)
-    if not panels:
-        return None
+def deployments(table: pd.DataFrame) -> Panels:
+    """Title and rows of each setting in which INA was at several numbers of ToRs or switches."""
+    panels = []
+    for key, group in table.groupby(SETTING, sort=True):
+        some = group[group["ina_count"] > 0]
+        ends = group["ina_count"].isin([0]) | (group["ina_count"] == group["ina_total"])
+        for unit in some["ina_unit"].unique():
+            of_unit = group[(group["ina_unit"] == unit) | (group["ina_count"] == 0)]
+            between = of_unit["ina_policy"][~ends[of_unit.index]].unique()
+            for policy in between if len(between) else [""]:
+                part = of_unit[(of_unit["ina_policy"] == policy) | ends[of_unit.index]]
+                if part["ina_count"].nunique() > 1:
+                    place = dict(zip(SETTING, key, strict=True))
+                    place["conditions"] += f", {policy}" if place["conditions"] and policy else ""
+                    panels.append((headed(place), part))
+    return sorted(panels, key=lambda each: -len(each[1]))[: canvas.MOST_PANELS]
+
+
+def against_ina(panels: Panels, looks: SeriesLooks, value: str, label: str) -> Figure:
+    """``value`` against the number of ToRs or switches with INA, and their share."""
     keys = {key for _, part in panels for key in _keys(part)}
     legend = [canvas.line(look) for key, look in looks.items() if key in keys]
     # What lies below shows behind what lies on it.
@@ -61,23 +75,6 @@ def against_ina(table: pd.DataFrame, looks: SeriesLooks, value: str, label: str)
     return figure
 
 
-def _deployments(table: pd.DataFrame) -> list[Panel]:
-    panels = []
-    for key, group in table.groupby(SETTING, sort=True):
-        some = group[group["ina_count"] > 0]
-        ends = group["ina_count"].isin([0]) | (group["ina_count"] == group["ina_total"])
-        for unit in some["ina_unit"].unique():
-            of_unit = group[(group["ina_unit"] == unit) | (group["ina_count"] == 0)]
-            between = of_unit["ina_policy"][~ends[of_unit.index]].unique()
-            for policy in between if len(between) else [""]:
-                part = of_unit[(of_unit["ina_policy"] == policy) | ends[of_unit.index]]
-                if part["ina_count"].nunique() > 1:
-                    place = dict(zip(SETTING, key, strict=True))
-                    place["conditions"] += f", {policy}" if place["conditions"] and policy else ""
-                    panels.append((headed(place), part))
-    return sorted(panels, key=lambda each: -len(each[1]))[: canvas.MOST_PANELS]
-
-
 def _keys(part: pd.DataFrame) -> list[tuple[str, str]]:
     return list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
 
@@ -106,7 +103,7 @@ def _is_spread(values: pd.Series) -> bool:
     return bool(values.max() > _SPREAD * values.min() > 0)
 
 
-def spread(panels: list[Panel], looks: SeriesLooks) -> Figure:
+def spread(panels: Panels, looks: SeriesLooks) -> Figure:
     """The CDF of workers' iteration times, of ``panels`` with a column ``length_s``.
 
     Dashed where no row is valid.

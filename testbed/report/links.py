@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
-from testbed.report.bars import Panel, SeriesLooks, settings
+from testbed.report.bars import Panel, Panels, SeriesLooks
 from testbed.report.data import is_valid
 from testbed.report.drawing import COLOURS, Loads
 from testbed.report.settings import SERIES, SETTING
@@ -29,10 +29,10 @@ def by_layer(found: pd.DataFrame) -> pd.DataFrame:
     return each.groupby(keys, sort=False)["busy"].agg(["mean", "max"]).reset_index()
 
 
-def drawn(summary: pd.DataFrame, layers: pd.DataFrame, looks: SeriesLooks) -> Figure | None:
+def drawn(settings: Panels, layers: pd.DataFrame, looks: SeriesLooks) -> Figure | None:
     """A table in colours for each setting: systems down, layers across, mean and busiest link."""
     panels: list[Panel] = []
-    for title, part in settings(summary):
+    for title, part in settings:
         moved = part[part["moved"]].drop(columns=["ina"]).merge(layers, on=[*SETTING, *SERIES])
         found = pd.concat(
             [part[~part["moved"]].merge(layers, on=[*SETTING, "ina", *SERIES]), moved]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from testbed.report import canvas
-from testbed.report.bars import Panel, SeriesLooks, settings
+from testbed.report.bars import Panel, Panels, SeriesLooks
 from testbed.report.data import INVALID
 from testbed.report.settings import SERIES, SETTING
 
@@ -21,7 +21,7 @@ _TIMES = ["start_s", "compute_end_s", "end_s"]
 _RUN = ["run", "cell", "repeat", "job"]
 
 
-def measured(rows: pd.DataFrame, summary: pd.DataFrame, iterations: pd.DataFrame) -> list[Panel]:
+def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Panels:
     """The iterations behind each panel of bars, with ``length_s`` and ``is_shown``.
 
     ``rows`` are those that count, or all of a series of which none does.
@@ -29,16 +29,16 @@ def measured(rows: pd.DataFrame, summary: pd.DataFrame, iterations: pd.DataFrame
     keys = [*SETTING, "ina", *SERIES]
     together = iterations.drop(columns=["system", "workload"]).merge(rows[[*_RUN, *keys]], on=_RUN)
     together["length_s"] = together["end_s"] - together["start_s"]
-    panels = []
-    for title, part in settings(summary):
+    behind = []
+    for title, part in panels:
         # What does not aggregate may have been measured at another place of INA.
         stand = part[[*SETTING, *SERIES, "shown", "moved", "ina"]]
         at = stand[~stand["moved"]].drop(columns=["moved"]).merge(together, on=keys)
         moved = stand[stand["moved"]].drop(columns=["moved", "ina"])
         found = pd.concat([at, moved.merge(together, on=[*SETTING, *SERIES])])
         if len(found):
-            panels.append((title, found.assign(is_shown=found["shown"] != INVALID)))
-    return panels
+            behind.append((title, found.assign(is_shown=found["shown"] != INVALID)))
+    return behind
 
 
 def drawn(panel: Panel, looks: SeriesLooks) -> Figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from made_up import EXPERIMENT, LOOKS, ROW, rows, run
 
 from testbed.report import Picture, build
-from testbed.results import Iteration, RunDirectory
+from testbed.results import RunDirectory
 
 NOTHING = {
     "jct_s": None, "iteration_s": None, "throughput_samples_s": None, "algbw_gbit_s": None,
@@ -147,44 +146,3 @@ def test_invalid_rows_count_only_if_asked_and_then_it_says_so(tmp_path):
     assert "Only valid rows are compared." in text
     text, _ = read(build([made], tmp_path / "out", LOOKS, include_invalid=True))
     assert "count here, because this was asked for" in text and "PS (some not valid)" in text
-
-
-def thousands(root: Path) -> Path:
-    """10,000 rows: twelve systems, ten sizes, two fabrics, eight deployments, five repeats."""
-    directory = RunDirectory.create(root, "large")
-    systems = ["ps", "ring", "atp", "asp", *(f"system-{number}" for number in range(8))]
-    made = []
-    for fabric in ("leaf-spine 8x4, 2 spines", "fat-tree k=4, 8x4"):
-        for size in range(10):
-            for tors in range(8):
-                for number, system in enumerate(systems):
-                    cell = f"{fabric[:4]}-{size}-{tors}-{system}"
-                    made += rows(
-                        system,
-                        *(1 + number + size / 7 + repeat / 100 for repeat in range(5)),
-                        cell=cell, topology=fabric, workload=f"synthetic/{size + 1}MB", tors=8,
-                        ina_tors=tors, switches=20, settings=json.dumps({"fabric.ina": tors}),
-                    )  # fmt: skip
-    made += rows("ps", *(4.0 for _ in range(10_000 - len(made))), workload="resnet50", cell="x")
-    directory.append(made)
-    directory.append_iterations(
-        Iteration(
-            row.cell, row.repeat, row.job, row.system, row.workload, rank, number,
-            number / 3, number / 3 + 0.1, number / 3 + 0.2 + row.repeat / 1000,
-        )
-        for row in made
-        for rank in range(8)
-        for number in range(3)
-    )  # fmt: skip
-    directory.write("experiment.yaml", json.dumps(EXPERIMENT))
-    return directory.path
-
-
-@pytest.mark.slow
-def test_ten_thousand_rows_take_less_than_twenty_seconds(tmp_path):
-    made = thousands(tmp_path)
-    start = time.process_time()
-    path = build([made], tmp_path / "out", LOOKS)
-    took = time.process_time() - start
-    assert "10000 of 10000 rows are valid" in path.read_text()
-    assert took < 20
