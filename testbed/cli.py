@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from testbed.located import Invalid
+
+if TYPE_CHECKING:
+    from testbed.harness.evaluation import Evaluation
 
 _FILES = click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -22,7 +25,7 @@ def main() -> None:
 
 
 @main.command()
-@_FILES
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "-o",
     "--output",
@@ -35,49 +38,90 @@ def main() -> None:
     "--dry-run", is_flag=True, help="list the cells and their expected times, run nothing"
 )
 @click.option(
+    "--resume",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="run what is missing in a run's directory; a FILE takes the place of its experiment",
+)
+@click.option(
+    "--retry",
+    type=click.Choice(["failed", "invalid"]),
+    multiple=True,
+    help="with --resume: run such cells again; may be repeated",
+)
+@click.option(
+    "--any-version",
+    is_flag=True,
+    help="with --resume: let rows count that another version of the testbed made",
+)
+@click.option(
     "--pcap",
     "captures",
     metavar="LINK",
     multiple=True,
     help="write what passes on a link, such as h0-t0, to the cells' logs; may be repeated",
 )
-def run(files: tuple[Path, ...], output: Path, dry_run: bool, captures: tuple[str, ...]) -> None:
+def run(
+    files: tuple[Path, ...],
+    output: Path,
+    dry_run: bool,
+    resume: Path | None,
+    retry: tuple[str, ...],
+    any_version: bool,
+    captures: tuple[str, ...],
+) -> None:
     """Run experiments and write a report over all of them."""
-    from testbed.emulation.network import EmulationError, require
-    from testbed.harness import evaluation
+    if resume is None and not files:
+        raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")
+    if resume is not None and len(files) > 1:
+        raise click.UsageError(f"found {len(files)} FILEs, wanted at most one beside --resume")
+    from testbed.emulation.network import EmulationError
     from testbed.harness.errors import DeploymentError
+    from testbed.harness.evaluation import New, Resumed
+    from testbed.harness.executors import Local
     from testbed.harness.isolation import Terminated, termination_unwinds
+    from testbed.harness.resume import Rules
 
     experiments = _read(files)
+    finished = []
     try:
-        planned = [evaluation.plan(experiment) for experiment in experiments]
+        evaluations: list[Evaluation] = (
+            [New(experiment, output) for experiment in experiments]
+            if resume is None
+            else [Resumed(resume, next(iter(experiments), None), Rules(retry, any_version))]
+        )
+        _announce(evaluations, dry_run)
         if dry_run:
-            for cells in planned:
-                for cell, seconds in cells:
-                    click.echo(f"{cell.id}  {evaluation.title(cell)}  about {seconds:.0f} s")
             return
-        require()
-        for experiment in experiments:
-            for warning in evaluation.warnings(experiment):
-                click.echo(f"warning: {warning}", err=True)
-        directories, failures = [], 0
         with termination_unwinds():
-            for experiment in experiments:
-                directory, failed = evaluation.run(experiment, output, captures)
-                directories.append(directory)
-                failures += failed
+            for evaluation in evaluations:
+                finished.append(evaluation.run(captures, Local()))
     except (DeploymentError, EmulationError) as error:
         raise click.ClickException(str(error)) from error
     except (KeyboardInterrupt, Terminated):
-        click.echo("interrupted; finished rows are kept", err=True)
+        click.echo("interrupted; finished rows are kept, and run --resume goes on", err=True)
         sys.exit(130)
     from testbed.harness.reporting import report
 
-    page = report(directories, directories[-1])
-    click.echo(f"report: {page}")
-    if failures:
+    directories = [directory for directory, _ in finished]
+    click.echo(f"report: {report(directories, directories[-1])}")
+    if failures := sum(failed for _, failed in finished):
         click.echo(f"{failures} cells failed; see the report", err=True)
         sys.exit(1)
+
+
+def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
+    """Say what is about to be run, in full for a dry run."""
+    from testbed.harness.evaluation import title
+
+    for each in evaluations:
+        if each.note:
+            click.echo(each.note, err=True)
+    planned = [cell for each in evaluations for cell in each.planned]
+    for cell in planned if dry_run else ():
+        click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {cell.seconds:.0f} s")
+    for warning in dict.fromkeys(each.warning for each in planned if each.warning):
+        click.echo(f"warning: {warning}", err=True)
 
 
 @main.command()

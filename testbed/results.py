@@ -4,8 +4,8 @@
 
 - ``results.csv``: a `Row` for each cell, repeat and job;
 - ``iterations.csv``: an `Iteration` for each rank and measured iteration;
-- ``links.csv``: a `LinkLoad` for each direction of a link that carried anything, where the back
-  end says;
+- ``links.csv``: a `LinkLoad` for each cell, repeat and direction of a link, where the back end
+  knows it;
 - ``run.json``: what it ran on; ``experiment.yaml``: what was run, all defaults filled in;
 - ``logs/``.
 
@@ -22,9 +22,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
+if TYPE_CHECKING:  # it takes long, and only reading needs it
+    import pandas as pd
 
 SCHEMA_VERSION = 1
 RESULTS, ITERATIONS, LINKS = "results.csv", "iterations.csv", "links.csv"
@@ -59,6 +60,7 @@ class Row:
         error: empty, or why the cell failed.
         settings: what the sweep set in this cell, path to value, as a JSON object; with
             ``experiment.yaml`` it says all that was run.
+        version: digest of the code and of the files that the cell names, such as its workloads.
     """
 
     experiment: str
@@ -98,6 +100,7 @@ class Row:
     switches: int = 0
     ina_switches: int = 0
     settings: str = "{}"
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ class Iteration:
 class LinkLoad:
     """What all jobs of a cell's repeat, warm-up included, put on one direction of a link.
 
+    Links that carried nothing have rows, too: means are over all of a layer.
+
     Attributes:
         source, target: the nodes from and to which it leads.
         source_kind, target_kind: their tiers: host, tor, aggregation, core or spine.
@@ -141,7 +146,7 @@ class LinkLoad:
 
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
-    "error", "started_at", "settings", "source", "target", "source_kind", "target_kind",
+    "error", "started_at", "settings", "version", "source", "target", "source_kind", "target_kind",
 }  # fmt: skip
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
@@ -304,6 +309,8 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    import pandas as pd
+
     tables = [_read_csv(run / name, columns).assign(run=str(run)) for run in runs]
     filled = [table for table in tables if len(table)] or tables[:1]
     table: pd.DataFrame = pd.concat(filled, ignore_index=True)
@@ -311,6 +318,8 @@ def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFram
 
 
 def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    import pandas as pd
+
     try:
         whole = path.read_bytes().rpartition(b"\n")[0]
     except FileNotFoundError:

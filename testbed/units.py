@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 RATES: Mapping[str, Fraction] = {
     "bit": Fraction(1),
@@ -67,6 +68,8 @@ def _pattern(units: Mapping[str, Fraction]) -> str:
     return rf"^\s*{_NUMBER}\s*(?:{'|'.join(units)})\s*$"
 
 
+_remembered = lru_cache(maxsize=1024)  # a sweep writes the same few values in every cell
+
 # Regular expressions (ECMA 262 as well as Python) of the texts that are read; for JSON schemas.
 RATE_PATTERN = _pattern(_RATE_UNITS)
 SIZE_PATTERN = _pattern(_SIZE_UNITS)
@@ -120,6 +123,7 @@ def parse_ratio(text: str) -> float:
     return float(above / below)
 
 
+@_remembered
 def format_rate(rate: float, *, exact: bool = False) -> str:
     """Write bits per second as text, to three significant digits, or so that it reads back equal.
 
@@ -128,6 +132,7 @@ def format_rate(rate: float, *, exact: bool = False) -> str:
     return _format(rate, RATES, "bit", exact)
 
 
+@_remembered
 def format_size(size: float, *, exact: bool = False) -> str:
     """Write bytes as text, to three significant digits, or so that it reads back equal.
 
@@ -142,6 +147,7 @@ def format_size(size: float, *, exact: bool = False) -> str:
     return text
 
 
+@_remembered
 def format_time(time: float, *, exact: bool = False) -> str:
     """Write seconds as text, to three significant digits, or so that it reads back equal.
 
@@ -151,6 +157,7 @@ def format_time(time: float, *, exact: bool = False) -> str:
     return _format(time, seconds, "s", exact)
 
 
+@_remembered
 def format_ratio(ratio: float) -> str:
     """Write a ratio so that it reads back equal: ``1/128`` where it is one over a whole number."""
     if 0 < ratio < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.experiment.cells import Cell
@@ -12,8 +12,9 @@ from testbed.experiment.schema import Experiment
 from testbed.harness import emulating, simulating
 from testbed.harness.deployment import DeployedJob, deploy
 from testbed.harness.fabrics import build_fabric
+from testbed.harness.version import version
 from testbed.provenance import now
-from testbed.results import Iteration, Row
+from testbed.results import Iteration, LinkLoad, Row
 from testbed.topology.fabric import Fabric
 
 SIMULATION_S = 1.0
@@ -22,10 +23,11 @@ SIMULATION_S = 1.0
 
 @dataclass(frozen=True)
 class CellResult:
-    """Rows of results.csv and of iterations.csv."""
+    """Rows of results.csv, iterations.csv and links.csv."""
 
     jobs: list[Row]
-    iterations: list[Iteration]
+    iterations: list[Iteration] = field(default_factory=list)
+    links: list[LinkLoad] = field(default_factory=list)
 
 
 def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
@@ -53,6 +55,7 @@ def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         switches=len(fabric.switches),
         ina_switches=len(fabric.ina),
         settings=json.dumps(cell.settings),
+        version=version(cell.experiment),
     )
 
 

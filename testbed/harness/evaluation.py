@@ -1,36 +1,46 @@
-"""An experiment file from beginning to end: cells, one after another, into a results directory."""
+"""An experiment file from beginning to end: its cells, into a results directory."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
-from testbed.dataplane.control import ControlError
+from pydantic import ValidationError
+
+from testbed import located, results
 from testbed.emulation import targets
 from testbed.emulation.capture import ends
-from testbed.emulation.network import EmulationError
-from testbed.endpoint.crew import RankFailed
+from testbed.emulation.network import require
 from testbed.experiment.cells import Cell, expand
 from testbed.experiment.load import dump, load
 from testbed.experiment.schema import Experiment
-from testbed.harness.cell import CellResult, describe, expected_wall_s, run_cell
+from testbed.harness.cell import CellResult, describe, expected_wall_s
 from testbed.harness.deployment import deploy, strain
-from testbed.harness.emulating import SumMismatch
 from testbed.harness.errors import DeploymentError
+from testbed.harness.executors import Executor, log_name
 from testbed.harness.fabrics import build_fabric
-from testbed.harness.isolation import Failed, call
+from testbed.harness.isolation import Failed
 from testbed.harness.progress import Progress
+from testbed.harness.resume import Rules, held, judge, set_aside
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory
-from testbed.simulation.simulate import Stalled
 from testbed.systems import registry
 from testbed.workload import trace
 
-EXPECTED_ERRORS = (
-    ControlError, DeploymentError, EmulationError, RankFailed, Stalled, SumMismatch,
-)  # fmt: skip
+BRING_UP_S = 3.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell that is still to run: its expected seconds, and what will likely make it invalid."""
+
+    cell: Cell
+    seconds: float
+    warning: str | None
 
 
 def read(path: Path) -> Experiment:
@@ -42,74 +52,152 @@ def read(path: Path) -> Experiment:
     )
 
 
-def plan(experiment: Experiment) -> list[tuple[Cell, float]]:
-    """The cells in the order in which they would run, each with its expected seconds.
+class Evaluation(Protocol):
+    """An experiment that is planned and can be run."""
+
+    planned: list[Planned]
+    note: str
+
+    def run(self, captures: Sequence[str], executor: Executor) -> tuple[Path, int]:
+        """Run what is planned; the results directory, and how many cells failed just now.
+
+        ``captures`` are links such as h0-t0, whose packets are written beside each cell's logs.
+        EmulationError if nothing can be emulated here, or not with these captures.
+        """
+
+
+class New:
+    """Every cell of an experiment, into a new directory below ``root``.
 
     DeploymentError if a cell cannot be set up: found before anything is built.
     """
-    return [(cell, BRING_UP_S + expected_wall_s(cell.experiment)) for cell in expand(experiment)]
+
+    note = ""
+
+    def __init__(self, experiment: Experiment, root: Path) -> None:
+        self._experiment, self._root = experiment, root
+        self.planned = plan(expand(experiment))
+
+    def run(self, captures: Sequence[str], executor: Executor) -> tuple[Path, int]:
+        _prepare(self.planned, captures)
+        directory = RunDirectory.create(self._root, self._experiment.name)
+        with held(directory.path):
+            directory.write(results.EXPERIMENT, dump(self._experiment))
+            seeds = {"experiment": self._experiment.emulation.seed}
+            metadata = environment() | {"seeds": seeds}
+            failures = _fill(directory, metadata, self.planned, captures, executor)
+        return directory.path, failures
 
 
-BRING_UP_S = 3.0
+class Resumed:
+    """What is missing in a run's directory; ``experiment`` takes the place of the one it holds.
 
-
-def run(experiment: Experiment, root: Path, captures: Sequence[str] = ()) -> tuple[Path, int]:
-    """Run every cell; return the results directory and the number of cells that failed.
-
-    ``captures`` are links such as h0-t0, whose packets are written beside each cell's logs.
+    DeploymentError if the directory holds no run, or if another one writes there.
     """
-    planned = plan(experiment)
-    emulated = [
-        cell.experiment.emulation for cell, _ in planned if cell.experiment.backend == "emulate"
-    ]
+
+    def __init__(self, run: Path, experiment: Experiment | None, rules: Rules) -> None:
+        self._run, self._rules = run, rules
+        with held(run):
+            try:
+                directory = RunDirectory(run)
+                self._experiment = experiment or _experiment_of(run)
+            except (FileNotFoundError, located.Invalid) as error:
+                raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
+            state = judge(directory, expand(self._experiment), rules)
+        self.planned = plan(state.missing)
+        self.note = f"{run}: {state}"
+
+    def run(self, captures: Sequence[str], executor: Executor) -> tuple[Path, int]:
+        _prepare(self.planned, captures)
+        with held(self._run):
+            directory = RunDirectory(self._run)
+            state = judge(directory, expand(self._experiment), self._rules)
+            set_aside(directory, state)
+            directory.write(results.EXPERIMENT, dump(self._experiment))
+            metadata = results.read_metadata(self._run)
+            metadata.setdefault("resumed", []).append(environment())
+            missing = [each for each in self.planned if each.cell in state.missing]
+            failures = _fill(directory, metadata, missing, captures, executor)
+        return self._run, failures
+
+
+def _experiment_of(run: Path) -> Experiment:
+    """The experiment of a run's directory; what holds between its cells is not proved again."""
+    path = run / results.EXPERIMENT
+    try:
+        return Experiment.model_validate(located.read(path).data)
+    except ValidationError:
+        return read(path)
+
+
+def plan(cells: Sequence[Cell]) -> list[Planned]:
+    """What to expect of each of ``cells``. DeploymentError if one cannot be set up."""
+    known: dict[str, Planned] = {}
+    for cell in cells:
+        if cell.id not in known:
+            fabric = build_fabric(cell.experiment)
+            jobs = deploy(cell.experiment, fabric)
+            dilation, cores = cell.experiment.emulation.dilation, len(os.sched_getaffinity(0))
+            emulated = cell.experiment.backend == "emulate"
+            known[cell.id] = Planned(
+                cell,
+                BRING_UP_S + expected_wall_s(cell.experiment),
+                strain(jobs, fabric, dilation, cores) if emulated else None,
+            )
+    return [replace(known[cell.id], cell=cell) for cell in cells]
+
+
+def _prepare(planned: Sequence[Planned], captures: Sequence[str]) -> None:
+    """Find out what can be known before the first cell, and compile what is compiled once."""
+    cells = [each.cell for each in planned]
+    emulated = [cell.experiment.emulation for cell in cells if cell.experiment.backend == "emulate"]
+    if emulated:
+        require()
     for target, program in {(each.target, each.p4_program) for each in emulated}:
         targets.prepare(targets.choose(target), targets.program(program))
-    for cell, _ in planned if captures else ():
+    for cell in cells if captures else ():
         for link in captures:
             ends(link, build_fabric(cell.experiment))
-    directory = RunDirectory.create(root, experiment.name)
-    directory.write("experiment.yaml", dump(experiment))
-    metadata = environment() | {"seeds": {"experiment": experiment.emulation.seed}}
-    directory.write_metadata(metadata | {"finished_at": None})
-    progress = Progress(len(planned), [seconds for _, seconds in planned])
+
+
+def _fill(
+    directory: RunDirectory,
+    metadata: Mapping[str, Any],
+    planned: Sequence[Planned],
+    captures: Sequence[str],
+    executor: Executor,
+) -> int:
+    """Run the cells, each into its rows as soon as it ends; how many failed."""
+    directory.write_metadata({**metadata, "finished_at": None})
+    seconds = {(each.cell.id, each.cell.repeat): each.seconds for each in planned}
+    progress = Progress(len(planned), sum(seconds.values()))
     failures = 0
-    for cell, _ in planned:
-        progress.start(title(cell))
-        log_dir = directory.logs / f"{cell.id}-{cell.repeat}"
-        try:
-            result = call(run_cell, cell, log_dir, captures, expected=EXPECTED_ERRORS)
-        except Failed as failure:
+    cells = [each.cell for each in planned]
+    for cell in cells:
+        shutil.rmtree(directory.logs / log_name(cell), ignore_errors=True)
+    for cell, outcome in executor.outcomes(
+        cells, directory.logs, captures, lambda cell: progress.start(title(cell))
+    ):
+        if isinstance(outcome, Failed):
             failures += 1
-            result = _failed(cell, str(failure))
-            if failure.details:
-                log_dir.mkdir(parents=True, exist_ok=True)
-                (log_dir / "error.txt").write_text(failure.details)
-            progress.finish(f"{title(cell)}: FAILED: {failure}")
+            result = _failed(cell, str(outcome))
+            said = f"FAILED: {outcome}"
         else:
-            progress.finish(f"{title(cell)}: {_summary(result)}")
-        directory.append(result.jobs)
+            result = outcome
+            said = _summary(result)
+        directory.append_links(result.links)
         directory.append_iterations(result.iterations)
-    directory.write_metadata(metadata | {"finished_at": now()})
-    return directory.path, failures
-
-
-def warnings(experiment: Experiment) -> list[str]:
-    """What is likely to make rows invalid on this machine, known before anything runs."""
-    found = []
-    for cell in expand(experiment):
-        fabric = build_fabric(cell.experiment)
-        jobs = deploy(cell.experiment, fabric)
-        found.append(
-            strain(jobs, fabric, cell.experiment.emulation.dilation, len(os.sched_getaffinity(0)))
-        )
-    return list(dict.fromkeys(filter(None, found)))
+        directory.append(result.jobs)  # the last, for it says that the cell is finished
+        progress.finish(f"{title(cell)}: {said}", seconds[cell.id, cell.repeat])
+    directory.write_metadata({**metadata, "finished_at": now()})
+    return failures
 
 
 def _failed(cell: Cell, reason: str) -> CellResult:
     """What is known of a cell that did not run, so that it is a row and not a gap."""
     fabric = build_fabric(cell.experiment)
     rows = [describe(cell, fabric, job) for job in deploy(cell.experiment, fabric)]
-    return CellResult([replace(row, verdict="failed", error=reason) for row in rows], [])
+    return CellResult([replace(row, verdict="failed", error=reason) for row in rows])
 
 
 def title(cell: Cell) -> str:

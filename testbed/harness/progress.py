@@ -15,32 +15,35 @@ class Progress:
     far. No thread draws: cells are forked from this process.
     """
 
-    def __init__(self, cells: int, expected_s: list[float], console: Console | None = None) -> None:
+    def __init__(self, cells: int, expected_s: float, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
-        self._cells = cells
-        self._expected = expected_s
+        self._cells, self._expected_s = cells, expected_s
         self._began = time.monotonic()
-        self._done = 0
+        self._done, self._done_s = 0, 0.0
+        self._started = 0
 
     def start(self, what: str) -> None:
+        self._started += 1
         left = self._cells - self._done
-        line = f"[{self._done + 1}/{self._cells}] {what} — {left} left, {_clock(self._left_s())}"
+        line = f"[{self._started}/{self._cells}] {what} — {left} left, {_clock(self._left_s())}"
         if self._console.is_terminal:
             self._console.print(f"\r\x1b[K{escape(line)}", end="", highlight=False)
         else:
             self._console.print(escape(line), highlight=False, soft_wrap=True)
 
-    def finish(self, what: str) -> None:
+    def finish(self, what: str, expected_s: float) -> None:
+        """``expected_s`` is what the cell that is finished was expected to take."""
         self._done += 1
+        self._done_s += expected_s
         start = "\r\x1b[K" if self._console.is_terminal else ""
         line = f"{start}[{self._done}/{self._cells}] {what}"
         self._console.print(escape(line), highlight=False, soft_wrap=True)
 
     def _left_s(self) -> float:
-        done, left = sum(self._expected[: self._done]), sum(self._expected[self._done :])
-        if done == 0:
+        left = self._expected_s - self._done_s
+        if self._done == 0:
             return left
-        return left * (time.monotonic() - self._began) / done
+        return left * (time.monotonic() - self._began) / self._done_s
 
 
 def _clock(seconds: float) -> str:

@@ -20,8 +20,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from testbed.systems.racks import by_rack
 from testbed.topology.fabric import Fabric
@@ -174,6 +172,8 @@ class Problem:
         self._per_sum = np.vstack(
             [times[:, len(self._columns) :], np.zeros((len(adding), len(adding)))]
         )
+        from scipy import sparse  # it takes long, and few runs need it
+
         # Mostly zeros, and a dense product's threads wait for one another on a busy machine.
         self._limits = sparse.csr_array(np.hstack([self._per_worker, self._per_sum]))
 
@@ -311,6 +311,9 @@ class Problem:
 
         Variables: the counts, how far each switch is in use, and the time.
         """
+        from scipy import sparse
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
         count, switches = len(self._columns), len(self._switches)
         sizes = np.array([self._sizes[tor] for tor, _ in self._columns], dtype=float)
         everyone = np.array([[tor == of for of, _ in self._columns] for tor in self._own])

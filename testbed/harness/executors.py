@@ -1,0 +1,66 @@
+"""Where cells run: here, one after another, or one at a time on each of several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from testbed.dataplane.control import ControlError
+from testbed.emulation.network import EmulationError
+from testbed.endpoint.crew import RankFailed
+from testbed.experiment.cells import Cell
+from testbed.harness.cell import CellResult, run_cell
+from testbed.harness.emulating import SumMismatch
+from testbed.harness.errors import DeploymentError
+from testbed.harness.isolation import Failed, call
+from testbed.simulation.simulate import Stalled
+
+EXPECTED_ERRORS = (
+    ControlError, DeploymentError, EmulationError, RankFailed, Stalled, SumMismatch,
+)  # fmt: skip
+
+Outcome: TypeAlias = CellResult | Failed
+Started: TypeAlias = Callable[[Cell], None]
+
+
+class Executor(Protocol):
+    """Runs cells."""
+
+    def outcomes(
+        self, cells: Sequence[Cell], logs: Path, captures: Sequence[str], started: Started
+    ) -> Iterator[tuple[Cell, Outcome]]:
+        """Each cell with what became of it, as soon as that is known.
+
+        Args:
+            logs: where each cell's logs come into a directory of their own.
+            captures: links whose packets are kept there.
+            started: called with each cell when it begins.
+        """
+
+
+class Local:
+    """Cells run here, in their order, each in a process of its own."""
+
+    def outcomes(
+        self, cells: Sequence[Cell], logs: Path, captures: Sequence[str], started: Started
+    ) -> Iterator[tuple[Cell, Outcome]]:
+        for cell in cells:
+            started(cell)
+            yield cell, attempt(cell, logs / log_name(cell), captures)
+
+
+def attempt(cell: Cell, log_dir: Path, captures: Sequence[str]) -> Outcome:
+    """Run a cell in a process of its own; a reason to fail is an outcome like any other."""
+    try:
+        return call(run_cell, cell, log_dir, captures, expected=EXPECTED_ERRORS)
+    except Failed as failure:
+        if failure.details:
+            log_dir.mkdir(parents=True, exist_ok=True)
+            (log_dir / "error.txt").write_text(failure.details)
+        return failure
+
+
+def log_name(cell: Cell) -> str:
+    """The directory of a cell's logs."""
+    return f"{cell.id}-{cell.repeat}"

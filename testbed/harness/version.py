@@ -1,0 +1,68 @@
+"""What made a row, besides its configuration: the code, and the files that the experiment names."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from testbed.experiment.schema import Experiment
+from testbed.workload.trace import SYNTHETIC, WORKLOADS, names
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SOURCES = {".py", ".c", ".h"}
+_COMPILED = _PACKAGE.parent / "p4" / "build"
+_WITHOUT_INFLUENCE = (
+    "cli.py",
+    "__init__.py",
+    "report",
+    "harness/comparison.py",
+    "harness/library.py",
+    "harness/progress.py",
+    "harness/reporting.py",
+    "harness/resume.py",
+    "emulation/cleanup.py",
+    "emulation/doctor.py",
+)
+"""Parts of the package that only look at results, or never see a run."""
+
+
+def version(experiment: Experiment) -> str:
+    """Ten hexadecimal digits for all that a cell's result depends on besides its configuration.
+
+    Rows with the same cell and version are repeats of one another, whenever they were made.
+    """
+    digest = hashlib.sha256(_code())
+    files = {job.workload for job in experiment.jobs}
+    if experiment.emulation.p4_program is not None:
+        files.add(experiment.emulation.p4_program)
+    for name in sorted(files):
+        digest.update(name.encode() + b"\0" + _content(name))
+    return digest.hexdigest()[:10]
+
+
+@cache
+def _code() -> bytes:
+    skipped = [_PACKAGE / part for part in _WITHOUT_INFLUENCE]
+    digest = hashlib.sha256()
+    for folder in (_PACKAGE, _COMPILED):
+        for path in sorted(folder.rglob("*")):
+            of_interest = path.suffix in _SOURCES or folder == _COMPILED
+            if of_interest and path.is_file() and not {path, *path.parents}.intersection(skipped):
+                digest.update(str(path.relative_to(folder)).encode() + b"\0")
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.digest()
+
+
+@cache
+def _content(name: str) -> bytes:
+    """Digest of a workload's files or of a P4 program; nothing for what is made up on the spot."""
+    if name.startswith(SYNTHETIC):
+        return b""
+    path = WORKLOADS / name if name in names() else Path(name)
+    digest = hashlib.sha256()
+    # A workload may have gradients beside its trace, with the same name but for the end.
+    beside = (each for each in path.parent.iterdir() if each.name.startswith(f"{path.stem}."))
+    for each in sorted(filter(Path.is_file, beside)):
+        digest.update(each.name.encode() + b"\0" + hashlib.sha256(each.read_bytes()).digest())
+    return digest.digest()
