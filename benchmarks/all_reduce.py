@@ -22,7 +22,7 @@ from testbed.workload.gradients import Gradients
 COMPUTE = 0.3
 """Seconds before each all-reduce in which the last one's sums are checked."""
 
-TICK, BURST, PATIENCE = 0.001, 16, 120.0
+TICK, BURST, PATIENCE = 0.001, 16, 25.0
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,21 @@ def all_reduce(
     fragments: int,
     *,
     window: int,
+    message: int = 0,
     loss: float = 0.0,
+    rate: float | None = None,
     iterations: int = 4,
 ) -> Speed:
     """The median over iterations, the first not counted: it touches all memory for the first time.
 
-    SystemExit if a sum was wrong.
+    ``message`` is how many of the window's fragments make a message (NetReduce). ``rate`` is that
+    of the links in bit/s, None for what the machine can do. SystemExit if a sum was wrong.
     """
     servers = registry[system].title == "ATP"
-    fabric = leaf_spine(1, 1, workers + servers, 1e10, 1e10, 10**6).with_ina(["t0"])
+    fabric = leaf_spine(1, 1, workers + servers, rate or 1e10, 1e10, 10**6).with_ina(["t0"])
     hosts = fabric.hosts
     plan = registry[system].plan(Assignment(hosts[:workers], hosts[workers:]), fabric)
-    size = Window(window)
+    size = Window(window, message)
     allocations = allocate([(plan, size)], fabric.slots)[0]
     elements = fragments * wire.VALUES
     gradients = Gradients(1, workers, elements)
@@ -64,7 +67,7 @@ def all_reduce(
         gradients.base(rank)
     with tempfile.TemporaryDirectory() as logs:
         switch = targets.make(target, Path(logs) / "t0.log")
-        with Network(fabric, None, {"t0": switch}, allocations, loss=loss) as network:
+        with Network(fabric, rate and 1.0, {"t0": switch}, allocations, loss=loss) as network:
             addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
             tasks = [
                 Task(

@@ -90,8 +90,8 @@ struct Network {
                            TypeIdValue(TypeId::LookupByName("ns3::TcpNewReno")));
         Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(1448));
         Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
-        Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1 << 20));
-        Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 20));
+        Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(256000));
+        Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(256000));
         // With SACK some of its flows stall for ever after losing much of a window.
         Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(false));
         Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(10)));
