@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import resource
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +11,7 @@ from pathlib import Path
 import pytest
 from tiny import experiment
 
-from testbed import results
 from testbed.experiment.cells import Cell, expand
-from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
 from testbed.harness import evaluation, executors, resume
 from testbed.harness.cell import CellResult, describe
@@ -27,7 +22,7 @@ from testbed.harness.executors import Executor, Local
 from testbed.harness.fabrics import build_fabric
 from testbed.harness.isolation import Failed
 from testbed.harness.resume import Rules
-from testbed.results import Iteration, RunDirectory, read, read_metadata
+from testbed.results import Iteration, read, read_metadata
 
 SYSTEMS = ["ps", "ring", "atp"]
 

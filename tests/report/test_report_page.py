@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
