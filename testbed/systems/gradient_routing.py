@@ -34,6 +34,9 @@ DRAWS, KEPT = 32, 8
 TIME_LIMIT_S = 60.0
 """What the exact solution may take."""
 
+TOLERANCE = 1e-6
+"""Of the solver, in the time of a bit on the slowest host's link."""
+
 
 @dataclass(frozen=True)
 class Way:
@@ -185,11 +188,13 @@ class Problem:
     def exact(self) -> Routing:
         """The best way of each worker, by mixed-integer programming.
 
-        ValueError if it takes too long.
+        Of equally good ones, one with the least on all links together: streams that cross the
+        fabric without need meet wherever ECMP's hash sends them. ValueError if it takes too long.
         """
         if len(self._columns) == len(self._own):
             return self._routing(np.array([float(self._sizes[tor]) for tor, _ in self._columns]))
-        return self._routing(np.rint(self._solve(whole=True)))
+        fastest, _ = self._cost(np.rint(self._solve(whole=True)))
+        return self._routing(np.rint(self._solve(whole=True, within=fastest)))
 
     def rounded(self, seed: int) -> Routing:
         """The relaxation, with one way a worker drawn in proportion to its rates (§4.1).
@@ -306,10 +311,11 @@ class Problem:
             summed = {switch: parts[switch] for switch in summed}
         return Routing(ways, self._unit / (time or self._cost(counts)[0]), summed)
 
-    def _solve(self, whole: bool) -> Vector:
-        """Counts that take least time; parts of workers unless ``whole``.
+    def _solve(self, whole: bool, within: float | None = None) -> Vector:
+        """Counts that take least time or, ``within`` a time, put least on all limits together.
 
-        Variables: the counts, how far each switch is in use, and the time.
+        Parts of workers unless ``whole``. Variables: the counts, how far each switch is in use,
+        and the time.
         """
         from scipy import sparse
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -336,11 +342,14 @@ class Problem:
         racks = slice(len(self._per_worker), len(self._per_worker) + len(everyone))
         most[racks] = least[racks] = list(self._sizes.values())
         width = count + switches + 1
+        time = np.eye(1, width, width - 1).ravel()
+        total = np.append(np.append(self._per_worker.sum(axis=0), self._per_sum.sum(axis=0)), 0.0)
+        latest = np.inf if within is None else within + TOLERANCE
         found = milp(
-            np.eye(1, width, width - 1).ravel(),
+            time if within is None else total,
             constraints=LinearConstraint(matrix, least, most),
             integrality=[int(whole)] * (width - 1) + [0],
-            bounds=Bounds(np.append(np.zeros(width - 1), 1.0), [*sizes, *[1.0] * switches, np.inf]),
+            bounds=Bounds(np.append(np.zeros(width - 1), 1.0), [*sizes, *[1.0] * switches, latest]),
             options={"time_limit": TIME_LIMIT_S},
         )
         if not found.success:

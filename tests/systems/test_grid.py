@@ -155,6 +155,14 @@ def test_no_routing_beats_the_exact_one(case):
     assert pace(made, fabric) == pytest.approx(max(paces), rel=tolerance)
 
 
+def test_of_equally_fast_routings_the_exact_one_crosses_the_fabric_least():
+    """Either switch could sum all: the server's link is busy just as long."""
+    fabric = leaf_spine(2, 2, 5, G, G, 10**6).with_ina(["t0", "t1"])
+    *workers, server = fabric.hosts[1:]
+    found = route(Assignment(tuple(workers), (server,)), fabric)
+    assert [way.switch for way in found.ways] == [fabric.tor_of(worker) for worker in workers]
+
+
 def test_flows_are_whole_at_their_ends():
     fabric = fat_tree(4, [2] * 8, 1e10, 1e10, 10**6)
     load = flow(fabric, "h0", "h15")
