@@ -15,11 +15,10 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from native_case import PROGRAMS
 from native_cases import CASES
-from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import Ether
 
 from testbed.dataplane.compile import PROGRAM
 from testbed.dataplane.control import (
@@ -36,23 +35,18 @@ from testbed.dataplane.native.program import Key, Program
 from testbed.dataplane.native.reader import read
 from testbed.dataplane.native.target import NativeSwitch
 
+sys.path.append(str(Path(__file__).parents[1] / "ina"))
+from ina_scene import ENTRIES
+from ina_traffic import Traffic
+
 NAMES = ("ina", *CASES)
-_INA_PORT = 0xBEE0
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
 
 
 def _seeds(name: str) -> list[bytes]:
     if name != "ina":
         return [packet for _, packet in CASES[name].packets()]
-    # What the program's own packets look like is not to be relied upon here.
-    generator = random.Random(0)
-    ip = Ether(dst=b"\2\0\0\0\0\1", src=b"\2\0\0\0\0\2") / IP(src="10.0.0.1", dst="10.0.0.2")
-    frames = []
-    for size in (0, 8, 20, 24, 32, 64, 256, 1040, 1060, 1100):
-        head = bytes(generator.choice([0, 0, 1, 2, 7]) for _ in range(min(size, 32)))
-        body = head + generator.randbytes(max(0, size - 32))
-        frames.append(bytes(ip / UDP(sport=_INA_PORT, dport=_INA_PORT) / body))
-    return frames
+    return [frame for _, frame in Traffic(random.Random(0)).arrivals(500)]
 
 
 def mangled(pick: random.Random, seeds: list[bytes]) -> bytes:
@@ -97,7 +91,9 @@ class Fuzzer:
 
     def run(self, seconds: float) -> None:
         with self.switch:
-            if self.name in CASES:
+            if self.name == "ina":
+                ENTRIES.install(self.switch)
+            else:
                 CASES[self.name].set_up(self.switch)
             until = time.monotonic() + seconds
             while time.monotonic() < until:
