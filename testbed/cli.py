@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,15 @@ _FILES = click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 
+_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="where results directories are made",
+)
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ina-testbed")
@@ -26,14 +37,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="where results directories are made",
-)
+@_OUTPUT
 @click.option(
     "--dry-run", is_flag=True, help="list the cells and their expected times, run nothing"
 )
@@ -75,16 +79,13 @@ def run(
         raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")
     if resume is not None and len(files) > 1:
         raise click.UsageError(f"found {len(files)} FILEs, wanted at most one beside --resume")
-    from testbed.emulation.network import EmulationError
-    from testbed.harness.errors import DeploymentError
     from testbed.harness.evaluation import New, Resumed
     from testbed.harness.executors import Local
-    from testbed.harness.isolation import Terminated, termination_unwinds
     from testbed.harness.resume import Rules
 
     experiments = _read(files)
     finished = []
-    try:
+    with _running():
         evaluations: list[Evaluation] = (
             [New(experiment, output) for experiment in experiments]
             if resume is None
@@ -93,14 +94,8 @@ def run(
         _announce(evaluations, dry_run)
         if dry_run:
             return
-        with termination_unwinds():
-            for evaluation in evaluations:
-                finished.append(evaluation.run(captures, Local()))
-    except (DeploymentError, EmulationError) as error:
-        raise click.ClickException(str(error)) from error
-    except (KeyboardInterrupt, Terminated):
-        click.echo("interrupted; finished rows are kept, and run --resume goes on", err=True)
-        sys.exit(130)
+        for evaluation in evaluations:
+            finished.append(evaluation.run(captures, Local()))
     from testbed.harness.reporting import report
 
     directories = [directory for directory, _ in finished]
@@ -108,6 +103,23 @@ def run(
     if failures := sum(failed for _, failed in finished):
         click.echo(f"{failures} cells failed; see the report", err=True)
         sys.exit(1)
+
+
+@contextmanager
+def _running() -> Iterator[None]:
+    """What may go wrong while experiments are run, in words."""
+    from testbed.emulation.network import EmulationError
+    from testbed.harness.errors import DeploymentError
+    from testbed.harness.isolation import Terminated, termination_unwinds
+
+    try:
+        with termination_unwinds():
+            yield
+    except (DeploymentError, EmulationError) as error:
+        raise click.ClickException(str(error)) from error
+    except (KeyboardInterrupt, Terminated):
+        click.echo("interrupted; finished rows are kept, and run --resume goes on", err=True)
+        sys.exit(130)
 
 
 def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
@@ -154,6 +166,57 @@ def report_(directories: tuple[Path, ...], output: Path | None) -> None:
 
 
 @main.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option(
+    "--tolerance",
+    metavar="[BACKEND=]SHARE",
+    multiple=True,
+    help="by how much figures may change: 10%, or simulate=1%; may be repeated"
+    "  [default: simulate=1%, emulate=10%]",
+)
+@click.option("--all", "everything", is_flag=True, help="show what did not move, too")
+def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool) -> None:
+    """Compare results: ratios between systems, and times over the closed form's.
+
+    BASE and NEW are results directories, or files that `baseline` wrote. Exits with 1 if anything
+    moved by more than the tolerance, or failed that did not before.
+    """
+    from testbed.harness import comparison
+    from testbed.harness.baseline import Unreadable, load
+
+    try:
+        allowed = comparison.tolerances(tolerance)
+        found = comparison.compare(load(base), load(new), allowed)
+    except (Unreadable, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+    for line in comparison.lines(found, everything):
+        click.echo(line)
+    sys.exit(1 if found.moved or found.failed else 0)
+
+
+@main.command()
+@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="the file to write",
+)
+def baseline(directories: tuple[Path, ...], output: Path) -> None:
+    """Keep what results amount to in a small file, for `compare`."""
+    from testbed.harness.baseline import Unreadable, save
+    from testbed.harness.baseline import directories as read
+
+    try:
+        kept = save(read(directories), output)
+    except (Unreadable, OSError) as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(f"wrote {output}: {kept} valid rows")
+
+
+@main.command()
 @click.argument("capture", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def decode(capture: Path) -> None:
     """Show the INA packets of a capture as text."""
@@ -163,6 +226,54 @@ def decode(capture: Path) -> None:
         for line in lines(capture):
             click.echo(line)
     except NoCapture as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@_OUTPUT
+def ladder(paths: tuple[Path, ...], output: Path) -> None:
+    """Closed form, simulator and emulator side by side, with their errors.
+
+    A PATH is an experiment file, which is run on both back ends, or a directory of results, which
+    is read as it is. Exits with 1 unless the simulator is as near as it should be.
+    """
+    from testbed.harness.evaluation import New
+    from testbed.harness.executors import Local
+    from testbed.harness.ladder import on_both
+    from testbed.results import read
+    from testbed.simulation.ladder import is_met, ladder, text
+
+    directories = [path for path in paths if path.is_dir()]
+    experiments = _read(tuple(path for path in paths if not path.is_dir()))
+    with _running():
+        evaluations = [New(on_both(experiment), output) for experiment in experiments]
+        _announce(list(evaluations), dry_run=False)
+        directories += [evaluation.run((), Local())[0] for evaluation in evaluations]
+    try:
+        rows = ladder(read(directories).results)
+    except FileNotFoundError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(text(rows))
+    sys.exit(0 if is_met(rows) else 1)
+
+
+@main.command()
+@_FILES
+@click.option("--budget", type=click.IntRange(min=0), required=True, help="how many at most")
+def place(files: tuple[Path, ...], budget: int) -> None:
+    """Say which switches to make programmable for the lowest JCT, as simulated.
+
+    The fabric's ina_tier says which may be chosen: the ToRs, or any switch.
+    """
+    from testbed.harness.advice import advice
+    from testbed.harness.errors import DeploymentError
+
+    try:
+        for path, experiment in zip(files, _read(files), strict=True):
+            for answer in advice(experiment, budget):
+                click.echo(f"{path}\n{answer}\n")
+    except DeploymentError as error:
         raise click.ClickException(str(error)) from error
 
 

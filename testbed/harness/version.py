@@ -16,6 +16,7 @@ _WITHOUT_INFLUENCE = (
     "cli.py",
     "__init__.py",
     "report",
+    "harness/baseline.py",
     "harness/comparison.py",
     "harness/library.py",
     "harness/progress.py",

@@ -1,0 +1,134 @@
+"""Results to compare with: those of directories, or a small file that keeps what matters of them.
+
+The file is JSON: for each run its experiment, all defaults filled in, and its valid rows with the
+columns that a comparison reads, a line each, so that a version control system shows what changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from testbed import results
+from testbed.experiment.schema import Experiment
+from testbed.report import data, runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+COLUMNS = (
+    "cell", "repeat", "job", "system", "workload", "topology", "workers", "servers", "ina_tors",
+    "tors", "switches", "ina_switches", "backend", "iterations", "jct_s", "expected_jct_s",
+    "verified", "verdict", "error", "settings",
+)  # fmt: skip
+_FACTS = ("git_commit", "started_at", "cpu", "cores", "kernel")
+
+
+class Unreadable(Exception):
+    """What was given cannot be compared; the message says what was found and wanted."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What runs amounted to.
+
+    Attributes:
+        rows: of results.csv, at least COLUMNS; ``run`` says whose a row is.
+        experiments: the data of each run's experiment.
+        facts: what is known of each run, such as its commit.
+    """
+
+    rows: pd.DataFrame
+    experiments: Mapping[str, Mapping[str, Any]]
+    facts: Mapping[str, Mapping[str, Any]]
+
+
+def load(path: Path) -> Outcome:
+    """The results below a directory, or those that a file keeps. Unreadable if there are none."""
+    if path.is_dir():
+        return directories([path])
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise Unreadable(
+            f"found no {path}, wanted a results directory or a stored baseline"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise Unreadable(
+            f"{path}: found no JSON ({error}), wanted a results directory or a stored baseline"
+        ) from error
+    return _parsed(content, path)
+
+
+def directories(paths: Sequence[Path]) -> Outcome:
+    """The results below ``paths``. Unreadable if one holds none."""
+    try:
+        rows = results.read(paths).results
+    except FileNotFoundError as error:
+        raise Unreadable(str(error)) from error
+    names = [str(name) for name in rows["run"].unique()]
+    experiments, facts = {}, {}
+    for name in names:
+        experiments[name] = _filled(runs.read(Path(name)).experiment)
+        metadata = results.read_metadata(name)
+        facts[name] = {key: metadata[key] for key in _FACTS if metadata.get(key) is not None}
+    return Outcome(rows, experiments, facts)
+
+
+def save(outcome: Outcome, path: Path) -> int:
+    """Keep the valid rows in a file; how many those are. Unreadable if none is."""
+    rows = outcome.rows[data.is_valid(outcome.rows)]
+    if not len(rows):
+        raise Unreadable("found no valid row, wanted some to keep as a baseline")
+    kept = []
+    for name, own in rows.groupby("run", sort=False):
+        records = own.sort_values(["backend", "system", "cell", "repeat", "job"])[list(COLUMNS)]
+        lines = map(json.dumps, records.astype(object).to_numpy().tolist())
+        head = {"facts": outcome.facts[str(name)], "experiment": outcome.experiments[str(name)]}
+        kept.append(
+            json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}")
+            + ',\n "rows": [\n  '
+            + ",\n  ".join(lines)
+            + "\n ]\n}"
+        )
+    path.write_text(
+        f'{{"schema_version": {SCHEMA_VERSION}, "columns": {json.dumps(COLUMNS)},\n"runs": [\n'
+        + ",\n".join(kept)
+        + "\n]}\n"
+    )
+    return len(rows)
+
+
+def _parsed(content: Any, path: Path) -> Outcome:
+    import pandas as pd
+
+    wanted = f"wanted what `ina-testbed baseline` writes; write {path.name} anew"
+    try:
+        if content["schema_version"] != SCHEMA_VERSION:
+            found = f"schema_version {content['schema_version']}"
+            raise Unreadable(f"{path}: found {found}, wanted {SCHEMA_VERSION}; write it anew")
+        tables, experiments, facts = [], {}, {}
+        for number, run in enumerate(content["runs"]):
+            name = f"{path}#{number}"
+            table = pd.DataFrame(run["rows"], columns=content["columns"]).assign(run=name)
+            if absent := set(COLUMNS).difference(table.columns):
+                raise Unreadable(f"{path}: found no {', '.join(sorted(absent))}, {wanted}")
+            tables.append(table)
+            experiments[name], facts[name] = _filled(run["experiment"]), run["facts"]
+        return Outcome(pd.concat(tables, ignore_index=True), experiments, facts)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unreadable(f"{path}: found no stored baseline ({error!r}), {wanted}") from error
+
+
+def _filled(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With the defaults of fields that the version that wrote it did not have yet."""
+    try:
+        return Experiment.model_validate(experiment).data()
+    except ValidationError:
+        return experiment
