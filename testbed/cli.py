@@ -139,9 +139,24 @@ def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
 @main.command()
 @_FILES
 def validate(files: tuple[Path, ...]) -> None:
-    """Check experiment files; say all that is wrong, and where."""
+    """Check experiment files, and plan their cells; say all that is wrong, and where."""
+    from testbed.experiment.cells import expand
+    from testbed.experiment.findings import counted
+    from testbed.harness.errors import DeploymentError
+    from testbed.harness.evaluation import plan
+
+    all_well = True
     for path, experiment in zip(files, _read(files), strict=True):
-        click.echo(f"{path}: {experiment.name}: ok")
+        try:
+            cells = plan(expand(experiment))
+        except DeploymentError as error:
+            all_well = False
+            for problem in str(error).splitlines():
+                click.echo(f"{path}: {problem}", err=True)
+        else:
+            click.echo(f"{path}: {experiment.name}: ok, {counted(len(cells), 'cell')}")
+    if not all_well:
+        sys.exit(2)
 
 
 @main.command(name="report")
@@ -214,6 +229,40 @@ def baseline(directories: tuple[Path, ...], output: Path) -> None:
     except (Unreadable, OSError) as error:
         raise click.UsageError(str(error)) from error
     click.echo(f"wrote {output}: {kept} valid rows")
+
+
+@main.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--simulate-only", is_flag=True, help="run no experiment that is emulated")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results/claims"),
+    show_default=True,
+    help="where the page goes, and results, to which a later call adds what is missing",
+)
+def claims(names: tuple[str, ...], simulate_only: bool, output: Path) -> None:
+    """Judge what papers claim; NAME is a file of experiments/claims or one of its claims."""
+    from testbed.harness import claims
+    from testbed.harness.isolation import Terminated, termination_unwinds
+
+    try:
+        files = claims.read(names)
+    except Invalid as invalid:
+        click.echo(str(invalid), err=True)
+        sys.exit(2)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        with termination_unwinds():
+            judged = claims.run(files, output, simulate_only)
+    except (KeyboardInterrupt, Terminated):
+        click.echo("interrupted; finished rows are kept, and the same command goes on", err=True)
+        sys.exit(130)
+    for each in judged:
+        click.echo(f"{each.claim.name}: {each.number}, {each.verdict.word}")
+    click.echo(f"page: {claims.write(judged, output)}")
 
 
 @main.command()

@@ -37,9 +37,10 @@ class _Fabric(Model):
         " a fraction of them from 0.0 to 1.0",
         examples=["all"],
     )
-    ina_policy: Literal["fullest", "random"] = Field(
+    ina_policy: Literal["fullest", "random", "best"] = Field(
         default="fullest",
-        description="which switches a number or a fraction takes first: fullest (rack) or random",
+        description="which switches a number or a fraction takes first: fullest (rack), random, or"
+        " best (for the jobs, as simulated)",
         examples=["fullest"],
     )
     ina_tier: Literal["tor", "any"] = Field(

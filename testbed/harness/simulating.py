@@ -40,7 +40,9 @@ def simulated(job: DeployedJob) -> scenario.Job:
         compute_s=job.compute_s,
         paces=job.paces,
         start_s=job.start_s,
-        gap_s=job.gap_s,
+        # Where nobody begins later it is not worth a closed form, which takes long at scale.
+        gap_s=job.gap_s if job.plan.consistency is not None else 0.0,
         step_s=job.step_s,
         window=job.window.fragments or None,
+        forward=job.forward,
     )

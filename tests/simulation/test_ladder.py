@@ -7,8 +7,8 @@ import json
 import pandas as pd
 import pytest
 
-from testbed.results import Row, RunDirectory
-from testbed.simulation.ladder import ladder, main, text
+from testbed.results import Row
+from testbed.simulation.ladder import is_met, ladder, text
 
 
 def row(backend, jct_s, repeat=0, system="ring", verdict="valid", rate="10Gbit"):
@@ -39,20 +39,36 @@ def test_three_ways_side_by_side():
     by = {(each.system, each.varied): each for each in made.itertuples()}
     ring = by["ring", "fabric_rate=10Gbit"]
     assert (ring.closed_form, ring.simulator, ring.emulator) == pytest.approx((0.9, 0.95, 1.05))
-    assert ring.simulator_error == pytest.approx(0.95 / 1.05 - 1)
+    assert ring.simulator_error == pytest.approx(0.95 / 1.05 - 1) and ring.is_valid
     assert ring.closed_form_error == pytest.approx(0.9 / 1.05 - 1)
-    assert pd.isna(by["ring", "fabric_rate=5Gbit"].emulator)
+    doubtful = by["ring", "fabric_rate=5Gbit"]
+    assert doubtful.emulator == pytest.approx(1.5) and not doubtful.is_valid
     assert pd.isna(by["ps", "fabric_rate=10Gbit"].simulator)
 
 
 def test_the_text_says_how_far_off_they_are():
     lines = text(ladder(pd.DataFrame(ROWS))).splitlines()
-    assert len(lines) == 1 + 3 + 2
-    assert lines[-1] == "simulator against emulator, 1 rows: median 9.5%, worst 9.5%"
-    assert "        -" in lines[1] and "+" not in lines[-1]
+    assert "        -" in lines[1] and "?" not in lines[1]
+    assert "1.5000 s?" in lines[3]
+    assert "simulator against emulator, 1 valid rows: median 9.5%, worst 9.5%" in lines
+    assert "simulator against emulator, 1 doubtful rows (?): median 0.0%, worst 0.0%" in lines
+    assert lines[-1].startswith("ladder: MISSED on 1 of 3 rows, which are valid; wanted")
 
 
-def test_of_runs_on_disk(tmp_path, capsys):
-    RunDirectory.create(tmp_path, "ladder").append(ROWS)
-    main([str(tmp_path)])
-    assert "-9.5%" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "errors, met",
+    [([0.01, -0.04, 0.09], True), ([0.01, -0.06, 0.06], False), ([0.01, 0.02, 0.11], False)],
+)
+def test_the_target(errors, met):
+    rows = [
+        row(backend, 2.0 if backend == "emulate" else 2.0 * (1 + error), system=f"s{number}")
+        for number, error in enumerate(errors)
+        for backend in ("simulate", "emulate")
+    ]
+    assert is_met(ladder(pd.DataFrame(rows))) is met
+
+
+def test_without_a_valid_row_nothing_is_decided():
+    made = ladder(pd.DataFrame([row("simulate", 2.0), row("emulate", 2.0, verdict="busy")]))
+    assert not is_met(made)
+    assert "UNDECIDED" in text(made).splitlines()[-1]
