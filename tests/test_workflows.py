@@ -16,7 +16,7 @@ from testbed.located import read
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
-SCRIPTS = sorted([*ROOT.glob("*.sh"), *(ROOT / "experiments").glob("*.sh")])
+SCRIPTS = sorted((ROOT / "experiments").glob("*.sh"))
 TRIGGERS = {"push", "pull_request", "schedule", "workflow_dispatch"}
 
 
