@@ -46,7 +46,7 @@ def test_there_is_a_shipped_experiment():
 def test_a_good_file_is_ok(tmp_path):
     done = invoke("validate", file(tmp_path))
     assert done.exit_code == 0
-    assert done.output.endswith("tiny: ok\n")
+    assert done.output.endswith("tiny: ok, 1 cell\n")
 
 
 def test_every_problem_of_every_file_is_told_with_its_place(tmp_path):
@@ -181,3 +181,14 @@ def test_help_is_quick_and_loads_nothing_heavy():
     assert done.returncode == 0, done.stdout + done.stderr
     for verb in ("run", "report", "validate", "doctor", "clean", "schema"):
         assert f"\n  {verb} " in done.stdout
+
+
+def test_what_no_plan_can_do_is_found_before_anything_is_built(tmp_path):
+    sweep = {"jobs.0.options": [{"deferred": 0}, {"deferred": 2}, {"deferred": 0.5}]}
+    path = file(tmp_path, jobs__0__system="osp", sweep=sweep)
+    for verb in (["validate"], ["run", "--dry-run"]):
+        done = invoke(*verb, path)
+        assert done.exit_code != 0
+        assert "deferred: found 0" in done.output
+        assert "deferred: found 2" in done.output
+        assert "Traceback" not in done.output

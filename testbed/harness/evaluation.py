@@ -131,12 +131,17 @@ def _experiment_of(run: Path) -> Experiment:
 
 
 def plan(cells: Sequence[Cell]) -> list[Planned]:
-    """What to expect of each of ``cells``. DeploymentError if one cannot be set up."""
+    """What to expect of each of ``cells``. DeploymentError says why any cannot be set up."""
     known: dict[str, Planned] = {}
+    problems: dict[str, Cell] = {}
     for cell in cells:
         if cell.id not in known:
             fabric = build_fabric(cell.experiment)
-            jobs = deploy(cell.experiment, fabric)
+            try:
+                jobs = deploy(cell.experiment, fabric)
+            except DeploymentError as error:
+                problems.setdefault(str(error), cell)
+                continue
             dilation, cores = cell.experiment.emulation.dilation, len(os.sched_getaffinity(0))
             emulated = cell.experiment.backend == "emulate"
             known[cell.id] = Planned(
@@ -144,6 +149,10 @@ def plan(cells: Sequence[Cell]) -> list[Planned]:
                 BRING_UP_S + expected_wall_s(cell.experiment),
                 strain(jobs, fabric, dilation, cores) if emulated else None,
             )
+    if problems:
+        raise DeploymentError(
+            "\n".join(f"{title(cell)}: {problem}" for problem, cell in problems.items())
+        )
     return [replace(known[cell.id], cell=cell) for cell in cells]
 
 
