@@ -64,6 +64,19 @@ class Located:
         line, column = self._position(place, at_key)
         return Problem(self.file, line, column, dotted(place), message)
 
+    def part(self, place: Place) -> Located:
+        """The mapping at ``place`` as if it were a file of its own, but for lines and columns."""
+        data: Any = self.data
+        for key in place:
+            data = data[key]
+        size = len(place)
+        return Located(
+            self.file,
+            data,
+            {inner[size:]: at for inner, at in self.keys.items() if inner[:size] == place},
+            {inner[size:]: at for inner, at in self.values.items() if inner[:size] == place},
+        )
+
     def _position(self, place: Place, at_key: bool) -> tuple[int, int]:
         if at_key and place in self.keys:
             return self.keys[place]

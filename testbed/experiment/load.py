@@ -38,7 +38,7 @@ def load(
         Invalid: with every problem of the file, each as ``file:line:column: path: found X,
             wanted Y; how to mend it``.
     """
-    return _experiment(read(path), Known(systems, workloads), Path(path).parent)
+    return build(read(path), systems=systems, workloads=workloads)
 
 
 def loads(
@@ -49,7 +49,17 @@ def loads(
     workloads: Collection[str] | None = None,
 ) -> Experiment:
     """As `load`, from text; ``file`` is the name that problems carry."""
-    return _experiment(parse(text, file), Known(systems, workloads), Path(file).parent)
+    return build(parse(text, file), systems=systems, workloads=workloads)
+
+
+def build(
+    located: Located,
+    *,
+    systems: Collection[str] | None = None,
+    workloads: Collection[str] | None = None,
+) -> Experiment:
+    """As `load`, from what a file, or a part of it, says."""
+    return _experiment(located, Known(systems, workloads), Path(located.file).parent)
 
 
 def dump(experiment: Experiment) -> str:

@@ -1,0 +1,175 @@
+"""How a claim becomes a number: which cells of an experiment, compared with which others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from testbed.experiment import sweep
+from testbed.experiment.fields import Model, Name
+from testbed.experiment.schema import Experiment
+
+SEED = "emulation.seed"
+"""A path that is swept to repeat a draw: what differs only in it is the same point."""
+
+Metric = Literal["jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s"]
+Summary = Literal["mean", "most", "least", "slope", "spread", "midway"]
+Reference = Literal["closed-form", "ps", "colocated-ps"]
+LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3}
+
+
+class Bounds(Model):
+    """Between which a number must be, ends included."""
+
+    at_least: float | None = Field(
+        default=None, description="the least number that will do", examples=[1.5]
+    )
+    at_most: float | None = Field(
+        default=None, description="the largest number that will do", examples=[2]
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> Bounds:
+        low, high = self.at_least, self.at_most
+        if low is None and high is None:
+            raise ValueError("found no bound, wanted at_least, at_most or both; add one")
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"found at_least {low:g} above at_most {high:g}; exchange them")
+        return self
+
+    def hold(self, value: float) -> bool:
+        """Whether ``value`` is within."""
+        return (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
+
+    def __str__(self) -> str:
+        if self.at_least is None:
+            return f"at most {self.at_most:g}"
+        if self.at_most is None:
+            return f"at least {self.at_least:g}"
+        return f"from {self.at_least:g} to {self.at_most:g}"
+
+
+class Measure(Model):
+    """The number that stands for a claim.
+
+    Each cell of ``of`` is a point, with the mean of its ``metric``. With ``over``, points are
+    ratios to the cell of ``over`` that agrees with it in all else that both sweep; with
+    ``reference``, ratios to what that formula says. ``number`` makes one number of the points.
+    """
+
+    experiment: Name = Field(
+        description="the name of an experiment of this file", examples=["deployment"]
+    )
+    metric: Metric = Field(
+        description="what is taken of each row: " + ", ".join(get_args(Metric)),
+        examples=["throughput_samples_s"],
+    )
+    job: int | None = Field(
+        default=None,
+        ge=0,
+        description="the job whose rows count, a whole number; without it the mean of all jobs",
+        examples=[0],
+    )
+    of: dict[str, Any] = Field(
+        default_factory=dict,
+        description="a mapping of swept paths to values",
+        examples=[{"jobs.0.system": "rina"}],
+    )
+    over: dict[str, Any] | None = Field(
+        default=None,
+        description="a mapping of swept paths to values",
+        examples=[{"jobs.0.system": "atp"}],
+    )
+    reference: Reference | None = Field(
+        default=None,
+        description="a formula, one of " + ", ".join(get_args(Reference)),
+        examples=["closed-form"],
+    )
+    where: dict[str, Any] = Field(
+        default_factory=dict,
+        description="a mapping of swept paths to values that all points have",
+        examples=[{"fabric.ina": "all"}],
+    )
+    along: str | None = Field(
+        default=None,
+        description="the swept path along which points lie, for slope and midway",
+        examples=["jobs.0.workers"],
+    )
+    number: Summary = Field(
+        default="mean",
+        description="what is made of the points: mean; most; least; slope (the exponent of a power"
+        " law); spread (the largest over the smallest); midway (what part of the whole change is"
+        " there half-way)",
+        examples=["mean"],
+    )
+    reads: str = Field(
+        description="what the number is, in words", examples=["throughput of Rina over ATP's"]
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Measure:
+        if self.over is not None and self.reference is not None:
+            raise ValueError("found both over and reference, wanted one at most; remove one")
+        if self.number in ("slope", "midway") and self.along is None:
+            raise ValueError(f"found no along, wanted the path along which {self.number} is taken")
+        metric = {None: self.metric, "closed-form": "jct_s"}.get(self.reference, "algbw_gbit_s")
+        if self.metric != metric:
+            raise ValueError(f"found metric {self.metric}, wanted {metric} for {self.reference}")
+        return self
+
+    def points(self, experiment: Experiment) -> list[Point]:
+        """The points, in the order of the sweep. ValueError if there are none, or no partners."""
+        cells = list(sweep.settings(experiment.sweep))
+        found: dict[str, Point] = {}
+        for cell in cells:
+            if not _agrees(cell, {**self.where, **self.of}):
+                continue
+            beside = None if self.over is None else self._partner(cell, cells, self.over)
+            common = {path: value for path, value in cell.items() if path != SEED}
+            at = None if self.along is None else cell[self.along]
+            point = found.setdefault(sweep.written(common), Point(common, at))
+            point.pairs.append((cell, beside))
+        if not found:
+            raise ValueError("found no cell with these values, wanted at least one")
+        return list(found.values())
+
+    def _partner(
+        self, cell: sweep.Settings, cells: list[sweep.Settings], over: Mapping[str, Any]
+    ) -> sweep.Settings:
+        free = {path for path in cell if path in self.of or path in over}
+        fits = [
+            other
+            for other in cells
+            if _agrees(other, over)
+            and all(other[path] == cell[path] for path in other if path not in free)
+        ]
+        if len(fits) != 1:
+            raise ValueError(
+                f"found {len(fits)} cells of over for {sweep.written(cell)}, wanted one; set more"
+                " or other paths in over"
+            )
+        if fits[0] == cell:
+            raise ValueError("found a cell compared with itself, wanted another; change of or over")
+        return fits[0]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Cells that differ only in their seed, each with the one that it is compared with.
+
+    ``settings`` are those that they have in common; ``at`` is where the point lies along the
+    measure's path.
+    """
+
+    settings: sweep.Settings
+    at: Any
+    pairs: list[tuple[sweep.Settings, sweep.Settings | None]] = field(default_factory=list)
+
+
+def _agrees(cell: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(path in cell and cell[path] == value for path, value in wanted.items())

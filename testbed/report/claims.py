@@ -1,0 +1,217 @@
+"""From results to verdicts: each claim's number, its interval, and the word that follows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from testbed.experiment import sweep
+from testbed.experiment.claims import CANNOT, DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, Judgement
+from testbed.experiment.findings import counted
+from testbed.experiment.measures import Measure, Point
+from testbed.experiment.schema import Experiment
+from testbed.report.data import SIMULATED, is_valid
+from testbed.report.statistics import LEAST
+
+Floats = npt.NDArray[np.float64]
+_RESAMPLES = 2000
+_BACKENDS = {SIMULATED: "simulated", "emulate": "emulated"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim.
+
+    Attributes:
+        word: one of the words of `testbed.experiment.claims`.
+        reason: why that one.
+        number: None if nothing could be measured.
+        low, high: its 95 % bootstrap interval over repeats or seeds; None where there is none.
+        basis: of what the number is made, in words.
+        points: each point's settings in words, and its value.
+    """
+
+    word: str
+    reason: str
+    number: float | None = None
+    low: float | None = None
+    high: float | None = None
+    basis: str = ""
+    points: tuple[tuple[str, float], ...] = ()
+
+
+class Lacking(Exception):
+    """The results do not hold what a measure needs."""
+
+
+def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str) -> Verdict:
+    """The verdict on ``claim`` from the ``rows`` of its experiment, or from why there are none."""
+    if claim.measure is None or claim.verdict is None or experiment is None:
+        return Verdict(CANNOT, claim.cannot or "")
+    if isinstance(rows, str):
+        return Verdict(NOT_RUN, rows)
+    measure = claim.measure
+    points = measure.points(experiment)
+    try:
+        samples = [_sample(measure, experiment, point, rows) for point in points]
+    except Lacking as lacking:
+        return Verdict(CANNOT, str(lacking))
+    along = [point.at for point in points]
+    number = summary(measure.number, along, [sample.value for sample in samples])
+    low, high = _interval(measure.number, along, samples)
+    word = _word(claim.verdict, [each for each in (number, low, high) if each is not None])
+    return Verdict(
+        word,
+        " ".join(filter(None, [_reason(claim.verdict, word, low), claim.explained.get(word, "")])),
+        number,
+        low,
+        high,
+        _basis(samples, rows),
+        tuple(
+            (sweep.written(point.settings), sample.value)
+            for point, sample in zip(points, samples, strict=True)
+        ),
+    )
+
+
+def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
+    """One number of points' ``values``, which lie at ``along``; see `measures.Measure`."""
+    found = np.array(values)
+    if name == "slope":
+        exponent, _ = np.polyfit(np.log(np.array(along, float)), np.log(found), 1)
+        return float(exponent)
+    if name == "midway":
+        half = np.interp((len(found) - 1) / 2, range(len(found)), found)
+        return float((half - found[0]) / (found[-1] - found[0]))
+    if name == "spread":
+        return float(found.max() / found.min())
+    return float({"mean": found.mean, "most": found.max, "least": found.min}[name]())
+
+
+def _word(verdict: Judgement, values: list[float]) -> str:
+    """The strongest word whose bounds hold for the number and for both ends of its interval."""
+    if all(map(verdict.reproduced.hold, values)):
+        return REPRODUCED
+    if verdict.direction is not None and all(map(verdict.direction.hold, values)):
+        return DIRECTION
+    return NOT
+
+
+def _reason(verdict: Judgement, word: str, low: float | None) -> str:
+    what = "the number" if low is None else "the number with its interval"
+    bounds = {REPRODUCED: verdict.reproduced, DIRECTION: verdict.direction}.get(word)
+    if bounds is not None:
+        said = f"{what[0].upper()}{what[1:]} is {bounds}."
+        if word == DIRECTION:
+            said = f"{said[:-1]}, but not {verdict.reproduced}."
+    else:
+        also = f" or, for the direction, {verdict.direction}" if verdict.direction else ""
+        said = f"Wanted was {what} to be {verdict.reproduced}{also}."
+    return f"{said} {verdict.because}"
+
+
+def _basis(samples: Sequence[_Sample], rows: pd.DataFrame) -> str:
+    """What stands behind a number, in words."""
+    backends = sorted({_BACKENDS.get(name, name) for name in rows["backend"]})
+    of_what = sorted({sample.of_what for sample in samples})
+    points = f"{len(samples)} points of " if len(samples) > 1 else ""
+    return f"{' and '.join(backends)}, {points}{' or '.join(of_what)}"
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A point's value, and many values as other repeats might have given it, if these are enough.
+
+    ``of_what`` are the repeats in words.
+    """
+
+    value: float
+    resampled: Floats | None
+    of_what: str
+
+
+def _sample(measure: Measure, experiment: Experiment, point: Point, rows: pd.DataFrame) -> _Sample:
+    pairs = [
+        (
+            _metric(measure, cell, rows),
+            np.ones(LEAST) if beside is None else _metric(measure, beside, rows),
+            1.0 if measure.reference is None else _formula(measure.reference, experiment, cell),
+        )
+        for cell, beside in point.pairs
+    ]
+    ratios = np.array([of.mean() / over.mean() / formula for of, over, formula in pairs])
+    resampled = None
+    if len(pairs) > 1:
+        if len(pairs) >= LEAST:
+            resampled = _means(ratios, 0)
+        return _Sample(float(ratios.mean()), resampled, f"{len(pairs)} seeds")
+    of, over, formula = pairs[0]
+    if min(len(of), len(over)) >= LEAST:
+        resampled = _means(of, 0) / _means(over, 1) / formula
+    return _Sample(float(ratios[0]), resampled, counted(len(of), "repeat"))
+
+
+def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Floats:
+    """The metric in each repeat of a cell that is valid, as a mean of its jobs."""
+    own = rows[rows["settings"].map(json.loads) == _plain(cell)]
+    if measure.job is not None:
+        own = own[own["job"] == measure.job]
+    title = sweep.written(cell) or "the experiment"
+    if not len(own):
+        raise Lacking(f"There are no results of {title}.")
+    if measure.reference == "closed-form":
+        own = own.assign(jct_s=own["jct_s"] / own["expected_jct_s"])
+    whole = own.assign(good=is_valid(own)).groupby("repeat").filter(lambda each: each["good"].all())
+    if not len(whole):
+        why = next(filter(None, [*own["error"], *own["verdict"]]), "not verified")
+        raise Lacking(f"No repeat of {title} is valid here: {why}.")
+    means: Floats = whole.groupby("repeat")[measure.metric].mean().to_numpy(float)
+    return means
+
+
+def _plain(settings: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(settings))
+
+
+def _formula(name: str, experiment: Experiment, cell: sweep.Settings) -> float:
+    """Gbit/s of gradients that the formula says; 1 for the closed form, which rows hold."""
+    resolved = Experiment.model_validate(sweep.apply(experiment.data(), cell))
+    (job,) = resolved.jobs
+    workers, servers = (
+        each if isinstance(each, int) else len(each) for each in (job.workers, job.servers)
+    )
+    return _FORMULAS[name](workers, servers) * (
+        1.0 if name == "closed-form" else resolved.fabric.host_rate / 1e9
+    )
+
+
+_FORMULAS: Mapping[str, Callable[[int, int], float]] = {
+    "closed-form": lambda workers, servers: 1.0,
+    # max(M/B, n M / (k B)) and 2 (n - 1) M / (n B): BytePS, OSDI 2020, table of section 2.
+    "ps": lambda workers, servers: min(1.0, servers / workers),
+    "colocated-ps": lambda workers, servers: workers / (2 * (workers - 1)),
+}
+
+
+def _interval(
+    name: str, along: Sequence[Any], samples: Sequence[_Sample]
+) -> tuple[float | None, float | None]:
+    columns = [sample.resampled for sample in samples if sample.resampled is not None]
+    if len(columns) < len(samples):
+        return None, None
+    numbers = [summary(name, along, values) for values in np.transpose(columns)]
+    low, high = np.quantile(numbers, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _means(sample: Floats, stream: int) -> Floats:
+    """Means of samples drawn with replacement (bootstrap)."""
+    draws = np.random.default_rng(stream).integers(0, len(sample), (_RESAMPLES, len(sample)))
+    means: Floats = sample[draws].mean(axis=1)
+    return means
