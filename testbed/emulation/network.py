@@ -9,12 +9,11 @@ parent.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +26,15 @@ from testbed.dataplane.entries import Allocation
 from testbed.dataplane.events import Event
 from testbed.emulation import node_setup
 from testbed.emulation.cleanup import TAG, mark
+from testbed.emulation.queues import Queues, Reading
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 from testbed.topology.pins import Pins, check
 
 TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
+
+_TX_DROPPED = 11
+"""Which column of /proc/net/dev."""
 
 
 class EmulationError(Exception):
@@ -56,15 +59,35 @@ class SwitchTarget(Control, Protocol):
 
 @dataclass(frozen=True)
 class Statistics:
-    """What became of the packets.
+    """What became of the packets since the network came up.
 
     ``lost`` counts those that came too fast for a P4 switch or for a host's UDP sockets, by node;
-    ``queue_drops`` those that a full link's queue dropped; ``sent_bytes`` goes by interface.
+    ``crowded_out`` those for which the kernel's queue of received packets had no room, and
+    ``sent_bytes`` what left, by interface; ``queue_drops`` those that a full link's queue dropped;
+    ``sent_packets`` all that hosts sent, ``tcp_resent`` their TCP's retransmissions, by host.
     """
 
     lost: Mapping[str, int]
+    crowded_out: Mapping[str, int]
     queue_drops: int
     sent_bytes: Mapping[str, int]
+    sent_packets: int
+    tcp_resent: Mapping[str, int]
+
+    def since(self, before: Statistics) -> Statistics:
+        """Only what was added to ``before``."""
+        return Statistics(
+            _difference(self.lost, before.lost),
+            _difference(self.crowded_out, before.crowded_out),
+            self.queue_drops - before.queue_drops,
+            _difference(self.sent_bytes, before.sent_bytes),
+            self.sent_packets - before.sent_packets,
+            _difference(self.tcp_resent, before.tcp_resent),
+        )
+
+
+def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    return {name: count - before.get(name, 0) for name, count in now.items()}
 
 
 def require() -> None:
@@ -125,6 +148,7 @@ class Network:
                     " program, and only kernel routers tell flows apart"
                 )
         self._nodes: dict[str, Any] = {}
+        self._queues: Queues | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Network:
@@ -135,6 +159,15 @@ class Network:
             stack.callback(self._terminate)
             self._build()
             self._set_up()
+            self._queues = Queues(
+                {
+                    self.namespace(node): [
+                        self.addressing.interface(node, neighbour)
+                        for neighbour in self.fabric.neighbours(node)
+                    ]
+                    for node in self.fabric.nodes
+                }
+            )
             for switch in self._targets:
                 self._start(switch)
             self._probe()
@@ -173,19 +206,30 @@ class Network:
         """What all P4 switches together counted of a job."""
         return sum((events.read(target, job) for target in self._targets.values()), Counter())
 
+    def queues(self) -> dict[str, Reading]:
+        """The queue at each sending end of a link, by interface."""
+        assert self._queues is not None
+        return self._queues.read()
+
     def statistics(self) -> Statistics:
-        sent: dict[str, int] = {}
-        drops = 0
-        for node in self.fabric.nodes:
-            text = self._run(node, ["tc", "-s", "-j", "qdisc", "show"])
-            for qdisc in json.loads(text or "[]"):
-                if qdisc.get("root") and qdisc["dev"] != "lo":
-                    sent[qdisc["dev"]] = qdisc["bytes"]
-                elif qdisc["kind"] == "bfifo":
-                    drops += qdisc["drops"]
+        queues = self.queues()
         lost = {name: target.lost() for name, target in self._targets.items()}
-        lost |= {host: self._unread(host) for host in self.fabric.hosts}
-        return Statistics(lost, drops, sent)
+        lost |= {host: self._counter(host, "Udp", "RcvbufErrors") for host in self.fabric.hosts}
+        return Statistics(
+            lost=lost,
+            crowded_out={
+                name: count for node in self.fabric.nodes for name, count in self._dropped(node)
+            },
+            queue_drops=sum(queue.dropped for queue in queues.values()),
+            sent_bytes={name: queue.sent_bytes for name, queue in queues.items()},
+            sent_packets=sum(
+                queues[self.addressing.interface(host, self.fabric.tor_of(host))].sent_packets
+                for host in self.fabric.hosts
+            ),
+            tcp_resent={
+                host: self._counter(host, "Tcp", "RetransSegs") for host in self.fabric.hosts
+            },
+        )
 
     def _build(self) -> None:
         from mininet.link import Link
@@ -303,19 +347,23 @@ class Network:
         if silent:
             raise EmulationError("no way through the fabric from " + ", ".join(silent))
 
-    def _unread(self, host: str) -> int:
-        """UDP packets that found the buffer of their socket full."""
+    def _counter(self, host: str, protocol: str, name: str) -> int:
         text = Path(f"/proc/{self.pid(host)}/net/snmp").read_text()
-        names, counts = (line.split() for line in text.splitlines() if line.startswith("Udp:"))
-        return int(counts[names.index("RcvbufErrors")])
-
-    def _run(self, node: str, command: Sequence[str]) -> str:
-        done = subprocess.run(
-            [*self.inside(node), *command], capture_output=True, text=True, check=False
+        names, counts = (
+            line.split() for line in text.splitlines() if line.startswith(f"{protocol}:")
         )
-        return done.stdout
+        return int(counts[names.index(name)])
+
+    def _dropped(self, node: str) -> Iterator[tuple[str, int]]:
+        """What the other end's processor had no room for, which a veth counts where it sends."""
+        for line in Path(f"/proc/{self.pid(node)}/net/dev").read_text().splitlines()[2:]:
+            name, _, counts = line.partition(":")
+            if name.strip() != "lo":
+                yield name.strip(), int(counts.split()[_TX_DROPPED])
 
     def _terminate(self) -> None:
+        if self._queues is not None:
+            self._queues.close()
         shells = [node.shell for node in self._nodes.values()]
         for node in self._nodes.values():
             node.waitExited = False  # they end side by side

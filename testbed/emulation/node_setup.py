@@ -41,7 +41,8 @@ _LARGEST_SUPERFRAME = 6
 """Segments that the kernel may carry through a fabric of its own routers as one: most of the
 processor's time is per packet, and six are still small against a queue."""
 
-_LEAST_BURST = 3028  # two full frames
+_FULL_FRAME = 1514
+_LEAST_BURST = 2 * _FULL_FRAME
 _BURST_TIME = 0.0005
 
 
@@ -194,12 +195,22 @@ def _pinned(
     ]
 
 
+def slack_bytes(rate: float) -> int:
+    """How much more than its rate (bit/s) makes up a link may send in any stretch of time: what
+    the shaper lets pass at once, at either end, and the superframe that is under way."""
+    return 2 * _burst(rate) + _LARGEST_SUPERFRAME * _FULL_FRAME
+
+
+def _burst(rate: float) -> int:
+    return max(_LEAST_BURST, round(rate / 8 * _BURST_TIME))
+
+
 def _shape(name: str, link: Link, dilation: float) -> list[str]:
     rate = link.rate / dilation
-    burst = max(_LEAST_BURST, round(rate / 8 * _BURST_TIME))
+    burst = _burst(rate)
     return [
         f"qdisc add dev {name} root handle 1: htb default 1",
         f"class add dev {name} parent 1: classid 1:1 htb rate {round(rate)}bit"
-        f" burst {burst} cburst {burst} quantum 1514",
+        f" burst {burst} cburst {burst} quantum {_FULL_FRAME}",
         f"qdisc add dev {name} parent 1:1 handle 10: bfifo limit {link.queue}",
     ]

@@ -11,7 +11,8 @@ from pathlib import Path
 from testbed.dataplane.entries import Allocation
 from testbed.dataplane.events import Event
 from testbed.emulation.capture import Capture
-from testbed.emulation.network import EmulationError, Network, SwitchTarget
+from testbed.emulation.network import EmulationError, Network, Statistics, SwitchTarget
+from testbed.emulation.rates import Port, Rates, ports
 from testbed.emulation.verdict import Sampler
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Outcome, Task
@@ -39,15 +40,15 @@ class Conditions:
 class Observation:
     """Outcomes of all ranks in the order of the tasks, and what the machine did meanwhile.
 
-    ``idle`` is the idle share of each second, ``lost`` packets lost per switch other than in a
-    full link's queue, ``queue_drops`` those in full queues; ``events`` what all switches counted of
-    each job.
+    ``machine`` holds shares of each second, ``ports`` what links made of their rates, ``packets``
+    what became of them while the ranks ran; ``dead`` are switches that ended, with the reason;
+    ``events`` what all switches counted of each job.
     """
 
     outcomes: list[Outcome]
-    idle: list[float]
-    lost: Mapping[str, int]
-    queue_drops: int
+    machine: Sampler
+    ports: Mapping[str, Port]
+    packets: Statistics
     dead: Mapping[str, str]
     events: Mapping[int, Counter[Event]]
 
@@ -78,9 +79,15 @@ def emulate(
         hosts = [task.plan.hosts[task.rank] for task in tasks]
         namespaces = [network.namespace(host) for host in hosts]
         sampler = Sampler()
+        rates = Rates(ports(fabric, network.addressing, conditions.dilation), network.queues)
+
+        def start() -> None:
+            sampler.start()
+            rates.start()
 
         def watch() -> None:
             sampler.sample()
+            rates.sample()
             if dead := network.dead():
                 raise EmulationError("; ".join(f"{name}: {why}" for name, why in dead.items()))
 
@@ -88,14 +95,16 @@ def emulate(
             for link, path in conditions.captures.items():
                 stack.enter_context(Capture(network, link, path))
             crew = stack.enter_context(Crew(tasks, namespaces))
-            outcomes = crew.run(watch, timeout, started=sampler.start)
+            before = network.statistics()
+            outcomes = crew.run(watch, timeout, started=start)
             sampler.stop()
-        statistics = network.statistics()
+            rates.stop()
+            packets = network.statistics().since(before)
         return Observation(
             outcomes=outcomes,
-            idle=sampler.idle,
-            lost=statistics.lost,
-            queue_drops=statistics.queue_drops,
+            machine=sampler,
+            ports=rates.ports,
+            packets=packets,
             dead=network.dead(),
             events={job: network.events(job) for job in {each.job for each in allocations}},
         )

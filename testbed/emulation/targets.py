@@ -56,7 +56,11 @@ class _Native(NativeSwitch):
     def lost(self) -> int:
         if self.died() is not None:
             return 0
-        statistics = self.statistics()
+        try:
+            statistics = self.statistics()
+        except ControlError as error:  # it ended just now
+            self._death = str(error)
+            return 0
         ports = statistics.ports.values()
         return statistics.oversize + statistics.no_port + sum(port.rx_drops for port in ports)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from testbed.dataplane.events import CONTRIBUTIONS, Event
 from testbed.emulation import targets
 from testbed.emulation.run import Conditions, Observation, emulate
-from testbed.emulation.verdict import verdict
+from testbed.emulation.verdict import Signs, verdict
 from testbed.endpoint.task import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.harness.deployment import DeployedJob
 from testbed.harness.measurement import measure
-from testbed.harness.memory import allocate
+from testbed.harness.memory import LARGEST_WINDOW, allocate
 from testbed.harness.tasks import tasks
 from testbed.results import Iteration, Row
 from testbed.topology.fabric import Fabric
@@ -74,17 +75,22 @@ def run(
     filled: list[Row] = []
     iterations: list[Iteration] = []
     first = 0
+    signs = _signs(observation, fabric, emulation.loss)
     for job, row in zip(jobs, rows, strict=True):
         outcomes = observation.outcomes[first : first + len(job.plan.hosts)]
         first += len(job.plan.hosts)
-        row, own = _examine(job, row, outcomes, observation)
+        row, own = _examine(job, row, outcomes, observation, signs)
         filled.append(replace(row, switch_target=target if job.plan.trees else ""))
         iterations += own
     return filled, iterations
 
 
 def _examine(
-    job: DeployedJob, row: Row, outcomes: Sequence[Outcome], observation: Observation
+    job: DeployedJob,
+    row: Row,
+    outcomes: Sequence[Outcome],
+    observation: Observation,
+    signs: Signs,
 ) -> tuple[Row, list[Iteration]]:
     if wrong := {each.rank: each.wrong for each in outcomes if each.wrong}:
         ranks = ", ".join(f"rank {rank}: {count}" for rank, count in wrong.items())
@@ -96,20 +102,45 @@ def _examine(
     assert row.iteration_s is not None
     row = replace(
         row,
-        retransmitted=sum(each.retransmitted for each in outcomes),
+        retransmitted=sum(each.retransmitted for each in outcomes)
+        + sum(observation.packets.tcp_resent[host] for host in set(job.plan.hosts)),
         collisions=max(each.collisions for each in outcomes),
         overflows=max(each.overflows for each in outcomes),
         **_counted(observation.events.get(job.number, Counter())),
         verified=all(each.checked == values_to_check(job) for each in workers),
         verdict=verdict(
-            observation.idle,
-            max(each.late_s for each in outcomes),
-            row.iteration_s * row.dilation * row.scale,
-            observation.lost,
-            observation.dead,
+            replace(
+                signs,
+                late_s=max(each.late_s for each in outcomes),
+                iteration_s=row.iteration_s * row.dilation * row.scale,
+            )
         ),
     )
     return row, iterations
+
+
+def _signs(observation: Observation, fabric: Fabric, loss: float) -> Signs:
+    """What the run showed of the machine, whatever the job."""
+    packets, outcomes = observation.packets, observation.outcomes
+    places = {
+        f"the {'sockets' if node in fabric.hosts else 'packet ring'} of {node}": count
+        for node, count in packets.lost.items()
+    }
+    # A sender may repeat all that it has under way because of one loss.
+    repeats = packets.queue_drops + sum(each.collisions for each in outcomes)
+    return Signs(
+        idle=observation.machine.idle,
+        waiting=observation.machine.waiting,
+        lost={
+            **places,
+            "the processors' queues of received packets": sum(packets.crowded_out.values()),
+        },
+        ports=observation.ports,
+        resent=sum(each.retransmitted for each in outcomes) + sum(packets.tcp_resent.values()),
+        sent=packets.sent_packets,
+        excused=inf if loss else repeats * LARGEST_WINDOW,
+        dead=observation.dead,
+    )
 
 
 def _counted(events: Counter[Event]) -> dict[str, Any]:
