@@ -1,0 +1,57 @@
+"""What looking at the machine costs while a run goes on: a fabric stands, and only the watch works.
+
+    sudo .venv/bin/python -m benchmarks.sampling [--seconds 10]
+
+Processor time holds the kernel's part of answering. The bound is 2 % of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+from testbed.emulation.network import Network
+from testbed.emulation.rates import Rates, ports
+from testbed.emulation.verdict import Sampler
+from testbed.topology.builders import fat_tree, leaf_spine
+from testbed.topology.fabric import Fabric
+
+WATCH_S = 0.2
+"""How often a run's watch is called."""
+
+
+def cost(fabric: Fabric, seconds: float) -> float:
+    """Share of one core."""
+    with Network(fabric, 1.0, {}) as network:
+        sampler, rates = Sampler(), Rates(ports(fabric, network.addressing, 1.0), network.queues)
+        sampler.start()
+        rates.start()
+        began, spent = time.monotonic(), time.process_time()
+        while time.monotonic() < began + seconds:
+            time.sleep(WATCH_S)
+            sampler.sample()
+            rates.sample()
+            network.dead()
+        return (time.process_time() - spent) / (time.monotonic() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10.0)
+    arguments = parser.parse_args()
+    cores = len(os.sched_getaffinity(0))
+    print(f"{'fabric':32} {'nodes':>5} {'of a core':>10} {'of the machine':>15}")
+    rate, queue = 1e7, 256_000
+    for fabric in (
+        leaf_spine(2, 2, 5, rate, rate, queue),
+        leaf_spine(2, 4, 4, rate, rate, queue),
+        fat_tree(4, 2, rate, rate, queue),
+        leaf_spine(4, 8, 8, rate, rate, queue),
+    ):
+        share = cost(fabric, arguments.seconds)
+        print(f"{fabric.name:32} {len(fabric.nodes):5} {share:10.2%} {share / cores:15.2%}")
+
+
+if __name__ == "__main__":
+    main()
