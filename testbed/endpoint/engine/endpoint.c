@@ -1,11 +1,11 @@
 #include "endpoint.h"
 
 #include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 enum { TREES = 1 << 16 };
 
@@ -20,21 +20,6 @@ struct endpoint {
     double tick, quiet_until;
     uint16_t flow_of[TREES]; /* index + 1, 0 for none */
 };
-
-static double monotonic(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static struct timespec duration(double seconds)
-{
-    if (seconds <= 0)
-        return (struct timespec){0, 0};
-    double whole = floor(seconds);
-    return (struct timespec){(time_t)whole, (long)((seconds - whole) * 1e9)};
-}
 
 struct endpoint *endpoint_open(uint32_t address, double tick, int burst, int *error)
 {

@@ -2,40 +2,21 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "endpoint.h"
+#include "roce.h"
 
-enum { ACK = 0x00 }; /* a syndrome */
-enum { IS_SUM = 0x01 }; /* in `reserved`: its values are the sum already, switches pass it by */
-enum { ROCE_BATCH = 64, CHUNKS = 64, PSN_MASK = 0xffffff };
+enum { ROCE_BATCH = 64, CHUNKS = 64 };
 
 static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
 static const double SIGNALS = 0.25, FULL_SOCKET = 0.001;
-
-struct bth {
-    uint8_t opcode, flags;
-    uint16_t partition;
-    uint8_t reserved, connection[3];
-    uint8_t acknowledge, sequence[3];
-};
-
-struct data {
-    struct bth bth;
-    int32_t rest[HEADER_BYTES / 4 + VALUES]; /* values, of a message's first packet after a header */
-};
-
-struct answer {
-    struct bth bth;
-    uint8_t syndrome, messages[3];
-};
-
-enum { SHORT_DATA = sizeof(struct bth) + sizeof(int32_t[VALUES]) };
+static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
+enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
 
 struct piece {
     uint64_t first, end;     /* fragments */
@@ -55,45 +36,12 @@ struct ring {
     double *sent_at;
     bool *resent;
     double tick, quiet_until, timeout, round_trip, look_again;
-    uint64_t retransmitted, told; /* told: what the last acknowledgement said */
+    double silence, probe_at; /* how long it may last, and when that is over */
+    uint64_t retransmitted;
     bool blocked, answer, progress;
     struct sockaddr_in to, after, before;
     struct data arrived[ROCE_BATCH];
 };
-
-static double monotonic(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static struct timespec duration(double seconds)
-{
-    if (seconds <= 0)
-        return (struct timespec){0, 0};
-    double whole = floor(seconds);
-    return (struct timespec){(time_t)whole, (long)((seconds - whole) * 1e9)};
-}
-
-static void put24(uint8_t *to, uint64_t value)
-{
-    to[0] = (uint8_t)(value >> 16);
-    to[1] = (uint8_t)(value >> 8);
-    to[2] = (uint8_t)value;
-}
-
-static uint32_t get24(const uint8_t *from)
-{
-    return (uint32_t)from[0] << 16 | (uint32_t)from[1] << 8 | from[2];
-}
-
-/* The number that is `near` and ends in `psn`. */
-static uint64_t whole_number(uint32_t psn, uint64_t near)
-{
-    int32_t ahead = (int32_t)((psn - (uint32_t)near) << 8) >> 8;
-    return near + (uint64_t)(int64_t)ahead;
-}
 
 static struct sockaddr_in address_of(uint32_t address)
 {
@@ -109,7 +57,7 @@ struct ring *ring_open(uint32_t address, const struct ring_role *role, double ti
         return NULL;
     ring->role = *role;
     ring->tick = tick;
-    ring->timeout = FIRST_TIMEOUT;
+    ring->timeout = ring->silence = FIRST_TIMEOUT;
     ring->span = 2 * role->window * role->message;
     ring->to = address_of(role->to);
     ring->after = address_of(role->after);
@@ -264,7 +212,26 @@ static void answer(struct ring *ring, uint8_t syndrome, uint64_t sequence)
     transmit(ring, &packet, sizeof packet, &ring->before);
 }
 
-static void take_values(struct ring *ring, uint64_t fragment, const int32_t *values)
+/* Only of a sum that came in its turn: one that was mended for somebody took longer. */
+static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
+{
+    if (fragment < ring->highest || fragment >= ring->next || ring->resent[fragment % ring->span])
+        return;
+    double sample = now - ring->sent_at[fragment % ring->span];
+    ring->round_trip = ring->round_trip ? 0.875 * ring->round_trip + 0.125 * sample : sample;
+}
+
+/* Whatever comes ends a silence and what was made longer by it. */
+static void hear(struct ring *ring, double now)
+{
+    ring->timeout = FIRST_TIMEOUT;
+    if (ring->round_trip)
+        ring->timeout = fmin(fmax(4 * ring->round_trip, LEAST_TIMEOUT), LONGEST_TIMEOUT);
+    ring->silence = ring->round_trip ? fmax(2 * ring->round_trip, LEAST_SILENCE) : FIRST_TIMEOUT;
+    ring->probe_at = now + ring->silence;
+}
+
+static void take_values(struct ring *ring, uint64_t fragment, const int32_t *values, double now)
 {
     ring->answer = true;
     const struct piece *piece = piece_of(ring, fragment);
@@ -273,6 +240,8 @@ static void take_values(struct ring *ring, uint64_t fragment, const int32_t *val
         return;
     swap_values(piece->values + (fragment - piece->first) * VALUES, values);
     ring->got[fragment % ring->span] = true;
+    measure_round_trip(ring, fragment, now);
+    hear(ring, now);
     if (fragment >= ring->highest)
         ring->highest = fragment + 1;
     while (ring->received < ring->pushed && ring->got[ring->received % ring->span])
@@ -292,12 +261,7 @@ static void take_answer(struct ring *ring, const struct answer *packet, double n
     /* An acknowledgement names the last fragment that is there without a gap. */
     if (number + 1 <= ring->acked || number >= ring->next)
         return;
-    if (!ring->resent[number % ring->span]) {
-        double sample = now - ring->sent_at[number % ring->span];
-        ring->round_trip = ring->round_trip ? 0.875 * ring->round_trip + 0.125 * sample : sample;
-        double wanted = fmax(4 * ring->round_trip, LEAST_TIMEOUT);
-        ring->timeout = fmin(wanted, LONGEST_TIMEOUT);
-    }
+    hear(ring, now);
     for (uint64_t each = ring->acked; each <= number; each++)
         ring->resent[each % ring->span] = false;
     ring->acked = number + 1;
@@ -337,9 +301,9 @@ static int receive(struct ring *ring)
         } else if (number != ring->role.incoming) {
             continue;
         } else if (opens && length == sizeof *packet) {
-            take_values(ring, fragment, packet->rest + HEADER_BYTES / 4);
+            take_values(ring, fragment, packet->rest + HEADER_BYTES / 4, now);
         } else if (follows && length == SHORT_DATA) {
-            take_values(ring, fragment, packet->rest);
+            take_values(ring, fragment, packet->rest, now);
         }
     }
     if (count > 0 && ring->tick > 0)
@@ -347,7 +311,18 @@ static int receive(struct ring *ring)
     return count;
 }
 
-/* Acknowledge what came, and ask for what was overtaken by three packets. */
+/* Ask the rank before for what is missing, so far as later ones have overtaken it. */
+static void ask(struct ring *ring, uint64_t overtaken)
+{
+    int asked = 0;
+    for (uint64_t each = ring->received; each < overtaken && asked < ASKED_AT_ONCE; each++)
+        if (!ring->got[each % ring->span]) {
+            answer(ring, NAK_SEQUENCE, each);
+            asked++;
+        }
+}
+
+/* Acknowledge what came, and ask for what did not. */
 static void answer_all(struct ring *ring)
 {
     if (!ring->answer)
@@ -355,12 +330,8 @@ static void answer_all(struct ring *ring)
     ring->answer = false;
     if (ring->received)
         answer(ring, ACK, ring->received - 1);
-    int asked = 0;
-    for (uint64_t each = ring->received; each + 3 < ring->highest && asked < 32; each++)
-        if (!ring->got[each % ring->span]) {
-            answer(ring, NAK_SEQUENCE, each);
-            asked++;
-        }
+    if (ring->highest > REORDERING)
+        ask(ring, ring->highest - REORDERING);
 }
 
 static void send_new(struct ring *ring, double now)
@@ -373,7 +344,8 @@ static void send_new(struct ring *ring, double now)
             return;
         if (!send_fragment(ring, ring->next, now))
             return;
-        ring->next++;
+        if (ring->acked == ring->next++)
+            ring->probe_at = now + ring->silence;
     }
 }
 
@@ -392,6 +364,27 @@ static void mend_late(struct ring *ring, double now)
     ring->look_again = now + ring->timeout / 2;
 }
 
+/* After two round trips of silence something was lost, or what would have told of it: whoever waits
+   asks, and sends again what it waits for and what the next rank has not acknowledged. Who has
+   nothing to wait for need not: the others ask it. */
+static void mend_silence(struct ring *ring, double now)
+{
+    if (ring->acked == ring->next || now < ring->probe_at)
+        return;
+    ask(ring, ring->highest > ring->received ? ring->highest : ring->received + 1);
+    if (ring->acked < ring->received)
+        send_again(ring, ring->acked, now);
+    uint64_t each = ring->received;
+    for (; each < ring->next && !ring->blocked; each++) {
+        if (!is_received(ring, each))
+            send_again(ring, each, now);
+        if (each >= ring->highest)
+            break; /* one, as a probe */
+    }
+    ring->silence = fmin(2 * ring->silence, LONGEST_TIMEOUT);
+    ring->probe_at = now + ring->silence;
+}
+
 int ring_wait(struct ring *ring, double deadline, int other)
 {
     struct pollfd files[] = {{ring->fd, POLLIN, 0}, {other, POLLIN, 0}};
@@ -405,10 +398,13 @@ int ring_wait(struct ring *ring, double deadline, int other)
         answer_all(ring);
         retire(ring);
         send_new(ring, now);
+        mend_silence(ring, now);
         mend_late(ring, now);
         int reasons = (ring->progress ? PROGRESS : 0) | (now >= deadline ? DEADLINE : 0);
         ring->progress = false;
-        double look = ring->blocked ? now + FULL_SOCKET : ring->acked < ring->next ? ring->look_again : INFINITY;
+        double look = ring->acked < ring->next ? fmin(ring->look_again, ring->probe_at) : INFINITY;
+        if (ring->blocked)
+            look = now + FULL_SOCKET;
         double until = fmin(fmin(deadline, signals), look);
         if (reasons || now >= signals || count == ROCE_BATCH)
             until = now;

@@ -4,8 +4,10 @@
    that was sent before it is lost (after RACK-TLP, RFC 8985). A timeout is for what is worse.
 
    ATP (NSDI 2021): a fragment sent again bears the resend flag, which makes switches give up what
-   they hold of it; loss and ECN halve the number in flight, at most once a round trip, and every
-   window without them adds one. SwitchML (NSDI 2021): the same packet again, and no congestion
+   they hold of it; ECN halves the number in flight, at most once a round trip, and so does a
+   timeout; every window adds one. A gap takes half of what it misses, as DCTCP would if those had
+   been marked: the paper halves there as well, the released code does nothing. Our reading, because
+   where links lose at random a window of ATP's is never without a gap. SwitchML (NSDI 2021): the same packet again, and no congestion
    control: the window is fixed. Mending gaps there is our reading; the paper has the timeout. */
 #include <math.h>
 
@@ -72,12 +74,17 @@ static void resend(struct flow *flow, uint64_t sequence, double now)
     flow->counters.retransmitted++;
 }
 
+static void allow(struct flow *flow, double wanted)
+{
+    double least = flow->window < LEAST_IN_FLIGHT ? flow->window : LEAST_IN_FLIGHT;
+    flow->allowed = wanted > least ? wanted : least;
+}
+
 void sender_slow_down(struct flow *flow, double now)
 {
     if (flow->style != STYLE_ATP || now - flow->last_cut <= waiting_time(flow))
         return;
-    double least = flow->window < LEAST_IN_FLIGHT ? flow->window : LEAST_IN_FLIGHT;
-    flow->allowed = flow->allowed / 2 > least ? flow->allowed / 2 : least;
+    allow(flow, flow->allowed / 2);
     flow->last_cut = now;
 }
 
@@ -99,7 +106,6 @@ static void mend_late(struct flow *flow, double now)
 
 static void mend_gaps(struct flow *flow, double now)
 {
-    bool first = true;
     for (uint64_t s = flow->lowest; s < flow->next; s++) {
         struct place *place = place_of(flow, s);
         /* Not done when others are that are further on, or that were sent well after it. */
@@ -107,9 +113,8 @@ static void mend_gaps(struct flow *flow, double now)
         bool late = place->sent_at < flow->newest - waiting_time(flow) / 2;
         if (!place->sent || place->done || !(passed || late))
             continue;
-        if (first)
-            sender_slow_down(flow, now);
-        first = false;
+        if (flow->style == STYLE_ATP)
+            allow(flow, flow->allowed - 0.5);
         resend(flow, s, now);
     }
 }
