@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import ValidationError
+from rich.console import Console
 
 from testbed import located, results
-from testbed.emulation import targets
-from testbed.emulation.capture import ends
-from testbed.emulation.network import require
 from testbed.experiment.cells import Cell, expand
 from testbed.experiment.load import dump, load
 from testbed.experiment.schema import Experiment
@@ -58,11 +56,14 @@ class Evaluation(Protocol):
     planned: list[Planned]
     note: str
 
-    def run(self, captures: Sequence[str], executor: Executor) -> tuple[Path, int]:
+    def run(
+        self, captures: Sequence[str], executor: Executor, quiet: bool = False
+    ) -> tuple[Path, int]:
         """Run what is planned; the results directory, and how many cells failed just now.
 
         ``captures`` are links such as h0-t0, whose packets are written beside each cell's logs.
-        EmulationError if nothing can be emulated here, or not with these captures.
+        ``quiet`` says nothing of the progress. What keeps ``executor`` from running any cell is
+        raised before the first one.
         """
 
 
@@ -78,14 +79,16 @@ class New:
         self._experiment, self._root = experiment, root
         self.planned = plan(expand(experiment))
 
-    def run(self, captures: Sequence[str], executor: Executor) -> tuple[Path, int]:
-        _prepare(self.planned, captures)
+    def run(
+        self, captures: Sequence[str], executor: Executor, quiet: bool = False
+    ) -> tuple[Path, int]:
+        executor.prepare([each.cell for each in self.planned], captures)
         directory = RunDirectory.create(self._root, self._experiment.name)
         with held(directory.path):
             directory.write(results.EXPERIMENT, dump(self._experiment))
             seeds = {"experiment": self._experiment.emulation.seed}
             metadata = environment() | {"seeds": seeds}
-            failures = _fill(directory, metadata, self.planned, captures, executor)
+            failures = _fill(directory, metadata, self.planned, captures, executor, quiet)
         return directory.path, failures
 
 
@@ -107,8 +110,10 @@ class Resumed:
         self.planned = plan(state.missing)
         self.note = f"{run}: {state}"
 
-    def run(self, captures: Sequence[str], executor: Executor) -> tuple[Path, int]:
-        _prepare(self.planned, captures)
+    def run(
+        self, captures: Sequence[str], executor: Executor, quiet: bool = False
+    ) -> tuple[Path, int]:
+        executor.prepare([each.cell for each in self.planned], captures)
         with held(self._run):
             directory = RunDirectory(self._run)
             state = judge(directory, expand(self._experiment), self._rules)
@@ -117,7 +122,7 @@ class Resumed:
             metadata = results.read_metadata(self._run)
             metadata.setdefault("resumed", []).append(environment())
             missing = [each for each in self.planned if each.cell in state.missing]
-            failures = _fill(directory, metadata, missing, captures, executor)
+            failures = _fill(directory, metadata, missing, captures, executor, quiet)
         return self._run, failures
 
 
@@ -156,30 +161,19 @@ def plan(cells: Sequence[Cell]) -> list[Planned]:
     return [replace(known[cell.id], cell=cell) for cell in cells]
 
 
-def _prepare(planned: Sequence[Planned], captures: Sequence[str]) -> None:
-    """Find out what can be known before the first cell, and compile what is compiled once."""
-    cells = [each.cell for each in planned]
-    emulated = [cell.experiment.emulation for cell in cells if cell.experiment.backend == "emulate"]
-    if emulated:
-        require()
-    for target, program in {(each.target, each.p4_program) for each in emulated}:
-        targets.prepare(targets.choose(target), targets.program(program))
-    for cell in cells if captures else ():
-        for link in captures:
-            ends(link, build_fabric(cell.experiment))
-
-
 def _fill(
     directory: RunDirectory,
     metadata: Mapping[str, Any],
     planned: Sequence[Planned],
     captures: Sequence[str],
     executor: Executor,
+    quiet: bool,
 ) -> int:
     """Run the cells, each into its rows as soon as it ends; how many failed."""
     directory.write_metadata({**metadata, "finished_at": None})
     seconds = {(each.cell.id, each.cell.repeat): each.seconds for each in planned}
-    progress = Progress(len(planned), sum(seconds.values()))
+    console = Console(stderr=True, quiet=quiet)
+    progress = Progress(len(planned), sum(seconds.values()), console)
     failures = 0
     cells = [each.cell for each in planned]
     for cell in cells:

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from testbed.dataplane.control import ControlError
-from testbed.emulation.network import EmulationError
+from testbed.emulation import targets
+from testbed.emulation.capture import ends
+from testbed.emulation.network import EmulationError, require
 from testbed.endpoint.crew import RankFailed
 from testbed.experiment.cells import Cell
 from testbed.harness.cell import CellResult, run_cell
 from testbed.harness.emulating import SumMismatch
 from testbed.harness.errors import DeploymentError
+from testbed.harness.fabrics import build_fabric
 from testbed.harness.isolation import Failed, call
 from testbed.simulation.simulate import Stalled
 
@@ -26,6 +29,12 @@ Started: TypeAlias = Callable[[Cell], None]
 
 class Executor(Protocol):
     """Runs cells."""
+
+    def prepare(self, cells: Sequence[Cell], captures: Sequence[str]) -> None:
+        """Find out what keeps ``cells`` from running, before the first one.
+
+        EmulationError or DeploymentError if anything does.
+        """
 
     def outcomes(
         self, cells: Sequence[Cell], logs: Path, captures: Sequence[str], started: Started
@@ -42,12 +51,30 @@ class Executor(Protocol):
 class Local:
     """Cells run here, in their order, each in a process of its own."""
 
+    def prepare(self, cells: Sequence[Cell], captures: Sequence[str]) -> None:
+        emulated = [
+            each.experiment.emulation for each in cells if each.experiment.backend == "emulate"
+        ]
+        if emulated:
+            require()
+        # What is compiled once must not cost the first cell its time.
+        for target, program in {(each.target, each.p4_program) for each in emulated}:
+            targets.prepare(targets.choose(target), targets.program(program))
+        check_captures(cells, captures)
+
     def outcomes(
         self, cells: Sequence[Cell], logs: Path, captures: Sequence[str], started: Started
     ) -> Iterator[tuple[Cell, Outcome]]:
         for cell in cells:
             started(cell)
             yield cell, attempt(cell, logs / log_name(cell), captures)
+
+
+def check_captures(cells: Sequence[Cell], captures: Sequence[str]) -> None:
+    """EmulationError if any of ``captures`` is no link of any cell's fabric."""
+    for cell in cells if captures else ():
+        for link in captures:
+            ends(link, build_fabric(cell.experiment))
 
 
 def attempt(cell: Cell, log_dir: Path, captures: Sequence[str]) -> Outcome:

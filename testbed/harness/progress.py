@@ -15,8 +15,8 @@ class Progress:
     far. No thread draws: cells are forked from this process.
     """
 
-    def __init__(self, cells: int, expected_s: float, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True)
+    def __init__(self, cells: int, expected_s: float, console: Console) -> None:
+        self._console = console
         self._cells, self._expected_s = cells, expected_s
         self._began = time.monotonic()
         self._done, self._done_s = 0, 0.0

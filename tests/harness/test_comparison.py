@@ -195,8 +195,8 @@ def test_fields_that_the_stored_experiment_lacks_have_their_defaults(base, tmp_p
     file = tmp_path / "baseline.json"
     invoke("baseline", base, "-o", file)
     content = json.loads(file.read_text())
-    for experiment in (run["experiment"] for run in content["runs"]):
-        del experiment["jobs"][0]["placement"], experiment["fabric"]["slots"]
+    for stored in (run["experiment"] for run in content["runs"]):
+        del stored["jobs"][0]["placement"], stored["fabric"]["slots"]
     file.write_text(json.dumps(content))
     done = invoke("compare", file, base)
     assert done.exit_code == 0, done.output

@@ -37,6 +37,9 @@ class Recorder:
         self.ran: list[tuple[str, int]] = []
         self._fail, self._most = fail, most
 
+    def prepare(self, cells, captures):
+        pass
+
     def outcomes(self, cells, logs, captures, started):
         for cell in cells:
             if len(self.ran) == self._most:
