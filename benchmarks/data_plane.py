@@ -1,0 +1,226 @@
+"""What the switch carries: every style and size of packet, both targets, and end to end.
+
+    sudo .venv/bin/python -m benchmarks.data_plane [--seconds 1] [--rounds 3] [--only PART …]
+
+Prints Markdown, as it stands in p4/PERFORMANCE.md, and the aims at the end. Each figure is the
+median of the rounds; native switch and BMv2 take turns within a round, so that a busy machine is
+busy for both. A gradient bit is counted once for each worker that sends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+
+from benchmarks.all_reduce import all_reduce
+from benchmarks.one_switch import OneSwitch, Result
+from benchmarks.programs import NoCompiler, ina, per_value
+from testbed.dataplane import bmv2
+from testbed.plan.trees import Style
+
+WORKERS = 4
+MESSAGE = 16
+"""Packets in a message of NetReduce."""
+
+WINDOWS = {"native": 64, "bmv2": 32}
+"""Fragments in flight: what keeps the switch busy, and its queues short enough to lose nothing."""
+
+SYSTEMS = {"ATP": "atp", "SwitchML": "switchml", "rack": "rina", "NetReduce": "netreduce"}
+FRAGMENTS = {"native": 8000, "bmv2": 1000}
+LOSS = 0.01
+
+Aims = dict[str, tuple[float, float, str]]
+"""By what is aimed at: found, wanted, unit."""
+
+
+class Bench:
+    """``rounds`` measurements of ``seconds`` each, on the targets that there are."""
+
+    def __init__(self, seconds: float, rounds: int) -> None:
+        self.seconds, self.rounds = seconds, rounds
+        self.targets = ["native", *(["bmv2"] if bmv2.installed() else [])]
+        self.aims: Aims = {}
+
+    def load(
+        self, target: str, program: Path, style: Style, values: int, workers: int, usual: bool
+    ) -> Result:
+        """One switch of its own for each: what is left in memory is of no use to the next."""
+        window, message = WINDOWS[target], 1
+        if style is Style.NETREDUCE:
+            window, message = max(2, window // MESSAGE), MESSAGE
+        with OneSwitch(target, program, style, workers, usual) as switch:
+            return switch.load(values, window, message, self.seconds)
+
+    def medians(
+        self, cases: list[tuple[str, Path, Style, int, int, bool]]
+    ) -> Iterator[tuple[Result, float]]:
+        """Of each case what it came to, and its gradient Mbit/s; a round measures all of them."""
+        found: list[list[Result]] = [[] for _ in cases]
+        for _ in range(self.rounds):
+            for results, case in zip(found, cases, strict=True):
+                results.append(self.load(*case))
+        for results, (_, _, style, values, workers, _) in zip(found, cases, strict=True):
+            rate = median(each.rate for each in results)
+            # ATP's results pass the switch as well, and bring no gradients.
+            share = workers / (workers + 1) if style is Style.ATP else 1
+            yield (
+                Result(
+                    rate,
+                    median(each.switch_us for each in results),
+                    median(each.load_us for each in results),
+                    sum(each.given_up for each in results),
+                ),
+                rate * share * values * 32 / 1e6,
+            )
+
+
+def styles(bench: Bench) -> None:
+    """Packets into one switch whose sums come back, four workers, as fast as they do."""
+    print("| values | style | target | packets/s | gradients, Mbit/s | switch, µs/packet | lost |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    ratios = []
+    for values in (32, 64, 256):
+        program = ina(values)
+        for style in Style:
+            cases = [(each, program, style, values, WORKERS, False) for each in bench.targets]
+            rates = {}
+            for case, (result, mbit_s) in zip(cases, bench.medians(cases), strict=True):
+                rates[case[0]] = result.rate
+                print(
+                    f"| {values} | {style.value} | {case[0]} | {result.rate:,.0f} | {mbit_s:,.0f} "
+                    f"| {result.switch_us:.2f} | {result.given_up or ''} |",
+                    flush=True,
+                )
+            if values == 256 and "bmv2" in rates:
+                ratios.append(rates["native"] / rates["bmv2"])
+    if ratios:
+        bench.aims["native, in packets of BMv2's, 256 values, the worst style"] = (
+            min(ratios),
+            15,
+            "x",
+        )
+
+
+def layouts(bench: Bench) -> None:
+    """BMv2, SwitchML's pool: a register array for each value, as usual, and wide lanes."""
+    if "bmv2" not in bench.targets:
+        raise NoCompiler("simple_switch is not installed")
+    names = ["one register a value", "one register a value", "wide lanes", "wide lanes"]
+    names += ["wide lanes"]
+    programs = [(per_value(32), 32), (per_value(64), 64)]
+    programs += [(ina(values), values) for values in (32, 64, 256)]
+    cases = [
+        ("bmv2", program, Style.SWITCHML, values, WORKERS, place < 2)
+        for place, (program, values) in enumerate(programs)
+    ]
+    print("| layout | values | packets/s | gradients, Mbit/s | of the first | switch, µs/packet |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    first = 0.0
+    for name, case, (result, mbit_s) in zip(names, cases, bench.medians(cases), strict=True):
+        first = first or mbit_s
+        print(
+            f"| {name} | {case[3]} | {result.rate:,.0f} | {mbit_s:,.0f} | {mbit_s / first:.1f} "
+            f"| {result.switch_us:.1f} |"
+        )
+    bench.aims["BMv2: 256 wide lanes to 32 registers, in gradients"] = mbit_s / first, 10, "x"
+
+
+def saturation(bench: Bench) -> None:
+    """What it costs that sums stop at the ends of int32: SwitchML's pool, 256 values."""
+    print("| target | sums | packets/s | switch, µs/packet |")
+    print("| --- | --- | --- | --- |")
+    for target in bench.targets:
+        cases = [
+            (target, ina(256, saturate), Style.SWITCHML, 256, WORKERS, False)
+            for saturate in (False, True)
+        ]
+        for how, (result, _) in zip(("wrap", "saturate"), bench.medians(cases), strict=True):
+            print(f"| {target} | {how} | {result.rate:,.0f} | {result.switch_us:.2f} |")
+
+
+def most(bench: Bench) -> None:
+    """The native switch and the generator on a core each, SwitchML's pool, by fan-in."""
+    print("| values | workers | packets/s | Gbit/s in | switch, µs/packet | generator, µs/packet |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    best = 0.0
+    for values in (32, 256):
+        program = ina(values)
+        for workers in (4, 16, 64):
+            case = ("native", program, Style.SWITCHML, values, workers, False)
+            ((result, mbit_s),) = bench.medians([case])
+            best = max(best, result.rate)
+            print(
+                f"| {values} | {workers} | {result.rate:,.0f} | {mbit_s / 1e3:.2f} "
+                f"| {result.switch_us:.2f} | {result.load_us:.2f} |"
+            )
+    bench.aims["native, packets/s in"] = best, 1e6, ""
+
+
+def end_to_end(bench: Bench) -> None:
+    """All-reduces by four workers and the real endpoints; every link loses either way."""
+    print(
+        "| target | style | gradients, Mbit/s a worker | at 1 % loss | kept | switch, µs/packet "
+        "| resent at 1 % |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for target in bench.targets:
+        slowest, least_kept = float("inf"), float("inf")
+        for style, system in SYSTEMS.items():
+            how = {
+                "window": WINDOWS[target],
+                "message": WINDOWS[target] // 4 if system == "netreduce" else 0,
+            }
+            speeds = [
+                all_reduce(system, target, WORKERS, FRAGMENTS[target], loss=loss, **how)
+                for loss in (0.0, LOSS)
+            ]
+            kept = speeds[1].mbit_s / speeds[0].mbit_s
+            slowest, least_kept = min(slowest, speeds[0].mbit_s), min(least_kept, kept)
+            print(
+                f"| {target} | {style} | {speeds[0].mbit_s:.0f} | {speeds[1].mbit_s:.0f} "
+                f"| {kept:.0%} | {speeds[0].switch_us:.1f} | {speeds[1].resent} |",
+                flush=True,
+            )
+        if target == "bmv2":
+            bench.aims["BMv2, all-reduce by four, the slowest style"] = slowest, 60, "Mbit/s"
+        bench.aims[f"{target}, kept at 1 % loss, the worst style"] = least_kept, 0.5, ""
+
+
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "styles": styles,
+    "layouts": layouts,
+    "saturation": saturation,
+    "most": most,
+    "all-reduce": end_to_end,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    arguments = parser.parse_args()
+    bench = Bench(arguments.seconds, arguments.rounds)
+    began = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    print(f"{began}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before.\n")
+    for name in arguments.only:
+        part = PARTS[name]
+        print(f"### {name}\n\n{part.__doc__}\n")
+        try:
+            part(bench)
+        except NoCompiler as missing:
+            print(f"left out: {missing}")
+        print()
+    print("### aims\n\n| aim | wanted | found | |\n| --- | --- | --- | --- |")
+    for aim, (found, wanted, unit) in bench.aims.items():
+        met = "met" if found >= wanted else "missed"
+        print(f"| {aim} | {wanted:,.10g} {unit} | {found:,.4g} {unit} | {met} |")
+
+
+if __name__ == "__main__":
+    main()
