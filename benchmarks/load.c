@@ -7,7 +7,8 @@
 
    load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SECONDS prints one line: packets that led to
    sums while it measured, seconds of that, all packets sent, sums, wrong sums, fragments given up,
-   and its own processor time in seconds. */
+   and its own processor time in seconds. Without a window (0) it sends as fast as it can, and awaits
+   nothing: what the way to a switch costs. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -134,7 +135,8 @@ static struct headers *pack(size_t first, size_t end, const int32_t *from)
 /* Messages use the switch's memory in turn; in a pool each has two versions. */
 static uint32_t slot_of(uint64_t number)
 {
-    return (uint32_t)(number % (style == ATP ? window : 2 * window)) * length;
+    const unsigned slots = window == 0 ? BATCH : style == ATP ? window : 2 * window;
+    return (uint32_t)(number % slots) * length;
 }
 
 static void contribute(const struct message *message, unsigned worker, unsigned place)
@@ -279,6 +281,33 @@ static void fill(void)
         }
 }
 
+static void report(uint64_t packets, double seconds)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    printf("%llu %.6f %llu %llu %llu %llu %.6f\n", (unsigned long long)packets, seconds,
+           (unsigned long long)sent, (unsigned long long)sums, (unsigned long long)wrong,
+           (unsigned long long)given_up,
+           (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+               1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec));
+}
+
+static void blast(double seconds)
+{
+    struct message some[BATCH] = {{0}}, *ready[BATCH];
+    for (unsigned i = 0; i < BATCH; i++) {
+        some[i].number = i;
+        ready[i] = &some[i];
+    }
+    const double start = monotonic();
+    while (monotonic() < start + seconds) {
+        send_all(ready, BATCH);
+        for (unsigned i = 0; i < BATCH; i++)
+            some[i].number += BATCH;
+    }
+    report(sent, monotonic() - start);
+}
+
 static void run(double seconds)
 {
     struct message *ready[window];
@@ -309,14 +338,7 @@ static void run(double seconds)
             before = completed;
         }
     } while (now < start + WARM_UP + seconds);
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    printf("%llu %.6f %llu %llu %llu %llu %.6f\n",
-           (unsigned long long)((completed - before) * packets), now - from,
-           (unsigned long long)sent, (unsigned long long)sums, (unsigned long long)wrong,
-           (unsigned long long)given_up,
-           (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-               1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec));
+    report((completed - before) * packets, now - from);
 }
 
 int main(int count, char **arguments)
@@ -331,11 +353,11 @@ int main(int count, char **arguments)
     window = (unsigned)atoi(arguments[6]);
     length = (unsigned)atoi(arguments[7]);
     if (style < ATP || style > NETREDUCE || !values || values > VALUES || !workers ||
-        workers > MAX_WORKERS || window % SETS == 0 || !length || length > sizeof messages->done) {
+        workers > MAX_WORKERS || (window && window % SETS == 0) || !length || length > sizeof messages->done) {
         fprintf(stderr, "a figure is out of range, or the window a multiple of %d\n", SETS);
         return 2;
     }
-    messages = calloc(window, sizeof *messages);
+    messages = calloc(window + 1, sizeof *messages);
     const int size = 16 << 20;
     const uint16_t port = htons(style == NETREDUCE ? ROCE_PORT : PORT);
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = port};
@@ -348,6 +370,9 @@ int main(int count, char **arguments)
         bind(fd, (struct sockaddr *)&own, sizeof own))
         fail("socket");
     fill();
-    run(atof(arguments[8]));
+    if (window)
+        run(atof(arguments[8]));
+    else
+        blast(atof(arguments[8]));
     return 0;
 }

@@ -48,17 +48,28 @@ class Result:
     switch_us: float
     load_us: float
     given_up: int
+    kernel_share: float = 0.0
+    """Of the switch's processor time."""
 
 
 class OneSwitch:
     """A context in which ``program`` runs on ``target``, with one tree of ``workers``."""
 
     def __init__(
-        self, target: str, program: Path, style: Style, workers: int, usual: bool = False
+        self,
+        target: str,
+        program: Path,
+        style: Style,
+        workers: int,
+        usual: bool = False,
+        told: bool = True,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.switch = targets.make(target, Path(self._folder.name) / "log", program)
-        self._style, self._workers, self._usual = style, workers, usual
+        self._style, self._workers = style, workers
+        self._entries = per_value_entries(workers) if usual else ina_entries(style, workers)
+        if not told:
+            self._entries = []
         self._stack = ExitStack()
 
     def __enter__(self) -> OneSwitch:
@@ -70,7 +81,7 @@ class OneSwitch:
             stack.callback(self.switch.close)
             self.switch.start({PORT: "t0"}, _inside(self.there))
             self.switch.multicast_group(GROUP, [Replica(PORT, 1)])
-            for entry in self._per_value() if self._usual else self._ina():
+            for entry in self._entries:
                 self.switch.insert(entry)
             self._stack = stack.pop_all()
         return self
@@ -84,9 +95,12 @@ class OneSwitch:
         self._stack.close()
 
     def load(self, values: int, window: int, message: int, seconds: float) -> Result:
-        """Sums for ``seconds``. SystemExit if any was wrong, or none came."""
+        """Sums for ``seconds``. SystemExit if any was wrong, or none came.
+
+        With a ``window`` of 0 nothing is awaited.
+        """
         figures = (STYLES[self._style], values, self._workers, window, message, seconds)
-        before = processor_s(self.switch.pid)
+        before, times = processor_s(self.switch.pid), _user_and_kernel(self.switch.pid)
         done = subprocess.run(
             [*_inside(self._host), str(generator()), HOST, SWITCH, *map(str, figures)],
             capture_output=True,
@@ -94,12 +108,21 @@ class OneSwitch:
             check=False,
         )
         spent = processor_s(self.switch.pid) - before
+        user, kernel = (
+            new - old for new, old in zip(_user_and_kernel(self.switch.pid), times, strict=True)
+        )
         if done.returncode != 0:
             raise SystemExit(f"load: {done.stderr}")
         packets, lasted, sent, sums, wrong, given_up, own = map(float, done.stdout.split())
-        if wrong or not sums:
+        if wrong or (window and not sums):
             raise SystemExit(f"{self._style.value}: {wrong:.0f} of {sums:.0f} sums are wrong")
-        return Result(packets / lasted, spent / sent * 1e6, own / sent * 1e6, int(given_up))
+        return Result(
+            packets / lasted,
+            spent / sent * 1e6,
+            own / sent * 1e6,
+            int(given_up),
+            kernel / max(user + kernel, 1),
+        )
 
     @staticmethod
     def _namespace(stack: ExitStack) -> int:
@@ -119,64 +142,68 @@ class OneSwitch:
     def _run(pid: int, script: str) -> None:
         subprocess.run([*_inside(pid), "sh", "-e"], input=script, text=True, check=True)
 
-    def _ina(self) -> list[TableEntry]:
-        host, own = _number(HOST), _number(SWITCH)
-        members = (1 << self._workers) - 1
-        to_host = self._style in (Style.ATP, Style.RACK)
-        told = (0, members, host if to_host else 0, own, GROUP, 0, wire.SLOTS)
-        macs = (_mac(SWITCH_MAC), _mac(HOST_MAC))
-        address: tuple[str, tuple[int, ...]] = ("address", (host, *macs))
-        if self._style is Style.NETREDUCE:
-            # The peer is another host, for a packet from its own address no host takes.
-            address = ("connect", (host, own, wire.connection(TREE, 0), *macs))
-        return [
-            TableEntry(
-                "InaIngress.trees",
-                (Exact(own), Exact(TREE)),
-                "InaIngress.join",
-                (STYLES[self._style], *told, int(self._style is Style.ATP)),
-            ),
-            *(
-                TableEntry(
-                    "InaIngress.connections",
-                    (Exact(host), Exact(wire.connection(TREE, rank))),
-                    "InaIngress.join_connection",
-                    (rank, 1 << rank, TREE, *told),
-                )
-                for rank in range(self._workers)
-            ),
-            TableEntry(
-                "InaEgress.replication.replicas",
-                (Exact(1),),
-                f"InaEgress.replication.{address[0]}",
-                address[1],
-            ),
-            TableEntry(
-                "InaIngress.forwarding.routes",
-                (Lpm(host, 32),),
-                "InaIngress.forwarding.route",
-                (NEXT_HOP, 1, 1),
-            ),
-            TableEntry(
-                "InaIngress.forwarding.next_hops",
-                (Exact(NEXT_HOP),),
-                "InaIngress.forwarding.forward",
-                (PORT, *macs),
-            ),
-        ]
 
-    def _per_value(self) -> list[TableEntry]:
-        own, members = _number(SWITCH), (1 << self._workers) - 1
-        address = (_number(HOST), _mac(SWITCH_MAC), _mac(HOST_MAC))
-        return [
+def ina_entries(style: Style, workers: int) -> list[TableEntry]:
+    """One tree at the switch, and the way to the host."""
+    host, own = _number(HOST), _number(SWITCH)
+    members = (1 << workers) - 1
+    to_host = style in (Style.ATP, Style.RACK)
+    told = (0, members, host if to_host else 0, own, GROUP, 0, wire.SLOTS)
+    macs = (_mac(SWITCH_MAC), _mac(HOST_MAC))
+    address: tuple[str, tuple[int, ...]] = ("address", (host, *macs))
+    if style is Style.NETREDUCE:
+        # The peer is another host, for a packet from its own address no host takes.
+        address = ("connect", (host, own, wire.connection(TREE, 0), *macs))
+    return [
+        TableEntry(
+            "InaIngress.trees",
+            (Exact(own), Exact(TREE)),
+            "InaIngress.join",
+            (STYLES[style], *told, int(style is Style.ATP)),
+        ),
+        *(
             TableEntry(
-                "InaIngress.trees",
-                (Exact(own), Exact(TREE)),
-                "InaIngress.join",
-                (members, GROUP, own),
-            ),
-            TableEntry("InaEgress.replicas", (Exact(1),), "InaEgress.address", address),
-        ]
+                "InaIngress.connections",
+                (Exact(host), Exact(wire.connection(TREE, rank))),
+                "InaIngress.join_connection",
+                (rank, 1 << rank, TREE, *told),
+            )
+            for rank in range(workers)
+        ),
+        TableEntry(
+            "InaEgress.replication.replicas",
+            (Exact(1),),
+            f"InaEgress.replication.{address[0]}",
+            address[1],
+        ),
+        TableEntry(
+            "InaIngress.forwarding.routes",
+            (Lpm(host, 32),),
+            "InaIngress.forwarding.route",
+            (NEXT_HOP, 1, 1),
+        ),
+        TableEntry(
+            "InaIngress.forwarding.next_hops",
+            (Exact(NEXT_HOP),),
+            "InaIngress.forwarding.forward",
+            (PORT, *macs),
+        ),
+    ]
+
+
+def per_value_entries(workers: int) -> list[TableEntry]:
+    """The same for ``per_value.p4``."""
+    own, members = _number(SWITCH), (1 << workers) - 1
+    address = (_number(HOST), _mac(SWITCH_MAC), _mac(HOST_MAC))
+    return [
+        TableEntry(
+            "InaIngress.trees",
+            (Exact(own), Exact(TREE)),
+            "InaIngress.join",
+            (members, GROUP, own),
+        ),
+        TableEntry("InaEgress.replicas", (Exact(1),), "InaEgress.address", address),
+    ]
 
 
 def generator() -> Path:
@@ -190,6 +217,12 @@ def processor_s(pid: int) -> float:
     """Processor time of all threads of a process so far, in seconds."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(each.read_text().split()[0]) for each in threads) / 1e9
+
+
+def _user_and_kernel(pid: int) -> tuple[int, int]:
+    """Clock ticks of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]), int(fields[12])
 
 
 def _inside(pid: int) -> list[str]:

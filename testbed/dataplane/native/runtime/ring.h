@@ -11,7 +11,7 @@
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <sys/epoll.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -266,23 +266,18 @@ static uint64_t microseconds(void) {
 
 // Runs until SIGTERM, or until the control plane has gone. Sleeps whenever all rings are empty.
 //
-// A sleeper in epoll_wait is woken by every packet, which costs its sender and this process some
-// microseconds each. So after some packets comes a nap by the clock first, in which more of them
-// gather without a wake-up; only when nothing has come meanwhile does it sleep for long.
+// To wake a sleeper costs whoever sends the packet, and this process, some microseconds each. So
+// after some packets comes a nap by the clock first, in which more of them gather without a
+// wake-up; only when nothing has come meanwhile does it sleep for long. By poll() and not epoll:
+// that one takes note of every packet, also while nobody sleeps.
 static void ring_run(long nap_nanoseconds) {
     const uint64_t start = microseconds();
     const struct timespec nap = {.tv_nsec = nap_nanoseconds};
+    struct pollfd files[1 + MAX_PORTS] = {{CONTROL, POLLIN, 0}};
     prctl(PR_SET_TIMERSLACK, 1000ul);
     take_precedence();
-    const int poll = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    if (poll < 0 || epoll_ctl(poll, EPOLL_CTL_ADD, CONTROL, &event) != 0)
-        fail("epoll");
-    for (unsigned i = 0; i < port_count; i++) {
-        event.data.ptr = &ports[i];
-        if (epoll_ctl(poll, EPOLL_CTL_ADD, ports[i].fd, &event) != 0)
-            fail("epoll");
-    }
+    for (unsigned i = 0; i < port_count; i++)
+        files[1 + i] = (struct pollfd){ports[i].fd, POLLIN, 0};
     for (rounds = 1; !stopped; rounds++) {
         unsigned most = 0;
         now = microseconds() - start;
@@ -295,16 +290,15 @@ static void ring_run(long nap_nanoseconds) {
         const bool busy = most > 0;
         if (busy && rounds % ROUNDS != 0)
             continue;
-        struct epoll_event events[16];
-        const int count = epoll_wait(poll, events, 16, busy ? 0 : -1);
-        for (int i = 0; i < count; i++) {
-            const struct port *p = events[i].data.ptr;
+        if (poll(files, busy ? 1 : 1 + port_count, busy ? 0 : -1) <= 0)
+            continue;
+        if (files[0].revents && !serve())
+            return;
+        for (unsigned i = 0; !busy && i < port_count; i++) {
             int error;
             socklen_t size = sizeof error;
-            if (p == NULL && !serve())
-                return;
-            if (p != NULL && events[i].events & EPOLLERR) // the interface went down: note taken
-                getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+            if (files[1 + i].revents & POLLERR) // the interface went down: note taken
+                getsockopt(ports[i].fd, SOL_SOCKET, SO_ERROR, &error, &size);
         }
     }
 }

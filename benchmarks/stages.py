@@ -1,0 +1,184 @@
+"""What a packet costs the native switch, stage by stage, and what bounds it.
+
+    sudo .venv/bin/python -m benchmarks.stages
+
+Prints Markdown for p4/PERFORMANCE.md. Instructions are counted by callgrind (Debian: valgrind) in
+a build in which the stages are functions of their own; they are the same on a busy machine. The
+times below them are not.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from benchmarks.one_switch import (
+    GROUP,
+    HOST,
+    HOST_MAC,
+    PORT,
+    SWITCH,
+    SWITCH_MAC,
+    TREE,
+    OneSwitch,
+    ina_entries,
+)
+from benchmarks.programs import ina
+from testbed.compiler import compiled
+from testbed.dataplane import wire
+from testbed.dataplane.control import Replica
+from testbed.dataplane.native import build
+from testbed.dataplane.native.emit import emit
+from testbed.dataplane.native.reader import read
+from testbed.dataplane.native.target import NativeSwitch
+from testbed.plan.trees import Style
+
+WORKERS, FRAGMENTS = 4, 500
+STAGES = {
+    "parser": "parse",
+    "ingress: tables, style, record": "ingress",
+    "lanes: read, add, write": "lanes",
+    "egress": "egress",
+    "IPv4 checksum": "update_checksums",
+    "deparser": "deparse",
+}
+_LANES = re.compile(r"action_\d+_InaIngress_aggregation_lanes_(?:read|write|add|load)")
+_FUNCTION = re.compile(r"^INLINE (\w+ (\w+)\(struct state)", re.MULTILINE)
+
+
+def separate_stages(source: str) -> str:
+    """Stages and lane actions as functions that callgrind sees."""
+
+    def apart(found: re.Match[str]) -> str:
+        name = found[2]
+        if name in STAGES.values() or _LANES.fullmatch(name):
+            return f"static __attribute__((noinline)) {found[1]}"
+        return found[0]
+
+    return _FUNCTION.sub(apart, source)
+
+
+def frames(style: Style) -> Iterator[bytes]:
+    """Whole fragments of all workers; for ATP also the results that free the slots."""
+    values = np.random.default_rng(1).integers(-(2**20), 2**20, wire.VALUES, dtype=np.int32)
+    packet = np.zeros(1, wire.PACKET)
+    packet["tree"], packet["values"] = TREE, values
+    ip = Ether(dst=SWITCH_MAC, src=HOST_MAC) / IP(src=HOST, dst=SWITCH)
+    port = wire.ROCE_PORT if style is Style.NETREDUCE else wire.PORT
+    kinds = [(wire.KIND_DATA, 1 << rank) for rank in range(WORKERS)]
+    if style is Style.ATP:
+        kinds.append((wire.KIND_RESULT, (1 << WORKERS) - 1))
+    for fragment in range(FRAGMENTS):
+        for rank, (kind, bitmap) in enumerate(kinds):
+            packet["kind"], packet["bitmap"], packet["sequence"] = kind, bitmap, fragment
+            packet["slot"] = fragment % 64
+            payload = packet.tobytes()
+            if style is Style.NETREDUCE:  # messages of one packet
+                packet["next_slot"] = fragment % wire.LIVE_MESSAGES << 24 | 1
+                bth = bytes([wire.SEND_ONLY, 0, 255, 255, 0])
+                bth += wire.connection(TREE, rank).to_bytes(3, "big")
+                payload = bth + bytes(1) + fragment.to_bytes(3, "big") + packet.tobytes()
+            yield bytes(ip / UDP(sport=port, dport=port, chksum=0) / payload)
+
+
+class Counted(NativeSwitch):
+    """A switch under callgrind, which writes to ``counts``."""
+
+    def __init__(self, program: Path, counts: Path) -> None:
+        super().__init__(program)
+        sources = {path.name: path.read_text() for path in sorted(build._RUNTIME.iterdir())}
+        sources["switch.c"] = separate_stages(emit(read(program)))
+        self._executable = compiled("stages", sources, [*build._FLAGS, "-g"])
+        options = ["--tool=callgrind", f"--callgrind-out-file={counts}"]
+        self._launch(["valgrind", "-q", *options, "--toggle-collect=process"], [], 0, 0.0, 0)
+
+
+def instructions(style: Style) -> dict[str, float]:
+    """Per packet in, by stage; the egress and what follows it count once per copy that leaves."""
+    with tempfile.TemporaryDirectory() as folder:
+        counts, packets = Path(folder) / "counts", 0
+        with Counted(ina(256), counts) as switch:
+            switch.multicast_group(GROUP, [Replica(PORT, 1)])
+            for entry in ina_entries(style, WORKERS):
+                switch.insert(entry)
+            for frame in frames(style):
+                switch.process(PORT, frame)
+                packets += 1
+        told = subprocess.run(
+            ["callgrind_annotate", "--inclusive=yes", "--threshold=100", str(counts)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    found: dict[str, float] = {}
+    for line in told.splitlines():
+        if match := re.match(r"\s*([\d,]+) .*switch\.c:(\w+)|\s*([\d,]+) .*\.h:(process)\b", line):
+            name = match[2] or match[4]
+            name = "lanes" if _LANES.fullmatch(name) else name
+            count = int((match[1] or match[3]).replace(",", ""))
+            found[name] = found.get(name, 0) + count / packets
+    found["ingress"] -= found.get("lanes", 0)
+    return found
+
+
+def print_instructions() -> None:
+    table = {style: instructions(style) for style in Style}
+    print("| instructions a packet in | " + " | ".join(style.value for style in Style) + " |")
+    print("| --- |" + " --- |" * len(Style))
+    for title, name in STAGES.items():
+        print(f"| {title} | " + " | ".join(f"{table[s].get(name, 0):.0f}" for s in Style) + " |")
+    rest = {
+        s: table[s]["process"] - sum(table[s].get(n, 0) for n in STAGES.values()) for s in Style
+    }
+    print("| copies, output | " + " | ".join(f"{rest[s]:.0f}" for s in Style) + " |")
+    print("| all | " + " | ".join(f"{table[s]['process']:.0f}" for s in Style) + " |")
+
+
+def print_way(values: int = 256, seconds: float = 2.0) -> None:
+    """Where a packet's time goes: each row has what the one above has, and more."""
+    program = ina(values)
+    print("| | packets/s | generator, µs/packet | switch, µs/packet | of that in the kernel |")
+    print("| --- | --- | --- | --- | --- |")
+    cases = {
+        "link and packet ring: the switch knows no tree, and drops": (False, 4, 0),
+        "sums, a result for every 64th packet, nothing awaited": (True, 64, 0),
+        "sums, a result for every 4th packet, nothing awaited": (True, 4, 0),
+        "sums, results awaited by a window of 64": (True, 4, 64),
+    }
+    for title, (told, workers, window) in cases.items():
+        with OneSwitch("native", program, Style.SWITCHML, workers, told=told) as switch:
+            found = switch.load(values, window, 1, seconds)
+        print(
+            f"| {title} | {found.rate:,.0f} | {found.load_us:.2f} | {found.switch_us:.2f} "
+            f"| {found.kernel_share:.0%} |"
+        )
+
+
+def print_memory(rounds: int = 50) -> None:
+    """A packet's values in a memory as large as a packet ring, read and written once."""
+    ring = np.zeros((4096, wire.VALUES), np.int32)
+    other = np.empty_like(ring)
+    start = time.perf_counter()
+    for _ in range(rounds):
+        np.copyto(other, ring)
+    each = (time.perf_counter() - start) / rounds / len(ring)
+    print(f"\nA copy of {wire.VALUES} values, memory to memory: {each * 1e9:.0f} ns.")
+
+
+def main() -> None:
+    print_instructions()
+    print()
+    print_way()
+    print_memory()
+
+
+if __name__ == "__main__":
+    main()
