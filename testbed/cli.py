@@ -65,6 +65,9 @@ def main() -> None:
     multiple=True,
     help="write what passes on a link, such as h0-t0, to the cells' logs; may be repeated",
 )
+@click.option(
+    "--force", is_flag=True, help="run even what is clearly beyond this machine, by its calibration"
+)
 def run(
     files: tuple[Path, ...],
     output: Path,
@@ -73,13 +76,14 @@ def run(
     retry: tuple[str, ...],
     any_version: bool,
     captures: tuple[str, ...],
+    force: bool,
 ) -> None:
     """Run experiments and write a report over all of them."""
     if resume is None and not files:
         raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")
     if resume is not None and len(files) > 1:
         raise click.UsageError(f"found {len(files)} FILEs, wanted at most one beside --resume")
-    from testbed.harness.evaluation import New, Resumed
+    from testbed.harness.evaluation import New, Resumed, refuse
     from testbed.harness.executors import Local
     from testbed.harness.resume import Rules
 
@@ -94,6 +98,8 @@ def run(
         _announce(evaluations, dry_run)
         if dry_run:
             return
+        if not force:
+            refuse([each for evaluation in evaluations for each in evaluation.planned])
         for evaluation in evaluations:
             finished.append(evaluation.run(captures, Local()))
     from testbed.harness.reporting import report
@@ -338,6 +344,18 @@ def doctor() -> None:
             click.echo(f"{'':24}{check.mend}")
         missing += check.status == "missing"
     sys.exit(1 if missing else 0)
+
+
+@main.command()
+def calibrate() -> None:
+    """Measure what this machine carries, for `dilation: auto` and for warnings."""
+    from testbed.harness import calibration
+    from testbed.harness.calibrating import calibrate as measure
+
+    with _running():
+        measured = measure(lambda line: click.echo(line, err=True))
+    click.echo("\n".join(calibration.describe(measured)))
+    click.echo(f"kept in {calibration.store(measured)}")
 
 
 @main.command()

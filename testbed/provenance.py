@@ -31,7 +31,7 @@ def environment() -> dict[str, Any]:
         "p4c": _first_line("p4c", "--version"),
         "compiler": _first_line("cc", "--version"),
         "kernel": platform.release(),
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
@@ -84,7 +84,8 @@ def _mininet() -> str | None:
     return None
 
 
-def _cpu() -> str | None:
+def processor() -> str | None:
+    """The processor's name; None if it cannot be told."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +42,8 @@ class Observation:
 
     ``machine`` holds shares of each second, ``ports`` what links made of their rates, ``packets``
     what became of them while the ranks ran; ``dead`` are switches that ended, with the reason;
-    ``events`` what all switches counted of each job.
+    ``events`` what all switches counted of each job. ``spent_s`` is the processor time of all ranks
+    and P4 switches together, ``rank_s`` and ``switch_s`` that of the busiest thread of either.
     """
 
     outcomes: list[Outcome]
@@ -51,6 +52,9 @@ class Observation:
     packets: Statistics
     dead: Mapping[str, str]
     events: Mapping[int, Counter[Event]]
+    spent_s: float
+    rank_s: float
+    switch_s: float
 
 
 def emulate(
@@ -95,11 +99,15 @@ def emulate(
             for link, path in conditions.captures.items():
                 stack.enter_context(Capture(network, link, path))
             crew = stack.enter_context(Crew(tasks, namespaces))
+            switches = [target.pid for target in targets.values()]
             before = network.statistics()
+            spent = _spent(crew.pids), _spent(switches)
             outcomes = crew.run(watch, timeout, started=start)
             sampler.stop()
             rates.stop()
             packets = network.statistics().since(before)
+            by_ranks = _since(spent[0], _spent(crew.pids))
+            by_switches = _since(spent[1], _spent(switches))
         return Observation(
             outcomes=outcomes,
             machine=sampler,
@@ -107,4 +115,21 @@ def emulate(
             packets=packets,
             dead=network.dead(),
             events={job: network.events(job) for job in {each.job for each in allocations}},
+            spent_s=sum(by_ranks) + sum(by_switches),
+            rank_s=max(by_ranks, default=0.0),
+            switch_s=max(by_switches, default=0.0),
         )
+
+
+def _spent(pids: Iterable[int]) -> dict[str, float]:
+    """Processor time of each thread of these processes so far, in seconds."""
+    found = {}
+    for pid in pids:
+        for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with suppress(OSError):  # it has just ended
+                found[str(path)] = int(path.read_text().split()[0]) / 1e9
+    return found
+
+
+def _since(before: Mapping[str, float], now: Mapping[str, float]) -> list[float]:
+    return [spent - before.get(thread, 0.0) for thread, spent in now.items()]

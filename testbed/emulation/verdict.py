@@ -39,12 +39,13 @@ class Sampler:
 
     ``idle``: of the processors' time. On a virtual machine, time that the host gave to others
     (steal) is not idle time. ``waiting``: of the second, in which at least one process that could
-    run had no processor; empty where the kernel does not tell.
+    run had no processor; empty where the kernel does not tell. ``seconds`` is how long they cover.
     """
 
     period_s: float = 1.0
     idle: list[float] = field(default_factory=list)
     waiting: list[float] = field(default_factory=list)
+    seconds: float = 0.0
     _at: float = 0.0
     _ticks: tuple[int, int] = (0, 0)
     _stalled: float | None = None
@@ -52,6 +53,7 @@ class Sampler:
     def start(self) -> None:
         self.idle.clear()
         self.waiting.clear()
+        self.seconds = 0.0
         self._at, self._ticks, self._stalled = time.monotonic(), _ticks(), _stalled()
 
     def sample(self) -> None:
@@ -65,6 +67,7 @@ class Sampler:
 
     def _close(self) -> None:
         at, ticks, stalled = time.monotonic(), _ticks(), _stalled()
+        self.seconds += at - self._at
         idle, total = (new - old for new, old in zip(ticks, self._ticks, strict=True))
         if total > 0:
             self.idle.append(idle / total)

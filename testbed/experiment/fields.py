@@ -26,6 +26,9 @@ from testbed.experiment.findings import shown
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LONGEST_NAME = 64
+AUTO = math.inf
+"""The dilation that is still to be found; nothing can run with it."""
+
 _T = TypeVar("_T")
 
 
@@ -105,8 +108,10 @@ def _scale(value: object) -> float:
 
 
 def _dilation(value: object) -> float:
+    if value == "auto":
+        return AUTO
     if not is_number(value) or not 1 <= value < math.inf:
-        wanted = "a number of at least 1, by which rates are divided and times multiplied"
+        wanted = "auto or a number of at least 1, by which rates are divided and times multiplied"
         raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 200")
     return float(value)
 
@@ -225,8 +230,8 @@ Scale = Annotated[
 Dilation = Annotated[
     float,
     BeforeValidator(_dilation),
-    PlainSerializer(as_yaml),
-    WithJsonSchema({"type": "number", "minimum": 1}),
+    PlainSerializer(lambda dilation: "auto" if dilation == AUTO else as_yaml(dilation)),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1}, {"const": "auto"}]}),
 ]
 Slowdown = Annotated[
     float, Field(ge=1), PlainSerializer(as_yaml), WithJsonSchema({"type": "number", "minimum": 1})

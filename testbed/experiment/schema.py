@@ -183,7 +183,8 @@ class Emulation(Model):
     )
     dilation: Dilation = Field(
         default=200.0,
-        description="the number by which rates are divided and times multiplied",
+        description="the number by which rates are divided and times multiplied, or auto: the"
+        " smallest that this machine is likely to carry",
         examples=[200],
     )
     scale: Scale = Field(

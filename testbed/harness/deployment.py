@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil
 
 from testbed import model
 from testbed.dataplane import wire
@@ -23,9 +22,6 @@ from testbed.workload import values
 from testbed.workload.buckets import after_compute, fill
 from testbed.workload.trace import Trace, TraceError, load
 from testbed.workload.values import Sample
-
-INA_RATE_PER_CORE, TCP_RATE_PER_CORE = 60e6, 200e6
-"""Bit/s of all workers' links together that one core carried with a third of its time to spare."""
 
 
 @dataclass(frozen=True)
@@ -186,24 +182,4 @@ def _deploy(
         step_s=fabric.step_latency * scale,
         start_s=job.start * scale,
         window=window(plan, fabric, options),
-    )
-
-
-def strain(jobs: Sequence[DeployedJob], fabric: Fabric, dilation: float, cores: int) -> str | None:
-    """A warning, if the jobs' links carry more than such a machine did in our own runs.
-
-    The verdict decides afterwards; this only says it before the time is spent.
-    """
-    load = 0.0
-    for job in jobs:
-        hosts = job.plan.hosts[: job.plan.workers]
-        rate = sum(fabric.link(host, fabric.tor_of(host)).rate for host in hosts)
-        load += rate / (INA_RATE_PER_CORE if job.plan.trees else TCP_RATE_PER_CORE)
-    enough = load / cores
-    if enough <= dilation:
-        return None
-    systems = ", ".join(dict.fromkeys(job.system.name for job in jobs))
-    return (
-        f"{systems}: the workers' links at dilation {dilation:g} carry more than {cores} cores "
-        f"are likely to; a dilation of {ceil(enough)} would do, with scale lowered alike"
     )

@@ -42,13 +42,36 @@ def run(
 
     SumMismatch, RankFailed or EmulationError if not.
     """
+    observation = observe(experiment, fabric, jobs, log_dir, captures)
+    target = targets.choose(experiment.emulation.target)
+    filled: list[Row] = []
+    iterations: list[Iteration] = []
+    first = 0
+    signs = _signs(observation, fabric, experiment.emulation.loss)
+    for job, row in zip(jobs, rows, strict=True):
+        outcomes = observation.outcomes[first : first + len(job.plan.hosts)]
+        first += len(job.plan.hosts)
+        row, own = _examine(job, row, outcomes, observation, signs)
+        filled.append(replace(row, switch_target=target if job.plan.trees else ""))
+        iterations += own
+    return filled, iterations
+
+
+def observe(
+    experiment: Experiment,
+    fabric: Fabric,
+    jobs: Sequence[DeployedJob],
+    log_dir: Path,
+    captures: Sequence[str] = (),
+) -> Observation:
+    """Run ``jobs`` side by side. RankFailed or EmulationError if they do not end."""
     emulation = experiment.emulation
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
     target, program = targets.choose(emulation.target), targets.program(emulation.p4_program)
     log_dir.mkdir(parents=True, exist_ok=True)
     # Only a switch that sums for some job needs the P4 program; the others route in the kernel.
     summing = {switch for own in allocations for each in own for switch in each.tree.switches}
-    observation = emulate(
+    return emulate(
         fabric,
         {switch: targets.make(target, log_dir / f"{switch}.log", program) for switch in summing},
         [each for own in allocations for each in own],
@@ -72,17 +95,6 @@ def run(
         ),
         timeout=60 + PATIENCE * emulation.dilation * max(job.expected_end_s for job in jobs),
     )
-    filled: list[Row] = []
-    iterations: list[Iteration] = []
-    first = 0
-    signs = _signs(observation, fabric, emulation.loss)
-    for job, row in zip(jobs, rows, strict=True):
-        outcomes = observation.outcomes[first : first + len(job.plan.hosts)]
-        first += len(job.plan.hosts)
-        row, own = _examine(job, row, outcomes, observation, signs)
-        filled.append(replace(row, switch_target=target if job.plan.trees else ""))
-        iterations += own
-    return filled, iterations
 
 
 def _examine(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +15,9 @@ from testbed import located, results
 from testbed.experiment.cells import Cell, expand
 from testbed.experiment.load import dump, load
 from testbed.experiment.schema import Experiment
+from testbed.harness import calibration, capacity
 from testbed.harness.cell import CellResult, describe, expected_wall_s
-from testbed.harness.deployment import deploy, strain
+from testbed.harness.deployment import DeployedJob, deploy
 from testbed.harness.errors import DeploymentError
 from testbed.harness.executors import Executor, log_name
 from testbed.harness.fabrics import build_fabric
@@ -27,18 +27,19 @@ from testbed.harness.resume import Rules, held, judge, set_aside
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory
 from testbed.systems import registry
+from testbed.topology.fabric import Fabric
 from testbed.workload import trace
-
-BRING_UP_S = 3.0
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell that is still to run: its expected seconds, and what will likely make it invalid."""
+    """A cell that is still to run: its expected seconds, what will likely make it invalid, and why
+    this machine should not even try."""
 
     cell: Cell
     seconds: float
-    warning: str | None
+    warning: str | None = None
+    refusal: str | None = None
 
 
 def read(path: Path) -> Experiment:
@@ -76,8 +77,9 @@ class New:
     note = ""
 
     def __init__(self, experiment: Experiment, root: Path) -> None:
-        self._experiment, self._root = experiment, root
-        self.planned = plan(expand(experiment))
+        self._experiment = capacity.resolved(experiment, calibration.load())
+        self._root = root
+        self.planned = plan(expand(self._experiment))
 
     def run(
         self, captures: Sequence[str], executor: Executor, quiet: bool = False
@@ -103,9 +105,10 @@ class Resumed:
         with held(run):
             try:
                 directory = RunDirectory(run)
-                self._experiment = experiment or _experiment_of(run)
+                wanted = experiment or _experiment_of(run)
             except (FileNotFoundError, located.Invalid) as error:
                 raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
+            self._experiment = capacity.resolved(wanted, calibration.load())
             state = judge(directory, expand(self._experiment), rules)
         self.planned = plan(state.missing)
         self.note = f"{run}: {state}"
@@ -147,18 +150,35 @@ def plan(cells: Sequence[Cell]) -> list[Planned]:
             except DeploymentError as error:
                 problems.setdefault(str(error), cell)
                 continue
-            dilation, cores = cell.experiment.emulation.dilation, len(os.sched_getaffinity(0))
-            emulated = cell.experiment.backend == "emulate"
-            known[cell.id] = Planned(
-                cell,
-                BRING_UP_S + expected_wall_s(cell.experiment),
-                strain(jobs, fabric, dilation, cores) if emulated else None,
-            )
+            known[cell.id] = _expect(cell, jobs, fabric)
     if problems:
         raise DeploymentError(
             "\n".join(f"{title(cell)}: {problem}" for problem, cell in problems.items())
         )
     return [replace(known[cell.id], cell=cell) for cell in cells]
+
+
+def _expect(cell: Cell, jobs: Sequence[DeployedJob], fabric: Fabric) -> Planned:
+    experiment, seconds = cell.experiment, expected_wall_s(cell.experiment)
+    if experiment.backend == "simulate":
+        return Planned(cell, seconds)
+    known, dilation = calibration.load(), experiment.emulation.dilation
+    needed = capacity.demand(experiment, jobs, fabric, known)
+    return Planned(
+        cell,
+        seconds + known.bring_up_s * len(fabric.nodes),
+        capacity.warning(needed, dilation, known),
+        capacity.refusal(needed, dilation, known),
+    )
+
+
+def refuse(planned: Sequence[Planned]) -> None:
+    """DeploymentError if any cell is clearly beyond this machine."""
+    beyond = dict.fromkeys(
+        f"{title(each.cell)}: {each.refusal}" for each in planned if each.refusal
+    )
+    if beyond:
+        raise DeploymentError("\n".join(beyond))
 
 
 def _fill(
