@@ -1,0 +1,42 @@
+"""Gradient synchronisation and in-network aggregation, side by side on one machine.
+
+``testbed.run``, ``testbed.read`` and the other names below are those of `testbed.harness.library`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from testbed.harness.library import (
+        DeploymentError,
+        EmulationError,
+        Experiment,
+        Invalid,
+        Tables,
+        cells,
+        read,
+        resume,
+        run,
+        validate,
+        write_report,
+    )
+
+__all__ = [
+    "DeploymentError", "EmulationError", "Experiment", "Invalid", "Tables", "cells", "read",
+    "resume", "run", "validate", "write_report",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    # Only who runs something waits for pandas and the rest to load.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from testbed.harness import library
+
+    found: object = getattr(library, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

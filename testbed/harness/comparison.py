@@ -120,6 +120,8 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
     there = {side: set(_keys(rows[rows["side"] == side])) for side in (BASE, NEW)}
     if not means[BASE]:
         raise Unreadable(f"found no valid row in {BASE}, wanted some to compare with")
+    if not there[NEW]:
+        raise Unreadable(f"found no row in {NEW}, wanted some to compare")
     if not there[BASE] & there[NEW]:
         raise Unreadable(
             f"found nothing of {BASE} in {NEW}, wanted the same settings: fabric, workload,"

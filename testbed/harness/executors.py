@@ -70,6 +70,18 @@ class Local:
             yield cell, attempt(cell, logs / log_name(cell), captures)
 
 
+def named(text: str) -> Executor:
+    """``local``, or ``dask:ADDRESS``. ValueError if it is neither."""
+    if text == "local":
+        return Local()
+    kind, _, address = text.partition(":")
+    if kind == "dask" and address:
+        from testbed.harness.spread import Dask
+
+        return Dask(address)
+    raise ValueError(f"found {text!r}, wanted local or dask:ADDRESS, such as dask:10.0.0.1:8786")
+
+
 def check_captures(cells: Sequence[Cell], captures: Sequence[str]) -> None:
     """EmulationError if any of ``captures`` is no link of any cell's fabric."""
     for cell in cells if captures else ():

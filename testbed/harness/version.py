@@ -26,6 +26,7 @@ _WITHOUT_INFLUENCE = (
     "harness/reference.py",
     "harness/reporting.py",
     "harness/resume.py",
+    "harness/spread.py",
     "emulation/cleanup.py",
     "emulation/doctor.py",
 )
@@ -37,7 +38,7 @@ def version(experiment: Experiment) -> str:
 
     Rows with the same cell and version are repeats of one another, whenever they were made.
     """
-    digest = hashlib.sha256(_code())
+    digest = hashlib.sha256(code().encode())
     files = {job.workload for job in experiment.jobs}
     if experiment.emulation.p4_program is not None:
         files.add(experiment.emulation.p4_program)
@@ -47,7 +48,8 @@ def version(experiment: Experiment) -> str:
 
 
 @cache
-def _code() -> bytes:
+def code() -> str:
+    """Digest of all code that a result may depend on."""
     skipped = [_PACKAGE / part for part in _WITHOUT_INFLUENCE]
     digest = hashlib.sha256()
     for folder in (_PACKAGE, _COMPILED):
@@ -56,7 +58,7 @@ def _code() -> bytes:
             if of_interest and path.is_file() and not {path, *path.parents}.intersection(skipped):
                 digest.update(str(path.relative_to(folder)).encode() + b"\0")
                 digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.digest()
+    return digest.hexdigest()
 
 
 @cache
