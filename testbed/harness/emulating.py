@@ -16,10 +16,12 @@ from testbed.emulation.verdict import Signs, verdict
 from testbed.endpoint.task import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.harness.deployment import DeployedJob
+from testbed.harness.link_loads import loads
 from testbed.harness.measurement import measure
 from testbed.harness.memory import LARGEST_WINDOW, allocate
 from testbed.harness.tasks import tasks
-from testbed.results import Iteration, Row
+from testbed.results import Iteration, LinkLoad, Row
+from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 
 PATIENCE = 10
@@ -37,8 +39,8 @@ def run(
     rows: Sequence[Row],
     log_dir: Path,
     captures: Sequence[str] = (),
-) -> tuple[list[Row], list[Iteration]]:
-    """Run ``jobs`` side by side; their ``rows`` filled in, and what each worker did.
+) -> tuple[list[Row], list[Iteration], list[LinkLoad]]:
+    """Run ``jobs`` side by side; their ``rows`` filled in, and what workers and links did.
 
     SumMismatch, RankFailed or EmulationError if not.
     """
@@ -54,7 +56,20 @@ def run(
         row, own = _examine(job, row, outcomes, observation, signs)
         filled.append(replace(row, switch_target=target if job.plan.trees else ""))
         iterations += own
-    return filled, iterations
+    return filled, iterations, _carried(rows[0], fabric, observation)
+
+
+def _carried(row: Row, fabric: Fabric, observation: Observation) -> list[LinkLoad]:
+    """What links carried while the ranks ran, synchronising their start included."""
+    sent = observation.packets.sent_bytes
+    carried = {
+        ends: float(sent[Addressing.interface(*ends)])
+        for link in fabric.links
+        for ends in ((link.a, link.b), (link.b, link.a))
+    }
+    every = [each for outcome in observation.outcomes for each in outcome.iterations]
+    seconds = max(each.end for each in every) - min(each.start for each in every)
+    return loads(row, fabric, carried, seconds / row.dilation)
 
 
 def observe(

@@ -7,15 +7,22 @@ from collections.abc import Mapping
 from testbed.results import LinkLoad, Row
 from testbed.topology.fabric import Fabric
 
+MOST_LINKS = 5000
+"""Of a larger fabric there are no rows: they would outgrow all that is said of its jobs."""
+
 
 def loads(
     row: Row, fabric: Fabric, carried: Mapping[tuple[str, str], float], seconds: float
 ) -> list[LinkLoad]:
     """A row for each direction of each link of ``fabric``, for the cell and repeat of ``row``.
 
+    There are none beyond ``MOST_LINKS``.
+
     ``carried`` are bytes by (from, to), headers included, none where a link is left out;
     ``seconds`` the time from the first start to the last end. Both are scaled; time is not dilated.
     """
+    if len(fabric.links) > MOST_LINKS:
+        return []
     return [
         LinkLoad(
             cell=row.cell,

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from testbed.experiment.schema import Experiment
 from testbed.harness.deployment import DeployedJob
+from testbed.harness.link_loads import loads
 from testbed.harness.measurement import measure
-from testbed.results import Iteration, Row
+from testbed.results import Iteration, LinkLoad, Row
 from testbed.simulation import scenario
 from testbed.simulation.scenario import Assumptions
 from testbed.simulation.simulate import simulate
@@ -17,8 +18,8 @@ from testbed.topology.fabric import Fabric
 
 def run(
     experiment: Experiment, fabric: Fabric, jobs: Sequence[DeployedJob], rows: Sequence[Row]
-) -> tuple[list[Row], list[Iteration]]:
-    """Simulate ``jobs`` side by side; their ``rows`` filled in, and what each worker did."""
+) -> tuple[list[Row], list[Iteration], list[LinkLoad]]:
+    """Simulate ``jobs`` side by side; their ``rows`` filled in, and what workers and links did."""
     timeline = simulate(
         fabric, [simulated(job) for job in jobs], Assumptions(seed=experiment.emulation.seed)
     )
@@ -29,7 +30,8 @@ def run(
         row, own = measure(replace(row, verdict="valid"), job, workers, 1 / row.scale)
         filled.append(row)
         iterations += own
-    return filled, iterations
+    begun = min(own[0].start for workers in timeline.iterations for own in workers)
+    return filled, iterations, loads(rows[0], fabric, timeline.carried, timeline.end_s - begun)
 
 
 def simulated(job: DeployedJob) -> scenario.Job:
