@@ -66,6 +66,13 @@ def main() -> None:
     help="write what passes on a link, such as h0-t0, to the cells' logs; may be repeated",
 )
 @click.option(
+    "--executor",
+    metavar="WHERE",
+    default="local",
+    show_default=True,
+    help="where cells run: local, or dask:ADDRESS for the machines of a Dask scheduler",
+)
+@click.option(
     "--force", is_flag=True, help="run even what is clearly beyond this machine, by its calibration"
 )
 def run(
@@ -76,6 +83,7 @@ def run(
     retry: tuple[str, ...],
     any_version: bool,
     captures: tuple[str, ...],
+    executor: str,
     force: bool,
 ) -> None:
     """Run experiments and write a report over all of them."""
@@ -84,9 +92,13 @@ def run(
     if resume is not None and len(files) > 1:
         raise click.UsageError(f"found {len(files)} FILEs, wanted at most one beside --resume")
     from testbed.harness.evaluation import New, Resumed, refuse
-    from testbed.harness.executors import Local
+    from testbed.harness.executors import named
     from testbed.harness.resume import Rules
 
+    try:
+        where = named(executor)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--executor") from error
     experiments = _read(files)
     finished = []
     with _running():
@@ -98,10 +110,10 @@ def run(
         _announce(evaluations, dry_run)
         if dry_run:
             return
-        if not force:
+        if executor == "local" and not force:
             refuse([each for evaluation in evaluations for each in evaluation.planned])
         for evaluation in evaluations:
-            finished.append(evaluation.run(captures, Local()))
+            finished.append(evaluation.run(captures, where))
     from testbed.harness.reporting import report
 
     directories = [directory for directory, _ in finished]
@@ -138,6 +150,9 @@ def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
     planned = [cell for each in evaluations for cell in each.planned]
     for cell in planned if dry_run else ():
         click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {cell.seconds:.0f} s")
+    if dry_run:
+        minutes = sum(each.seconds for each in planned) / 60
+        click.echo(f"{len(planned)} cells, about {minutes:.0f} min", err=True)
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)
 

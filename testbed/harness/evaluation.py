@@ -13,7 +13,7 @@ from rich.console import Console
 
 from testbed import located, results
 from testbed.experiment.cells import Cell, expand
-from testbed.experiment.load import dump, load
+from testbed.experiment.load import dump, load, loads
 from testbed.experiment.schema import Experiment
 from testbed.harness import calibration, capacity
 from testbed.harness.cell import CellResult, describe, expected_wall_s
@@ -44,11 +44,19 @@ class Planned:
 
 def read(path: Path) -> Experiment:
     """Load and validate an experiment file. Invalid lists every problem with its place."""
-    return load(
-        path,
-        systems={name: system.servers for name, system in registry.items()},
-        workloads=trace.names(),
-    )
+    return load(path, **_known())
+
+
+def reads(text: str) -> Experiment:
+    """As `read`, from text."""
+    return loads(text, "experiment", **_known())
+
+
+def _known() -> dict[str, Any]:
+    return {
+        "systems": {name: system.servers for name, system in registry.items()},
+        "workloads": trace.names(),
+    }
 
 
 class Evaluation(Protocol):
