@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from testbed.experiment.fields import Model, Name, is_number, model_of, sequence
 from testbed.experiment.findings import Finding, shown, suggestion
 from testbed.experiment.load import build
-from testbed.experiment.measures import LEAST_POINTS, Bounds, Measure
+from testbed.experiment.measures import ALONG, LEAST_POINTS, Bounds, Measure
 from testbed.experiment.schema import Experiment
 from testbed.located import Invalid, Located, Place, Problem, read
 
@@ -204,16 +204,19 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
                 yield Finding((key, path), message, at_key=True)
                 wrong = True
             elif value not in swept[path]:
-                mend = suggestion(value, [str(each) for each in swept[path]])
-                message = f"found {shown(value)}, wanted a value of {path} in the sweep; {mend}"
-                yield Finding((key, path), message)
-                wrong = True
+                several = value if isinstance(value, list) and value else [value]
+                for each in several:
+                    if each not in swept[path]:
+                        mend = suggestion(each, [str(one) for one in swept[path]])
+                        wanted = f"wanted a value of {path} in the sweep"
+                        yield Finding((key, path), f"found {shown(each)}, {wanted}; {mend}")
+                        wrong = True
     if measure.along is not None and measure.along not in swept:
         mend = suggestion(measure.along, list(swept))
         message = f"found {measure.along!r}, wanted a path that the experiment sweeps; {mend}"
         yield Finding(("along",), message)
         wrong = True
-    elif measure.number in ("slope", "midway") and not wrong:
+    elif measure.number in ALONG and not wrong:
         assert measure.along is not None
         values = swept[measure.along]
         if measure.number == "slope" and not all(is_number(each) and each > 0 for each in values):
@@ -227,6 +230,10 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
     except ValueError as error:
         yield Finding((), str(error))
         return
+    places = [point.at for point in points]
+    if measure.number in ALONG and any(places.count(at) > 1 for at in places):
+        message = f"found several points at one {measure.along}, wanted a line; set more in where"
+        yield Finding(("where",), message)
     least = LEAST_POINTS.get(measure.number, 1)
     if len(points) < least:
         message = f"found {len(points)} points, wanted at least {least} for {measure.number}"

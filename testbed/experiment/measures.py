@@ -16,9 +16,11 @@ SEED = "emulation.seed"
 """A path that is swept to repeat a draw: what differs only in it is the same point."""
 
 Metric = Literal["jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s"]
-Summary = Literal["mean", "most", "least", "slope", "spread", "midway"]
+Summary = Literal["mean", "most", "least", "slope", "spread", "midway", "step"]
 Reference = Literal["closed-form", "ps", "colocated-ps"]
-LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3}
+LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3, "step": 2}
+ALONG = ("slope", "midway", "step")
+"""Numbers that need points in a line."""
 
 
 class Bounds(Model):
@@ -92,19 +94,19 @@ class Measure(Model):
     )
     where: dict[str, Any] = Field(
         default_factory=dict,
-        description="a mapping of swept paths to values that all points have",
+        description="a mapping of swept paths to what points have there, a value or several",
         examples=[{"fabric.ina": "all"}],
     )
     along: str | None = Field(
         default=None,
-        description="the swept path along which points lie, for slope and midway",
+        description="the swept path along which points lie, for " + ", ".join(ALONG),
         examples=["jobs.0.workers"],
     )
     number: Summary = Field(
         default="mean",
         description="what is made of the points: mean; most; least; slope (the exponent of a power"
         " law); spread (the largest over the smallest); midway (what part of the whole change is"
-        " there half-way)",
+        " there half-way); step (the least ratio of a point to the one before)",
         examples=["mean"],
     )
     reads: str = Field(
@@ -115,7 +117,7 @@ class Measure(Model):
     def _whole(self) -> Measure:
         if self.over is not None and self.reference is not None:
             raise ValueError("found both over and reference, wanted one at most; remove one")
-        if self.number in ("slope", "midway") and self.along is None:
+        if self.number in ALONG and self.along is None:
             raise ValueError(f"found no along, wanted the path along which {self.number} is taken")
         metric = {None: self.metric, "closed-form": "jct_s"}.get(self.reference, "algbw_gbit_s")
         if self.metric != metric:
@@ -125,11 +127,12 @@ class Measure(Model):
     def points(self, experiment: Experiment) -> list[Point]:
         """The points, in the order of the sweep. ValueError if there are none, or no partners."""
         cells = list(sweep.settings(experiment.sweep))
+        together = set() if experiment.sweep is None else set(experiment.sweep.zip)
         found: dict[str, Point] = {}
         for cell in cells:
             if not _agrees(cell, {**self.where, **self.of}):
                 continue
-            beside = None if self.over is None else self._partner(cell, cells, self.over)
+            beside = None if self.over is None else self._partner(cell, cells, together)
             common = {path: value for path, value in cell.items() if path != SEED}
             at = None if self.along is None else cell[self.along]
             point = found.setdefault(sweep.written(common), Point(common, at))
@@ -139,9 +142,12 @@ class Measure(Model):
         return list(found.values())
 
     def _partner(
-        self, cell: sweep.Settings, cells: list[sweep.Settings], over: Mapping[str, Any]
+        self, cell: sweep.Settings, cells: list[sweep.Settings], together: set[str]
     ) -> sweep.Settings:
-        free = {path for path in cell if path in self.of or path in over}
+        """What ``cell`` is compared with; paths that are swept ``together`` differ together."""
+        over = self.over or {}
+        free = {*self.of, *over}
+        free |= together if free & together else set()
         fits = [
             other
             for other in cells
@@ -172,4 +178,9 @@ class Point:
 
 
 def _agrees(cell: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(path in cell and cell[path] == value for path, value in wanted.items())
+    return all(path in cell and cell[path] in values(value) for path, value in wanted.items())
+
+
+def values(wanted: Any) -> list[Any]:
+    """A value that is looked for, or several of which one will do."""
+    return [*wanted, wanted] if isinstance(wanted, list) else [wanted]

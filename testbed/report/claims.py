@@ -20,6 +20,8 @@ from testbed.report.data import SIMULATED, is_valid
 from testbed.report.statistics import LEAST
 
 Floats = npt.NDArray[np.float64]
+LEAST_CHANGE = 0.05
+"""The least change of which a part is spoken of."""
 _RESAMPLES = 2000
 _BACKENDS = {SIMULATED: "simulated", "emulate": "emulated"}
 
@@ -63,6 +65,9 @@ def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str)
     except Lacking as lacking:
         return Verdict(CANNOT, str(lacking))
     along = [point.at for point in points]
+    change = samples[-1].value / samples[0].value - 1
+    if measure.number == "midway" and abs(change) < LEAST_CHANGE:
+        return Verdict(CANNOT, f"The whole change is {change:+.1%}: parts of it mean nothing.")
     number = summary(measure.number, along, [sample.value for sample in samples])
     low, high = _interval(measure.number, along, samples)
     word = _word(claim.verdict, [each for each in (number, low, high) if each is not None])
@@ -89,9 +94,13 @@ def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
     if name == "midway":
         half = np.interp((len(found) - 1) / 2, range(len(found)), found)
         return float((half - found[0]) / (found[-1] - found[0]))
+    if name == "step":
+        return float((found[1:] / found[:-1]).min())
     if name == "spread":
         return float(found.max() / found.min())
-    return float({"mean": found.mean, "most": found.max, "least": found.min}[name]())
+    if name == "mean":
+        return float(found.mean())
+    return float(found.max() if name == "most" else found.min())
 
 
 def _word(verdict: Judgement, values: list[float]) -> str:

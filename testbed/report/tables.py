@@ -31,7 +31,7 @@ def _share(value: Any) -> str:
     return "–" if pd.isna(value) else f"{value:.1%}"
 
 
-def _interval(low: Any, high: Any) -> str:
+def interval(low: Any, high: Any) -> str:
     return "–" if pd.isna(low) else f"{number(low)} to {number(high)}"
 
 
@@ -61,7 +61,7 @@ def summary(table: pd.DataFrame, titles: Titles) -> Table:
             *_setting(row),
             titles[row.system, row.variant] + marks.get(row.shown, ""),
             number(row.jct_s),
-            _interval(row.jct_low, row.jct_high),
+            interval(row.jct_low, row.jct_high),
             *map(number, (row.throughput, row.algbw, row.iteration_s, row.exposed_s)),
             number(row.expected_jct_s),
             percent(row.error),
@@ -89,7 +89,7 @@ def speed_ups(table: pd.DataFrame, titles: Titles) -> Table:
                 for name in bases
                 for text in (
                     number(getattr(row, name)),
-                    _interval(getattr(row, f"{name}_low"), getattr(row, f"{name}_high")),
+                    interval(getattr(row, f"{name}_low"), getattr(row, f"{name}_high")),
                 )
             ),
             number(row.p),
@@ -132,7 +132,7 @@ def jobs(table: pd.DataFrame, titles: Titles) -> Table:
             str(row.workers),
             row.company,
             number(row.jct_s),
-            _interval(row.jct_low, row.jct_high),
+            interval(row.jct_low, row.jct_high),
             number(row.alone_s),
             number(row.slowdown),
             number(row.algbw),

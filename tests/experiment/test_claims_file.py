@@ -97,7 +97,7 @@ def test_a_part_of_the_claims_comes_with_the_experiments_that_it_needs(tmp_path)
         ("system: ring, fabric.ina: none}\n      al", "system: atp}\n      al", "with itself"),
         (", fabric.ina: none}\n      along", "}\n      along", "wanted one"),
         ("along: jobs.0.workers", "along: fabric.ina\n      where: {}", None),
-        ("number: mean", "number: slope", None),
+        ("number: mean", "number: slope", "several points at one jobs.0.workers"),
         ("along: jobs.0.workers\n      number: mean", "number: slope", "found no along"),
         ("along: jobs.0.workers\n      number: mean", "along: fabric.ina\n      number: slope",
          "not all numbers"),

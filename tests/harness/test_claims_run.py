@@ -105,7 +105,9 @@ def test_names_choose_files_and_claims(folder, tmp_path):
 
 def test_every_claims_file_of_the_project_is_valid():
     files = read(folder=claims.FOLDER)
-    assert {"ps", "switchml"} <= {file.name for file in files}
+    assert {"atp", "grid", "netreduce", "osp", "ps", "rina", "switchml"} <= {
+        file.name for file in files
+    }
     names = [name for file in files for name in file.experiments]
     assert len(names) == len(set(names)), "two experiments would share a directory"
     for file in files:

@@ -139,6 +139,13 @@ def test_seeds_are_repeats_of_one_point():
     assert (found.number, found.low, found.high) == pytest.approx((1.5, 1.5, 1.5))
 
 
+def test_parts_of_hardly_any_change_mean_nothing():
+    times = {("ps", 2): [2.0], ("ps", 4): [3.0], ("ps", 8): [2.05]}
+    found = judge(claim("midway"), EXPERIMENT, rows(times))
+    assert (found.word, found.number) == (CANNOT, None)
+    assert "+2.5%" in found.reason
+
+
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
     [
@@ -148,6 +155,7 @@ def test_seeds_are_repeats_of_one_point():
         ("spread", [2, 8, 4], 4),
         ("slope", [3, 12, 48], 2),  # as the square of 2, 4, 8
         ("midway", [10, 4, 2], 0.75),
+        ("step", [2, 6, 3], 0.5),
     ],
 )
 def test_summaries(name, values, expected):

@@ -1,0 +1,72 @@
+"""Numbers in documents come from the reference evaluation's files, not from hands.
+
+Text between two marks is filled by ``python -m testbed.report.quote FILE...``:
+
+    <!-- quote winners.md -->the whole file<!-- /quote -->
+    <!-- quote claims.csv claim=rina-over-atp shown -->one value of a row<!-- /quote -->
+
+Files are those of ``reports/reference/``; of a table the first row counts that has the values asked
+for, and the last word names the column.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import click
+
+REFERENCE = Path(__file__).resolve().parents[2] / "reports" / "reference"
+_QUOTE = re.compile(r"(<!-- quote ([^>]+?) -->)(.*?)(<!-- /quote -->)", re.DOTALL)
+
+
+class Unquotable(ValueError):
+    """A mark asks for what there is not; the message says what."""
+
+
+def filled(text: str, reference: Path = REFERENCE) -> str:
+    """``text`` with every quotation as the files have it now. Unquotable if one cannot be."""
+    return _QUOTE.sub(lambda found: found[1] + quoted(found[2], reference) + found[4], text)
+
+
+def quoted(asked: str, reference: Path) -> str:
+    """What a mark asks for: a file as a whole, in lines of its own, or one value of a table."""
+    name, *words = asked.split()
+    path = reference / name
+    if not path.is_file():
+        raise Unquotable(f"{asked}: found no {name} in {reference}")
+    if not words:
+        return f"\n{path.read_text().strip()}\n"
+    *conditions, column = words
+    wanted = dict(condition.partition("=")[::2] for condition in conditions)
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if column not in row:
+                raise Unquotable(f"{asked}: {name} has no column {column}")
+            if all(row.get(key) == value for key, value in wanted.items()):
+                return row[column]
+    raise Unquotable(f"{asked}: {name} has no such row")
+
+
+@click.command()
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--check", is_flag=True, help="change nothing; exit with 1 if a file is not as it is")
+def main(files: tuple[Path, ...], check: bool) -> None:
+    """Fill quotations of the reference evaluation in documents."""
+    try:
+        outdated = [path for path in files if filled(path.read_text()) != path.read_text()]
+    except Unquotable as error:
+        raise click.ClickException(str(error)) from error
+    for path in outdated:
+        click.echo(f"{path}: {'not up to date' if check else 'filled'}")
+        if not check:
+            path.write_text(filled(path.read_text()))
+    if check and outdated:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

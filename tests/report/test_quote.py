@@ -1,0 +1,51 @@
+"""Documents that quote the reference evaluation."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from testbed.report import quote
+from testbed.report.quote import Unquotable, filled
+
+
+@pytest.fixture
+def reference(tmp_path):
+    (tmp_path / "winners.md").write_text("| who |\n| --- |\n| ATP |\n")
+    (tmp_path / "claims.csv").write_text("claim,shown\none,1.5\ntwo,2.5 (2 to 3)\n")
+    return tmp_path
+
+
+def test_quotations_are_filled_and_stay_filled(reference):
+    text = "It is <!-- quote claims.csv claim=two shown -->old<!-- /quote -->.\n"
+    text += "<!-- quote winners.md --><!-- /quote -->\n"
+    once = filled(text, reference)
+    assert "shown -->2.5 (2 to 3)<!-- /quote -->." in once
+    assert "<!-- quote winners.md -->\n| who |\n| --- |\n| ATP |\n<!-- /quote -->" in once
+    assert filled(once, reference) == once
+    assert filled("nothing is quoted", reference) == "nothing is quoted"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("losers.md", "found no losers.md"),
+        ("claims.csv claim=three shown", "no such row"),
+        ("claims.csv claim=two seen", "no column seen"),
+    ],
+)
+def test_what_cannot_be_quoted_is_told(reference, asked, said):
+    with pytest.raises(Unquotable, match=said):
+        filled(f"<!-- quote {asked} --><!-- /quote -->", reference)
+
+
+def test_the_command_fills_or_checks(reference, monkeypatch):
+    monkeypatch.setattr(quote.filled, "__defaults__", (reference,))
+    document = reference / "document.md"
+    document.write_text("<!-- quote claims.csv claim=one shown -->?<!-- /quote -->")
+    runner = CliRunner()
+    assert runner.invoke(quote.main, ["--check", str(document)]).exit_code == 1
+    assert "-->?<!--" in document.read_text()
+    assert runner.invoke(quote.main, [str(document)]).exit_code == 0
+    assert "-->1.5<!--" in document.read_text()
+    assert runner.invoke(quote.main, ["--check", str(document)]).exit_code == 0
