@@ -19,18 +19,18 @@ from statistics import median
 from benchmarks.all_reduce import all_reduce
 from benchmarks.one_switch import OneSwitch, Result
 from benchmarks.programs import NoCompiler, ina, per_value
-from testbed.dataplane import bmv2
+from testbed.dataplane import bmv2, wire
 from testbed.plan.trees import Style
 
 WORKERS = 4
 MESSAGE = 16
 """Packets in a message of NetReduce."""
 
-WINDOWS = {"native": 64, "bmv2": 32}
-"""Fragments in flight: what keeps the switch busy, and its queues short enough to lose nothing."""
+IN_FLIGHT = {"native": 512, "bmv2": 128}
+"""Packets: what keeps the switch busy, and its queues short enough to lose nothing."""
 
 SYSTEMS = {"ATP": "atp", "SwitchML": "switchml", "rack": "rina", "NetReduce": "netreduce"}
-FRAGMENTS = {"native": 8000, "bmv2": 1000}
+WINDOWS, FRAGMENTS = {"native": 64, "bmv2": 32}, {"native": 8000, "bmv2": 1000}
 LOSS = 0.01
 
 Aims = dict[str, tuple[float, float, str]]
@@ -49,7 +49,7 @@ class Bench:
         self, target: str, program: Path, style: Style, values: int, workers: int, usual: bool
     ) -> Result:
         """One switch of its own for each: what is left in memory is of no use to the next."""
-        window, message = WINDOWS[target], 1
+        window, message = IN_FLIGHT[target] // workers, 1
         if style is Style.NETREDUCE:
             window, message = max(2, window // MESSAGE), MESSAGE
         with OneSwitch(target, program, style, workers, usual) as switch:
@@ -172,7 +172,7 @@ def end_to_end(bench: Bench) -> None:
         for style, system in SYSTEMS.items():
             how = {
                 "window": WINDOWS[target],
-                "message": WINDOWS[target] // 4 if system == "netreduce" else 0,
+                "message": WINDOWS[target] // wire.LIVE_MESSAGES if system == "netreduce" else 0,
             }
             speeds = [
                 all_reduce(system, target, WORKERS, FRAGMENTS[target], loss=loss, **how)

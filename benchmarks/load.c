@@ -273,7 +273,8 @@ static void fill(void)
         for (unsigned i = 0; i < values; i++) {
             uint32_t sum = 0;
             for (unsigned worker = 0; worker < workers; worker++) {
-                const uint32_t value = (uint32_t)random() - (1u << 30);
+                /* In range, so that a sum is the same where it saturates. */
+                const uint32_t value = (uint32_t)((random() - (1 << 30)) / (long)workers);
                 contribution[set][worker][i] = (int32_t)htobe32(value);
                 sum += value;
             }
