@@ -31,6 +31,9 @@ Vector: TypeAlias = NDArray[np.float64]
 
 DRAWS, KEPT = 32, 8
 
+TRIALS = 1000
+"""About how often a switch is given up to see what comes of it, where there are many."""
+
 TIME_LIMIT_S = 60.0
 """What the exact solution may take."""
 
@@ -212,10 +215,11 @@ class Problem:
                     counts[column] += 1
             draws.append(self._without_lone(counts))
         draws.sort(key=self._cost)
+        several = TRIALS // max(1, len(self._switches))
         best = [
             self._with_fewer(counts, tries)
-            for counts in draws[:KEPT]
-            for tries in (1, len(self._switches))
+            for counts in draws[: max(1, min(KEPT, several))]
+            for tries in sorted({1, max(1, min(len(self._switches), several // KEPT))})
         ]
         return self._routing(min(best, key=self._cost))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from math import sqrt
 
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Style, Tree
@@ -26,6 +27,9 @@ from testbed.units import format_rate, parse_rate
 EXACT_WAYS = 40
 """Ways of all racks together up to which the problem is solved exactly."""
 
+MOST_WAYS = 512
+"""About so many are looked at: on a large fabric some of the switches, by each rack the nearest."""
+
 FINEST = 1000
 """Shares of a bucket are multiples of one part in so many."""
 
@@ -38,13 +42,23 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     (server,) = job.servers
     if server in job.workers:
         raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")
+    racks = by_rack(job.workers, fabric)
+    switches = [switch for switch in fabric.switches if switch in fabric.ina]
+    most = len(switches)
+    if most * len(racks) > MOST_WAYS:
+        # A switch in use costs the server a stream, so that some root of the workers is enough.
+        few = min(most, round(2 * sqrt(len(job.workers))))
+        switches = [switches[place * most // few] for place in range(few)]
+        most = max(2, MOST_WAYS // len(racks) - 1)
     problem = Problem(
         fabric,
         job.workers,
         server,
         {
-            tor: _ways(fabric, tor, server, options["strategy"])
-            for tor in by_rack(job.workers, fabric)
+            tor: _ways(
+                fabric, tor, server, options["strategy"], _nearest(fabric, tor, switches, most)
+            )
+            for tor in racks
         },
         options["links"] == "bind",
     )
@@ -65,12 +79,24 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     return found
 
 
-def _ways(fabric: Fabric, tor: str, server: str, strategy: str) -> list[Way]:
+def _nearest(fabric: Fabric, tor: str, switches: Sequence[str], most: int) -> Sequence[str]:
+    """At most so many of ``switches``, in their order."""
+    if len(switches) <= most:
+        return switches
+    # Racks begin to count at themselves, so that not all choose the same of equally near ones.
+    order = {switch: place for place, switch in enumerate(fabric.switches)}
+    near = sorted(switches, key=lambda switch: (order[switch] - order[tor]) % len(order))
+    near.sort(key=lambda switch: fabric.distance(switch, tor))
+    return sorted(near[:most], key=order.__getitem__)
+
+
+def _ways(
+    fabric: Fabric, tor: str, server: str, strategy: str, switches: Sequence[str]
+) -> list[Way]:
     """What is open to the workers of ``tor``; first, the way past all switches."""
     past = past_switches(fabric, tor, server)
     if strategy == "none":
         return [past, *detours(fabric, tor, server)]
-    switches = [switch for switch in fabric.switches if switch in fabric.ina]
     if strategy == "nearest":
         node = tor
         while node not in fabric.ina and node != server:
@@ -169,6 +195,8 @@ SYSTEM = System(
         "several draws the best are taken, and switches are given up one by one, as each in use "
         "costs a stream to the server; the best on this way counts. A rate keeps all limits, which "
         "the paper lets rounding exceed by a bounded factor.",
+        f"Where racks have more than {MOST_WAYS} ways together, only some of the switches are "
+        "candidates, twice the root of the workers in number, and for each rack the nearest ones.",
         "A rate is at most that of the slowest worker's or the server's link.",
         "Switches use slots as ATP does. A taken slot sends the packet on to the server, as in "
         "the released code; the paper drops it and tells the worker.",

@@ -151,6 +151,10 @@ class Fabric:
             )
         return self._hops[node, tor]
 
+    def distance(self, a: str, b: str) -> int:
+        """Links on a shortest path between two switches. KeyError if there is none."""
+        return self._distances_to(b)[a]
+
     def _distances_to(self, switch: str) -> dict[str, int]:
         """Hops from every switch that can reach ``switch``; breadth first, hosts left out."""
         if switch not in self._distances:
