@@ -255,6 +255,7 @@ def baseline(directories: tuple[Path, ...], output: Path) -> None:
 @main.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--simulate-only", is_flag=True, help="run no experiment that is emulated")
+@click.option("--any-version", is_flag=True, help="let rows count that other code made")
 @click.option(
     "-o",
     "--output",
@@ -263,7 +264,7 @@ def baseline(directories: tuple[Path, ...], output: Path) -> None:
     show_default=True,
     help="where the page goes, and results, to which a later call adds what is missing",
 )
-def claims(names: tuple[str, ...], simulate_only: bool, output: Path) -> None:
+def claims(names: tuple[str, ...], simulate_only: bool, any_version: bool, output: Path) -> None:
     """Judge what papers claim; NAME is a file of experiments/claims or one of its claims."""
     from testbed.harness import claims
     from testbed.harness.isolation import Terminated, termination_unwinds
@@ -277,7 +278,7 @@ def claims(names: tuple[str, ...], simulate_only: bool, output: Path) -> None:
         raise click.UsageError(str(error)) from error
     try:
         with termination_unwinds():
-            judged = claims.run(files, output, simulate_only)
+            judged = claims.run(files, output, simulate_only, any_version)
     except (KeyboardInterrupt, Terminated):
         click.echo("interrupted; finished rows are kept, and the same command goes on", err=True)
         sys.exit(130)

@@ -62,16 +62,19 @@ def read(names: Sequence[str] = (), folder: Path = FOLDER) -> list[Claims]:
     return [only for file in files if (only := file.only(names)).claims]
 
 
-def run(files: Sequence[Claims], root: Path, simulate_only: bool = False) -> list[Judged]:
+def run(
+    files: Sequence[Claims], root: Path, simulate_only: bool = False, any_version: bool = False
+) -> list[Judged]:
     """Run what is missing below ``root``, and judge.
 
     Each experiment has a directory of its own there, which goes on where it was left. Those that
-    are emulated are left out if asked; what was measured of them before counts.
+    are emulated are left out if asked; what was measured of them before counts. Rows that other
+    code made count only if ``any_version``.
     """
     judged = []
     for file in files:
         rows = {
-            name: _rows(experiment, root, simulate_only)
+            name: _rows(experiment, root, simulate_only, Rules(any_version=any_version))
             for name, experiment in file.experiments.items()
         }
         for claim in file.claims:
@@ -87,7 +90,9 @@ def write(judged: Sequence[Judged], root: Path) -> Path:
     return claims_page.write(judged, root)
 
 
-def _rows(experiment: Experiment, root: Path, simulate_only: bool) -> pd.DataFrame | str:
+def _rows(
+    experiment: Experiment, root: Path, simulate_only: bool, rules: Rules
+) -> pd.DataFrame | str:
     """What there is in the end of an experiment's results, or why there is nothing."""
     runs = sorted(path.parent for path in (root / experiment.name).glob(f"*/{RESULTS}"))
     try:
@@ -96,7 +101,7 @@ def _rows(experiment: Experiment, root: Path, simulate_only: bool) -> pd.DataFra
         ):
             return results.read(runs[-1]).results if runs else "It is emulated, and was not asked."
         evaluation: Evaluation = (
-            Resumed(runs[-1], experiment, Rules()) if runs else New(experiment, root)
+            Resumed(runs[-1], experiment, rules) if runs else New(experiment, root)
         )
         directory = runs[-1] if runs and not evaluation.planned else None
         if directory is None:

@@ -123,3 +123,15 @@ def test_a_file_cannot_hold_its_own_verdict(tmp_path):
 @pytest.mark.parametrize(("value", "held"), [(0.9, False), (1, True), (2, True), (2.1, False)])
 def test_ends_are_within_bounds(value, held):
     assert Bounds(at_least=1, at_most=2).hold(value) is held
+
+
+def test_an_experiment_may_be_a_file_of_its_own(tmp_path):
+    before, _, rest = TEXT.partition("  - schema_version")
+    own, _, after = rest.partition("claims:\n")
+    (tmp_path / "own.yaml").write_text(f"schema_version{own}".replace("\n    ", "\n"))
+    inline = loaded(tmp_path)
+    (tmp_path / "rings.yaml").write_text(f"{before}  - file: own.yaml\nclaims:\n{after}")
+    assert load(tmp_path / "rings.yaml") == inline
+    (tmp_path / "own.yaml").write_text("name: nothing\n")
+    with pytest.raises(Invalid, match=r"own\.yaml:1:1: fabric: found no such key"):
+        load(tmp_path / "rings.yaml")
