@@ -11,7 +11,7 @@ flows that ECMP's hash happens to put on one link are slower than an even share 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
@@ -21,6 +21,7 @@ from testbed.plan import chain
 from testbed.plan.chain import Transfer
 from testbed.plan.program import Multicast, Plan, SwitchReduce, TreeOperation
 from testbed.topology.fabric import Fabric
+from testbed.workload.replay import Need, stalled_s
 
 Load = dict[tuple[str, str], float]
 
@@ -188,17 +189,67 @@ def iteration(
     return Expected(finish, finish - compute_s, finish / plan.workers)
 
 
+def replayed(
+    plan: Plan,
+    fabric: Fabric,
+    pieces: Sequence[tuple[float, float]],
+    buckets: Sequence[int],
+    forward: Sequence[Need],
+    compute_s: float,
+    paces: Sequence[float],
+    step_s: float = 0.0,
+    steps: int = 0,
+) -> tuple[Expected, ...]:
+    """Iterations of which each begins as soon as the one before has computed.
+
+    Its ``forward`` pass waits on the way for the sums of the iteration before, bucket by bucket.
+    It lasts from that one's last sum to its own. ``buckets``: of each piece, whose times and order
+    are as in `iteration`; ``paces``: by what each iteration's times are multiplied. What is ready
+    at 0 is so once all before it is summed.
+
+    Pieces are summed one after another here. Where ranks have many under way at once, as a ring
+    without credit has, those that the forward pass needs first come later: then it is a bound.
+    """
+    seconds = _seconds(plan, fabric)
+    found: list[Expected] = []
+    start = over = 0.0
+    arrived: dict[int, float] = {}
+    for factor in paces:
+        stalled = stalled_s(forward, start, arrived, factor)
+        ready = [
+            (start + stalled + ready_s * factor if ready_s > 0 else over, size)
+            for ready_s, size in pieces
+        ]
+        start += stalled + compute_s * factor
+        for bucket, end in zip(buckets, _ends(seconds, ready, steps * step_s), strict=True):
+            arrived[bucket] = end
+        before, over = over, max(start, *arrived.values())
+        found.append(Expected(over - before, max(0.0, over - before - compute_s * factor)))
+    return tuple(found)
+
+
 def _end(
     plan: Plan, fabric: Fabric, pieces: Sequence[tuple[float, float]], chain_s: float
 ) -> float:
+    return max(_ends(_seconds(plan, fabric), pieces, chain_s), default=0.0)
+
+
+def _seconds(plan: Plan, fabric: Fabric) -> tuple[float, float]:
+    """A byte's time on the busiest link, and that of a byte alone."""
     loads = _phase_loads(plan, fabric)
-    pace = _busiest(_sum(loads), fabric)
-    alone = sum(_busiest(phase, fabric) for phase in loads)
+    return _busiest(_sum(loads), fabric), sum(_busiest(phase, fabric) for phase in loads)
+
+
+def _ends(
+    seconds: tuple[float, float], pieces: Sequence[tuple[float, float]], chain_s: float
+) -> Iterator[float]:
+    """When each of the pieces is summed."""
+    pace, alone = seconds
     through = end = 0.0
     for ready_s, size in pieces:
         through = max(ready_s, through) + size * pace
         end = max(through + size * (alone - pace) + chain_s, end + size * pace)
-    return end
+        yield end
 
 
 def _only(plan: Plan, worker: int) -> Plan:

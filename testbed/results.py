@@ -105,7 +105,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One measured iteration of one rank: seconds of the real cluster from the job's start."""
+    """One measured iteration of one rank: seconds of the real cluster from the job's start.
+
+    Attributes:
+        start_s, compute_end_s: from the forward pass to the end of the backward pass.
+        end_s: when the last sum was there, which may be during the next iteration.
+        stalled_s: how long the forward pass waited on its way for sums of the iteration before.
+    """
 
     cell: str
     repeat: int
@@ -117,6 +123,7 @@ class Iteration:
     start_s: float
     compute_end_s: float
     end_s: float
+    stalled_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from testbed.endpoint.ring import Neighbours
 from testbed.plan.program import Plan
 from testbed.workload.buckets import Bucket
 from testbed.workload.gradients import Gradients
+from testbed.workload.replay import Need
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Task:
         plan, rank: the program and whose part of it.
         job: number of the job in this run; separates ports and switch memory.
         addresses: IP address of every rank.
-        units: the pieces of one iteration, in the order in which they become ready.
+        units: the pieces of one iteration, in the order in which they are sent: one that is
+            ready waits for those before it.
         compute_s: forward and backward of one iteration, seconds on the emulator's clock.
         gradients: what every worker contributes, and so the true sum; drawn before the fork,
             so that all ranks share one copy.
@@ -50,6 +52,8 @@ class Task:
         tick_s: how long a rank that was woken by packets lets more of them gather before it is
             woken again: interrupt moderation, as network cards do it.
         burst: packets that may leave back to back, whatever the link's rate.
+        forward: the parts of the forward pass, each of which waits for the sums of its bucket
+            only; empty if an iteration waits for all sums of the one before.
     """
 
     plan: Plan
@@ -65,6 +69,7 @@ class Task:
     step_s: float = 0.0
     tick_s: float = 0.0
     burst: int = 1
+    forward: tuple[Need, ...] = ()
 
     @property
     def iterations(self) -> int:
@@ -81,11 +86,15 @@ class Task:
 
 @dataclass
 class Iteration:
-    """When one iteration began, its compute ended and its last sum arrived (monotonic clock)."""
+    """When one iteration began, its compute ended and its last sum arrived (monotonic clock).
+
+    ``stalled``: seconds in which its forward pass waited for sums of the iteration before.
+    """
 
     start: float
     compute_end: float
     end: float
+    stalled: float = 0.0
 
 
 @dataclass

@@ -15,6 +15,7 @@ from testbed.endpoint.connections import Connections
 from testbed.endpoint.interpreter import Interpreter, Values
 from testbed.endpoint.task import Iteration, Outcome, Task, Unit, grain
 from testbed.endpoint.uses import Use
+from testbed.workload.replay import stalled_s
 
 _BLOCK = 1 << 15
 
@@ -28,6 +29,7 @@ class Worker:
         self._values = np.empty(task.elements, np.int32)
         self._unfinished = 0
         self._iteration = 0
+        self._arrived: dict[int, float] = {}
         self._later: list[tuple[float, int, int]] = []
         self._summed_as_floats: list[slice] = []
         self._connections = Connections(task)
@@ -50,12 +52,14 @@ class Worker:
         for iteration, pace in enumerate(self._task.paces):
             self._iteration = iteration
             self._fill()
-            end = self._synchronise(start, pace)
-            compute_end = start + self._task.compute_s * pace
-            self._outcome.iterations.append(Iteration(start, compute_end, end))
+            # All sums are here before a backward pass begins, so its times are known by now.
+            stalled = stalled_s(self._task.forward, start, self._arrived, pace)
+            end = self._synchronise(start, stalled, pace)
+            compute_end = start + stalled + self._task.compute_s * pace
+            self._outcome.iterations.append(Iteration(start, compute_end, end, stalled))
             # Checking and filling run while the next iteration "computes".
             self._check()
-            start = end
+            start = compute_end if self._task.forward else end
         self._connections.flush()
         self._connections.account(self._outcome)
         return self._outcome
@@ -85,10 +89,14 @@ class Worker:
     def _part(self, unit: Unit) -> Values:
         return self._values[unit.offset : unit.offset + unit.elements]
 
-    def _synchronise(self, start: float, pace: float) -> float:
+    def _synchronise(self, start: float, stalled: float, pace: float) -> float:
+        """Sum all units; when that and computing are over."""
         units, released = self._task.units, 0
-        ready = [start + unit.ready_s * pace for unit in units]
-        compute_end = start + self._task.compute_s * pace
+        # What is deferred was ready before the forward pass, whatever that waits for.
+        ready = [
+            start + (0.0 if unit.deferred else stalled) + unit.ready_s * pace for unit in units
+        ]
+        compute_end = start + stalled + self._task.compute_s * pace
         while True:
             moved = self._collect()
             now = time.monotonic()
@@ -146,6 +154,8 @@ class Worker:
 
     def _finish(self, unit: int) -> None:
         self._unfinished -= 1
+        bucket = self._task.units[unit % len(self._task.units)].bucket
+        self._arrived[bucket] = time.monotonic()
 
     def _check(self) -> None:
         total = self._task.gradients.expected_total()

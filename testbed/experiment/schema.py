@@ -134,6 +134,18 @@ class Job(Model):
         description="whether communication overlaps the backward pass, true or false",
         examples=[True],
     )
+    order: Literal["backward", "priority"] = Field(
+        default="backward",
+        description="what is sent first: backward (what is ready first, as PyTorch DDP does) or"
+        " priority (of what is ready, the layers nearest to the input, as P3 and ByteScheduler do)",
+        examples=["priority"],
+    )
+    forward: Literal["whole", "by_tensor"] = Field(
+        default="whole",
+        description="what a forward pass waits for: whole (the whole gradient, as PyTorch DDP does)"
+        " or by_tensor (before each layer for the bucket that holds its gradient)",
+        examples=["by_tensor"],
+    )
     gradients: Literal["normal", "real"] = Field(
         default="normal",
         description="what is summed: normal (drawn from the normal distribution) or real (drawn"

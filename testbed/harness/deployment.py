@@ -18,10 +18,14 @@ from testbed.plan.program import Plan
 from testbed.systems import Assignment, System, registry
 from testbed.topology.fabric import Fabric
 from testbed.topology.placement import place
-from testbed.workload import values
-from testbed.workload.buckets import after_compute, fill
+from testbed.workload import replay, values
+from testbed.workload.buckets import Bucket, after_compute, fill
 from testbed.workload.trace import Trace, TraceError, load
 from testbed.workload.values import Sample
+
+PRIORITY_CREDIT = 3
+"""Pieces under way in layer-priority order, where the system names no credit: all that are ready
+would else share the links, and none come first. With fewer, rounds of several stages idle."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class DeployedJob:
             ``compute_s`` it computes.
         step_s: what each dependent transfer costs a host before it starts.
         start_s: when the job begins.
+        forward: the parts of the forward pass, each with what it waits for; empty where it waits
+            for everything.
     """
 
     number: int
@@ -50,6 +56,7 @@ class DeployedJob:
     step_s: float
     start_s: float
     window: Window
+    forward: tuple[replay.Need, ...]
 
     @property
     def gradient_bytes(self) -> int:
@@ -68,20 +75,34 @@ class DeployedJob:
             decisive = tuple(map(max, zip(*self.paces, strict=True)))
         else:
             decisive = max(self.paces, key=sum)
+        if self.forward:
+            return model.replayed(
+                self.plan,
+                self.fabric,
+                self._pieces(1.0),
+                [unit.bucket for unit in self.units],
+                self.forward,
+                self.compute_s,
+                decisive,
+                self.step_s,
+                self.system.steps(self.plan),
+            )
         # To the percent, so that a thousand unsteady iterations are not a thousand to work out.
         forms = {pace: self._expected(pace) for pace in {round(pace, 2) for pace in decisive}}
         return tuple(forms[round(pace, 2)] for pace in decisive)
 
     def _expected(self, pace: float) -> model.Expected:
-        pieces = [(unit.ready_s * pace, unit.elements * 4) for unit in self.units]
         return model.iteration(
             self.plan,
             self.fabric,
-            pieces,
+            self._pieces(pace),
             self.compute_s * pace,
             self.step_s,
             self.system.steps(self.plan),
         )
+
+    def _pieces(self, pace: float) -> list[tuple[float, float]]:
+        return [(unit.ready_s * pace, unit.elements * 4) for unit in self.units]
 
     @property
     def gap_s(self) -> float:
@@ -159,10 +180,19 @@ def _deploy(
         raise DeploymentError(str(error)) from error
     if plan.workers <= wire.MAX_WORKERS:
         check(plan)  # beyond, only the simulator goes, and the proof grows with the square
+    if job.forward == "by_tensor" and plan.consistency is not None:
+        raise DeploymentError(
+            f"forward: found by_tensor, wanted whole for {system.name}, whose workers go on with"
+            " the parameters of all servers together"
+        )
     buckets = fill(trace, job.bucket, job.first_bucket, scale, plan.deferred)
     compute_s = trace.compute_s * scale
     if not job.overlap:
         buckets = after_compute(buckets, compute_s)
+    units = cut(buckets, plan, scale)
+    if job.order == "priority":
+        units = by_priority(units, buckets, model.seconds_per_byte(plan, fabric))
+        plan = replace(plan, credit=plan.credit or PRIORITY_CREDIT)
     return DeployedJob(
         number=number,
         job=job,
@@ -171,7 +201,7 @@ def _deploy(
         sample=sample,
         plan=plan,
         fabric=fabric,
-        units=cut(buckets, plan, scale),
+        units=units,
         compute_s=compute_s,
         paces=paces(
             job.compute,
@@ -182,4 +212,25 @@ def _deploy(
         step_s=fabric.step_latency * scale,
         start_s=job.start * scale,
         window=window(plan, fabric, options),
+        forward=replay.needs(trace.scaled(scale), buckets) if job.forward == "by_tensor" else (),
     )
+
+
+def by_priority(units: Sequence[Unit], buckets: Sequence[Bucket], pace: float) -> tuple[Unit, ...]:
+    """``units`` in layer-priority order: of those ready whenever a byte's time, ``pace``, has
+    passed for each byte sent, the one that the next forward pass needs first (P3, Jayarajan et
+    al., MLSys 2019; ByteScheduler, Peng et al., SOSP 2019).
+
+    It is settled before the job begins, from the workload's times and the closed form's pace. In
+    a tree, as in any all-reduce, all ranks must send the same in the same order; ByteScheduler
+    lets one worker decide for all there.
+    """
+    place = {
+        bucket.index: at for bucket, at in zip(buckets, replay.priorities(buckets), strict=True)
+    }
+    order = replay.sequence(
+        [unit.ready_s for unit in units],
+        [4 * unit.elements * pace for unit in units],
+        [place[unit.bucket] for unit in units],
+    )
+    return tuple(units[index] for index in order)

@@ -20,30 +20,38 @@ def measure(
     ``workers`` holds every worker's iterations, warm-up included; ``real`` turns their clock's
     seconds, and those of ``job``, into the real cluster's.
     """
-    measured = [own[job.job.warmup :] for own in workers]
-    start = min(own[0].start for own in measured)
-    if job.plan.consistency is None:
-        jct = max(own[-1].end for own in measured) - start
-    else:
+    warmup = job.job.warmup
+    # Computing may have gone on before the last sum was there: an iteration lasts from the last
+    # sum of the one before to its own.
+    begun = [[own[0].start, *(each.end for each in own[:-1])][warmup:] for own in workers]
+    measured = [own[warmup:] for own in workers]
+    start = min(own[0] for own in begun)
+    jct = max(own[-1].end for own in measured) - start
+    if job.plan.consistency is not None:
         # They begin one after another, which is no part of the job.
-        jct = max(own[-1].end - own[0].start for own in measured)
-    by_iteration = list(zip(*measured, strict=True))
-    count = len(by_iteration)
-    exposed = [max(each.end - each.compute_end for each in ranks) for ranks in by_iteration]
-    # The job communicates from its first ready bucket to its last sum.
-    compute = [min(each.compute_end - each.start for each in ranks) for ranks in by_iteration]
-    share = job.units[0].ready_s / job.compute_s if job.compute_s else 0.0
-    transfer = [
-        max(each.end - each.start for each in ranks) - share * compute_s
-        for ranks, compute_s in zip(by_iteration, compute, strict=True)
+        jct = max(own[-1].end - first[0] for own, first in zip(measured, begun, strict=True))
+    computed = [[each.compute_end - each.start - each.stalled for each in own] for own in measured]
+    exposed = [
+        [each.end - since - took for each, since, took in zip(*of_one, strict=True)]
+        for of_one in zip(measured, begun, computed, strict=True)
     ]
+    # The job communicates from its first ready bucket to its last sum.
+    first_ready_s = min(unit.ready_s for unit in job.units)
+    share = first_ready_s / job.compute_s if job.compute_s else 0.0
+    transfer = [
+        max(each.end - each.start - each.stalled for each in ranks) - share * min(took)
+        for ranks, took in zip(
+            zip(*measured, strict=True), zip(*computed, strict=True), strict=True
+        )
+    ]
+    count = len(transfer)
     filled = replace(
         row,
         jct_s=jct * real,
         iteration_s=jct * real / count,
         throughput_samples_s=job.plan.workers * job.trace.batch * count / (jct * real),
         algbw_gbit_s=algbw(job.gradient_bytes / row.scale, fmean(transfer) * real) / 1e9,
-        exposed_comm_s=fmean(exposed) * real,
+        exposed_comm_s=fmean(map(max, zip(*exposed, strict=True))) * real,
     )
     iterations = [
         results.Iteration(
@@ -57,6 +65,7 @@ def measure(
             start_s=(each.start - start) * real,
             compute_end_s=(each.compute_end - start) * real,
             end_s=(each.end - start) * real,
+            stalled_s=each.stalled * real,
         )
         for rank, own in enumerate(measured)
         for index, each in enumerate(own)

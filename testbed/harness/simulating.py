@@ -46,4 +46,5 @@ def simulated(job: DeployedJob) -> scenario.Job:
         gap_s=job.gap_s if job.plan.consistency is not None else 0.0,
         step_s=job.step_s,
         window=job.window.fragments or None,
+        forward=job.forward,
     )

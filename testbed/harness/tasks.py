@@ -63,6 +63,7 @@ def tasks(
             # Endpoints may let packets gather for a quarter of the time that a window lasts.
             tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),
             burst=max(1, job.window.fragments // 8),
+            forward=tuple(replace(part, seconds=part.seconds * dilation) for part in job.forward),
         )
         for rank in plan.ranks
     ]

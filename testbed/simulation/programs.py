@@ -31,7 +31,7 @@ class Programs:
     """Runs every rank's program, as the endpoints' interpreter does, on transfers that take time.
 
     A rank pays ``step_s`` before it sends what it has received; what it sends at once to several
-    costs that once. ``finished(rank)`` is called when a worker's unit has ended.
+    costs that once. ``finished(rank, number)`` is called when a worker's unit has ended.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Programs:
         ways: Ways,
         channels: Channels,
         agenda: Agenda,
-        finished: Callable[[int], None],
+        finished: Callable[[int, int], None],
     ) -> None:
         self._job, self._plan = job, job.plan
         self._channels, self._agenda, self._finished = channels, agenda, finished
@@ -130,7 +130,7 @@ class Programs:
     def _retire(self, rank: int, number: int) -> None:
         del self._unfinished[rank, number]
         if rank < self._plan.workers:
-            self._finished(rank)
+            self._finished(rank, number)
 
     def _resume(self, place: Place) -> None:
         self._waited.add(place)

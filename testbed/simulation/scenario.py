@@ -8,6 +8,7 @@ from typing import Literal
 
 from testbed.endpoint.task import Iteration, Unit
 from testbed.plan.program import Plan
+from testbed.workload.replay import Need
 
 
 @dataclass(frozen=True)
@@ -16,13 +17,15 @@ class Job:
 
     Attributes:
         plan: what its ranks do for each unit.
-        units: the pieces of one iteration, in the order in which they become ready.
+        units: the pieces of one iteration, in the order in which they are sent.
         compute_s: forward and backward of one iteration.
         paces: for each worker and each iteration, by what ``compute_s`` is multiplied.
         start_s: when the first worker begins.
         gap_s: what each worker begins later than the one before it.
         step_s: what a rank pays before a transfer that waited for another one.
         window: fragments that a sender on a tree may have in flight; None means any number.
+        forward: the parts of the forward pass that wait for their bucket's sums only; empty if
+            an iteration waits for all of the one before.
     """
 
     plan: Plan
@@ -33,6 +36,7 @@ class Job:
     gap_s: float = 0.0
     step_s: float = 0.0
     window: int | None = None
+    forward: tuple[Need, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.paces) != self.plan.workers:
@@ -78,7 +82,9 @@ class Timeline:
     def jct_s(self, job: int, warmup: int = 0) -> float:
         """From the first worker's start to the last one's end, ``warmup`` iterations left out."""
         workers = self.iterations[job]
-        return max(each[-1].end for each in workers) - min(each[warmup].start for each in workers)
+        # A next iteration may have begun before the last sum of the warm-up.
+        starts = [each[warmup - 1].end if warmup else each[0].start for each in workers]
+        return max(each[-1].end for each in workers) - min(starts)
 
     def iteration_s(self, job: int) -> float:
         """Mean length of all workers' iterations."""

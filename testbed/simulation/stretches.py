@@ -36,7 +36,7 @@ class Stretches:
         links: Links,
         ways: Ways,
         channels: Channels,
-        finished: Callable[[int], None],
+        finished: Callable[[int, int], None],
     ) -> None:
         self._job, self._links, self._ways = job, links, ways
         self._channels, self._finished = channels, finished
@@ -55,7 +55,7 @@ class Stretches:
     def _go_on(self, number: int, cycle: int) -> None:
         if cycle == len(self._cycles):
             for rank in range(self._job.plan.workers):
-                self._finished(rank)
+                self._finished(rank, number)
             return
         size = 4.0 * self._job.units[number % len(self._job.units)].elements
         self._channels.turn(self._cycles[cycle], size, self._go_on, number, cycle + 1)

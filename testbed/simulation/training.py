@@ -9,6 +9,7 @@ from typing import Protocol
 from testbed.endpoint.task import Iteration
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.scenario import Job
+from testbed.workload.replay import stalled_s
 
 
 class Synchroniser(Protocol):
@@ -42,6 +43,7 @@ class Training:
         self._left = sum(map(len, job.paces))
         self._releasing = [False] * workers
         self._ending: list[int] = []
+        self._arrived: list[dict[int, float]] = [{} for _ in range(workers)]
         starts = defaultdict(list)
         for rank in range(workers):
             starts[job.start_s + rank * job.gap_s].append(rank)
@@ -53,32 +55,44 @@ class Training:
         """Whether every worker has done all its iterations."""
         return self._left == 0
 
-    def finished(self, rank: int) -> None:
-        """One of the units of ``rank`` is summed."""
+    def finished(self, rank: int, number: int) -> None:
+        """Unit ``number`` is summed at ``rank``."""
         self._done[rank] += 1
+        if self._job.forward:
+            bucket = self._job.units[number % len(self._job.units)].bucket
+            self._arrived[rank][bucket] = self._agenda.now
         self._release(rank)
         self._end(rank)
 
     def _start(self, ranks: Iterable[int]) -> None:
-        now, paces = self._agenda.now, defaultdict(list)
+        alike: dict[tuple[float, float], list[int]] = defaultdict(list)
         for rank in ranks:
-            pace = self._job.paces[rank][len(self.iterations[rank])]
-            end = now + self._job.compute_s * pace
-            self.iterations[rank].append(Iteration(now, end, end))
+            own, start = self.iterations[rank], self._agenda.now
+            pace = self._job.paces[rank][len(own)]
+            if own and self._job.forward:
+                start = own[-1].compute_end  # and this forward pass has begun since
+            # All sums are here before a backward pass begins, so its times are known by now.
+            stalled = stalled_s(self._job.forward, start, self._arrived[rank], pace)
+            end = start + stalled + self._job.compute_s * pace
+            own.append(Iteration(start, end, end, stalled))
             self._ready[rank] = self._begun[rank] = self._done[rank] = 0
             self._computing[rank], self._ended[rank] = True, False
-            paces[pace].append(rank)
-        for pace, alike in paces.items():
-            self._await(alike, now, pace, 0)
-            self._agenda.at(now + self._job.compute_s * pace, self._computed, alike)
+            alike[start + stalled, pace].append(rank)
+        for (origin, pace), group in alike.items():
+            self._await(group, origin, pace, 0)
+            self._agenda.at(origin + self._job.compute_s * pace, self._computed, group)
 
-    def _await(self, ranks: Sequence[int], start: float, pace: float, unit: int) -> None:
+    def _await(self, ranks: Sequence[int], origin: float, pace: float, unit: int) -> None:
+        """Wait until ``unit``, and so all before it, is ready. Without its waits the iteration
+        would have begun at ``origin``; what is deferred was ready before them."""
         if unit < len(self._job.units):
-            ready = start + self._ready_s[unit] * pace
-            self._agenda.at(ready, self._is_ready, ranks, start, pace, unit)
+            ready = self._agenda.now
+            if not self._job.units[unit].deferred:
+                ready = max(ready, origin + self._ready_s[unit] * pace)
+            self._agenda.at(ready, self._is_ready, ranks, origin, pace, unit)
 
-    def _is_ready(self, ranks: Sequence[int], start: float, pace: float, unit: int) -> None:
-        self._await(ranks, start, pace, unit + 1)
+    def _is_ready(self, ranks: Sequence[int], origin: float, pace: float, unit: int) -> None:
+        self._await(ranks, origin, pace, unit + 1)
         for rank in ranks:
             self._ready[rank] += 1
             self._release(rank)

@@ -71,8 +71,8 @@ class Turns:
 class Updates:
     """Every worker pushes its units to the servers, and goes on when all answers are there.
 
-    Push and answer each cost ``step_s`` before they leave. ``finished(rank)`` is called when a
-    unit's answers have all come.
+    Push and answer each cost ``step_s`` before they leave. ``finished(rank, number)`` is called
+    when a unit's answers have all come.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Updates:
         ways: Ways,
         channels: Channels,
         agenda: Agenda,
-        finished: Callable[[int], None],
+        finished: Callable[[int, int], None],
     ) -> None:
         plan, consistency = job.plan, job.plan.consistency
         assert consistency is not None
@@ -141,4 +141,4 @@ class Updates:
         self._missing[worker, number] -= 1
         if not self._missing[worker, number]:
             del self._missing[worker, number]
-            self._finished(worker)
+            self._finished(worker, number)

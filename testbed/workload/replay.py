@@ -11,7 +11,7 @@ the buckets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.workload.buckets import Bucket
@@ -81,6 +81,37 @@ def priorities(buckets: Sequence[Bucket]) -> tuple[int, ...]:
     return tuple(place[bucket.index] for bucket in buckets)
 
 
+def forward(
+    parts: Sequence[Need],
+    start_s: float,
+    arrived_s: Mapping[int, float],
+    factor: float = 1.0,
+) -> tuple[float, tuple[Span, ...]]:
+    """When a forward pass that begins at ``start_s`` ends, and when it waits on the way.
+
+    ``arrived_s``: when each bucket's sum arrived; a bucket that is not in it is waited for by
+    nobody. ``factor``: compute times are multiplied by it.
+    """
+    now, waits = start_s, []
+    for part in parts:
+        there = arrived_s.get(part.bucket, now)
+        if there > now:
+            waits.append(Span(now, there))
+            now = there
+        now += part.seconds * factor
+    return now, tuple(waits)
+
+
+def stalled_s(
+    parts: Sequence[Need],
+    start_s: float,
+    arrived_s: Mapping[int, float],
+    factor: float = 1.0,
+) -> float:
+    """How long that forward pass waits, in all: by so much all that follows is later."""
+    return sum(wait.end_s - wait.start_s for wait in forward(parts, start_s, arrived_s, factor)[1])
+
+
 def iteration(
     trace: Trace,
     buckets: Sequence[Bucket],
@@ -101,14 +132,8 @@ def iteration(
         raise ValueError(f"{len(arrived)} arrivals for {len(buckets)} buckets")
     if barrier:
         arrived = [max(arrived)] * len(buckets)
-    place = {bucket.index: number for number, bucket in enumerate(buckets)}
-    now, waits = start_s, []
-    for need in needs(trace, buckets):
-        there = arrived[place[need.bucket]]
-        if there > now:
-            waits.append(Span(now, there))
-            now = there
-        now += need.seconds * factor
+    there = {bucket.index: at for bucket, at in zip(buckets, arrived, strict=True)}
+    now, waits = forward(needs(trace, buckets), start_s, there, factor)
     late_s = sum(wait.end_s - wait.start_s for wait in waits)
     return Iteration(
         start_s=start_s,
@@ -119,7 +144,7 @@ def iteration(
             start_s + bucket.ready_s * factor + (0.0 if bucket.deferred else late_s)
             for bucket in buckets
         ),
-        waits=tuple(waits),
+        waits=waits,
     )
 
 
@@ -138,11 +163,23 @@ def transfers(
     waiting = set(range(len(ready_s)))
     while waiting:
         free_s = max(free_s, min(ready_s[i] for i in waiting))
-        chosen = min((i for i in waiting if ready_s[i] <= free_s), key=lambda i: order[i])
+        chosen = min((i for i in waiting if ready_s[i] <= free_s), key=lambda i: (order[i], i))
         spans[chosen] = Span(free_s, free_s + seconds[chosen])
         free_s = spans[chosen].end_s
         waiting.remove(chosen)
     return tuple(spans[i] for i in range(len(ready_s)))
+
+
+def sequence(
+    ready_s: Sequence[float], seconds: Sequence[float], order: Sequence[int]
+) -> tuple[int, ...]:
+    """Which is sent first, second, ... if `transfers` takes place as it says.
+
+    It depends on nothing but what all workers know in advance, so that they agree on it without a
+    word: where switches sum, all must send the same in the same order, ready or not.
+    """
+    spans = transfers(ready_s, seconds, order)
+    return tuple(sorted(range(len(spans)), key=lambda i: (spans[i].start_s, order[i], i)))
 
 
 def replay(
