@@ -23,7 +23,7 @@ from testbed.emulation.network import EmulationError
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
-from testbed.harness import evaluation, executors, reporting
+from testbed.harness import evaluation, executors
 from testbed.harness.errors import DeploymentError
 from testbed.harness.resume import Rules
 from testbed.located import Invalid, write
@@ -79,6 +79,7 @@ def run(
     *,
     executor: str = "local",
     captures: Sequence[str] = (),
+    force: bool = False,
     progress: bool = False,
 ) -> Tables:
     """Run every cell of an experiment, each in a process of its own.
@@ -87,11 +88,11 @@ def run(
         output: where the results directory is made; the column ``run`` of the tables names it.
         executor: "local", or "dask:ADDRESS" for the machines of a Dask scheduler.
         captures: links such as h0-t0, whose packets are kept in the cells' logs.
+        force: whether to run even what is clearly beyond this machine, by its calibration.
         progress: whether to say on stderr which cell runs and how it went.
     """
     evaluated = evaluation.New(validate(experiment), Path(output))
-    directory, _ = evaluated.run(captures, executors.named(executor), quiet=not progress)
-    return read(directory)
+    return _run(evaluated, captures, executor, force, progress)
 
 
 def resume(
@@ -101,6 +102,8 @@ def resume(
     retry: Collection[str] = (),
     any_version: bool = False,
     executor: str = "local",
+    captures: Sequence[str] = (),
+    force: bool = False,
     progress: bool = False,
 ) -> Tables:
     """Run what is missing in a run's directory, and read all of it.
@@ -109,10 +112,24 @@ def resume(
         experiment: takes the place of the one that the directory holds.
         retry: "failed" or "invalid" or both: such rows are run again.
         any_version: whether rows count that other code made.
+        executor, captures, force, progress: as for `run`.
     """
     asked = None if experiment is None else validate(experiment)
     evaluated = evaluation.Resumed(Path(directory), asked, Rules(retry, any_version))
-    evaluated.run((), executors.named(executor), quiet=not progress)
+    return _run(evaluated, captures, executor, force, progress)
+
+
+def _run(
+    evaluated: evaluation.Evaluation,
+    captures: Sequence[str],
+    executor: str,
+    force: bool,
+    progress: bool,
+) -> Tables:
+    where = executors.named(executor)
+    if executor == "local" and not force:
+        evaluation.refuse(evaluated.planned)
+    directory, _ = evaluated.run(captures, where, quiet=not progress)
     return read(directory)
 
 
@@ -129,5 +146,14 @@ def write_report(*directories: File, output: File | None = None) -> Path:
 
     It goes to ``output``, or into the last of the directories.
     """
-    paths = [Path(each) for each in directories]
-    return reporting.report(paths, paths[-1] if output is None else Path(output))
+    import matplotlib
+
+    before = matplotlib.get_backend()
+    matplotlib.use("Agg")  # a notebook would show every figure
+    try:
+        from testbed.harness.reporting import report
+
+        paths = [Path(each) for each in directories]
+        return report(paths, paths[-1] if output is None else Path(output))
+    finally:
+        matplotlib.use(before)
