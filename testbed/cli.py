@@ -268,22 +268,23 @@ def claims(names: tuple[str, ...], simulate_only: bool, any_version: bool, outpu
     """Judge what papers claim; NAME is a file of experiments/claims or one of its claims."""
     from testbed.harness import claims
     from testbed.harness.isolation import Terminated, termination_unwinds
+    from testbed.harness.resume import Rules
 
     try:
-        files = claims.read(names)
+        with termination_unwinds():
+            rules = Rules(any_version=any_version)
+            judged = claims.run(claims.read(), output, names, simulate_only, rules)
     except Invalid as invalid:
         click.echo(str(invalid), err=True)
         sys.exit(2)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    try:
-        with termination_unwinds():
-            judged = claims.run(files, output, simulate_only, any_version)
     except (KeyboardInterrupt, Terminated):
         click.echo("interrupted; finished rows are kept, and the same command goes on", err=True)
         sys.exit(130)
     for each in judged:
-        click.echo(f"{each.claim.name}: {each.number}, {each.verdict.word}")
+        if not names or {each.file.name, each.claim.name} & set(names):
+            click.echo(f"{each.claim.name}: {each.number}, {each.verdict.word}")
     click.echo(f"page: {claims.write(judged, output)}")
 
 

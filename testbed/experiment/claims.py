@@ -8,7 +8,7 @@ measured; a verdict is computed and can be written nowhere.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -121,14 +121,16 @@ class Claims:
     experiments: Mapping[str, Experiment]
     claims: tuple[Claim, ...]
 
-    def only(self, names: Collection[str]) -> Claims:
-        """What ``names`` names of it, claims or itself, with their experiments; all by default."""
-        if not names or self.name in names:
-            return self
-        chosen = tuple(claim for claim in self.claims if claim.name in names)
-        needed = {claim.measure.experiment for claim in chosen if claim.measure is not None}
-        experiments = {name: each for name, each in self.experiments.items() if name in needed}
-        return replace(self, experiments=experiments, claims=chosen)
+    def needed(self, names: Collection[str]) -> set[str]:
+        """The experiments of the claims that ``names`` names, or of all if it names this file or
+        nothing at all.
+        """
+        return {
+            claim.measure.experiment
+            for claim in self.claims
+            if claim.measure is not None
+            and (not names or self.name in names or claim.name in names)
+        }
 
 
 def load(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
@@ -13,7 +13,7 @@ from testbed.emulation.network import EmulationError
 from testbed.experiment import claims
 from testbed.experiment.cells import distinct
 from testbed.experiment.claims import Claims
-from testbed.experiment.findings import listed, suggestion
+from testbed.experiment.findings import counted, listed, suggestion
 from testbed.experiment.schema import Experiment
 from testbed.harness.errors import DeploymentError
 from testbed.harness.evaluation import Evaluation, New, Resumed
@@ -30,10 +30,10 @@ from testbed.workload import trace
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "claims"
 
 
-def read(names: Sequence[str] = (), folder: Path = FOLDER) -> list[Claims]:
-    """The claims files of ``folder``; of these what ``names`` names, files or single claims.
+def read(folder: Path = FOLDER) -> list[Claims]:
+    """The claims files of ``folder``.
 
-    Raises Invalid with every problem of every file, and ValueError for a name that there is not.
+    Raises Invalid with every problem of every file, also if two claims or files have one name.
     """
     files: list[Claims] = []
     problems: list[Problem] = []
@@ -48,35 +48,46 @@ def read(names: Sequence[str] = (), folder: Path = FOLDER) -> list[Claims]:
             )
         except Invalid as invalid:
             problems += invalid.problems
+    known = names(files)
+    for name in sorted({name for name in known if known.count(name) > 1}):
+        message = f"found the name {name!r} of a file or claim twice, wanted it once; rename one"
+        problems.append(Problem(str(folder), 0, 0, "", message))
     if problems:
         raise Invalid(problems)
-    known = [name for file in files for name in (file.name, *(each.name for each in file.claims))]
-    for name in known:
-        if known.count(name) > 1:
-            raise ValueError(f"found the name {name!r} twice in {folder}, wanted it once")
-    for name in names:
-        if name not in known:
-            mend = suggestion(name, known)
-            mend = mend if mend.startswith("did") else f"choose of {listed(known, most=60)}"
-            raise ValueError(f"found {name!r}, wanted a claim or a file of claims; {mend}")
-    return [only for file in files if (only := file.only(names)).claims]
+    return files
+
+
+def names(files: Sequence[Claims]) -> list[str]:
+    """What can be asked for: files and claims."""
+    return [name for file in files for name in (file.name, *(each.name for each in file.claims))]
 
 
 def run(
-    files: Sequence[Claims], root: Path, simulate_only: bool = False, any_version: bool = False
+    files: Sequence[Claims],
+    root: Path,
+    asked: Collection[str] = (),
+    simulate_only: bool = False,
+    rules: Rules = Rules(),  # noqa: B008
 ) -> list[Judged]:
-    """Run what is missing below ``root``, and judge.
+    """Run below ``root`` what is missing for the claims ``asked`` for, and judge all of ``files``.
 
-    Each experiment has a directory of its own there, which goes on where it was left. Those that
-    are emulated are left out if asked; what was measured of them before counts. Rows that other
-    code made count only if ``any_version``.
+    Each experiment has a directory of its own there, which goes on where it was left. Of what is
+    not asked for, or is emulated though one may ``simulate_only``, what was measured before counts.
+    ValueError if a name is asked for that there is not.
     """
+    known = names(files)
+    for name in asked:
+        if name not in known:
+            mend = suggestion(name, known)
+            mend = mend if mend.startswith("did") else f"choose of {listed(known, most=80)}"
+            raise ValueError(f"found {name!r}, wanted a claim or a file of claims; {mend}")
     judged = []
     for file in files:
-        rows = {
-            name: _rows(experiment, root, simulate_only, Rules(any_version=any_version))
-            for name, experiment in file.experiments.items()
-        }
+        needed = file.needed(asked)
+        rows = {}
+        for name, experiment in file.experiments.items():
+            may_run = name in needed and not (simulate_only and _is_emulated(experiment))
+            rows[name] = _rows(experiment, root, rules if may_run else None)
         for claim in file.claims:
             name = claim.measure.experiment if claim.measure is not None else ""
             verdict = judge(claim, file.experiments.get(name), rows.get(name, ""))
@@ -90,23 +101,23 @@ def write(judged: Sequence[Judged], root: Path) -> Path:
     return claims_page.write(judged, root)
 
 
-def _rows(
-    experiment: Experiment, root: Path, simulate_only: bool, rules: Rules
-) -> pd.DataFrame | str:
-    """What there is in the end of an experiment's results, or why there is nothing."""
+def _is_emulated(experiment: Experiment) -> bool:
+    return any(cell.experiment.backend == "emulate" for cell in distinct(experiment))
+
+
+def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> pd.DataFrame | str:
+    """An experiment's results, or why there are none; without ``rules`` nothing is run."""
     runs = sorted(path.parent for path in (root / experiment.name).glob(f"*/{RESULTS}"))
+    if rules is None:
+        return results.read(runs[-1]).results if runs else "It was not asked for."
     try:
-        if simulate_only and any(
-            cell.experiment.backend == "emulate" for cell in distinct(experiment)
-        ):
-            return results.read(runs[-1]).results if runs else "It is emulated, and was not asked."
         evaluation: Evaluation = (
             Resumed(runs[-1], experiment, rules) if runs else New(experiment, root)
         )
-        directory = runs[-1] if runs and not evaluation.planned else None
-        if directory is None:
-            click.echo(f"{experiment.name}: {len(evaluation.planned)} cells", err=True)
-            directory, _ = evaluation.run((), Local())
+        if not evaluation.planned:
+            return results.read(runs[-1]).results
+        click.echo(f"{experiment.name}: {counted(len(evaluation.planned), 'cell')}", err=True)
+        directory, _ = evaluation.run((), Local())
     except (DeploymentError, EmulationError) as error:
         return f"It cannot be run here: {error}"
     return results.read(directory).results

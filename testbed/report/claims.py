@@ -49,7 +49,11 @@ class Verdict:
 
 
 class Lacking(Exception):
-    """The results do not hold what a measure needs."""
+    """The results do not hold what a measure needs; ``word`` is the verdict that this makes."""
+
+    def __init__(self, word: str, reason: str) -> None:
+        super().__init__(reason)
+        self.word = word
 
 
 def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str) -> Verdict:
@@ -63,7 +67,7 @@ def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str)
     try:
         samples = [_sample(measure, experiment, point, rows) for point in points]
     except Lacking as lacking:
-        return Verdict(CANNOT, str(lacking))
+        return Verdict(lacking.word, str(lacking))
     along = [point.at for point in points]
     change = samples[-1].value / samples[0].value - 1
     if measure.number == "midway" and abs(change) < LEAST_CHANGE:
@@ -173,13 +177,13 @@ def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Float
         own = own[own["job"] == measure.job]
     title = sweep.written(cell) or "the experiment"
     if not len(own):
-        raise Lacking(f"There are no results of {title}.")
+        raise Lacking(NOT_RUN, f"There are no results of {title}.")
     if measure.reference == "closed-form":
         own = own.assign(jct_s=own["jct_s"] / own["expected_jct_s"])
     whole = own.assign(good=is_valid(own)).groupby("repeat").filter(lambda each: each["good"].all())
     if not len(whole):
         why = next(filter(None, [*own["error"], *own["verdict"]]), "not verified")
-        raise Lacking(f"No repeat of {title} is valid here: {why}.")
+        raise Lacking(CANNOT, f"No repeat of {title} is valid here: {why}.")
     means: Floats = whole.groupby("repeat")[measure.metric].mean().to_numpy(float)
     return means
 

@@ -77,11 +77,11 @@ def test_each_cell_is_compared_with_the_one_that_agrees_in_what_both_sweep(tmp_p
             assert other["fabric.ina"] == "none"
 
 
-def test_a_part_of_the_claims_comes_with_the_experiments_that_it_needs(tmp_path):
+def test_claims_need_their_experiments_only(tmp_path):
     claims = loaded(tmp_path)
-    assert claims.only(["faster"]).experiments.keys() == {"rings"}
-    assert not claims.only(["another"]).claims
-    assert claims.only(["rings"]) == claims == claims.only([])
+    for names in ([], ["rings"], ["faster"], ["faster", "another"]):
+        assert claims.needed(names) == {"rings"}
+    assert claims.needed(["another"]) == set()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from testbed.cli import main
 from testbed.experiment.cells import distinct
 from testbed.harness import claims
-from testbed.harness.claims import read, run, write
+from testbed.harness.claims import read, run
+from testbed.located import Invalid
 
 TEXT = """\
 schema_version: 1
@@ -59,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "claims"
     path.mkdir()
     (path / "nobody.yaml").write_text(TEXT)
-    monkeypatch.setattr(claims.read, "__defaults__", ((), path))
+    monkeypatch.setattr(claims.read, "__defaults__", (path,))
     return path
 
 
@@ -91,16 +92,21 @@ def test_claims_are_run_judged_and_shown(folder, tmp_path):
     assert len(list((output / "rings").iterdir())) == 1
 
 
-def test_names_choose_files_and_claims(folder, tmp_path):
-    assert [len(file.claims) for file in read()] == [4]
-    (one,) = read(["ring-over-ps"])
-    assert one.experiments.keys() == {"rings"}
-    (judged,) = run([one], tmp_path, simulate_only=True)
-    assert judged.verdict.word == "reproduced"
-    write([judged], tmp_path)
-    done = CliRunner().invoke(main, ["claims", "ring-over-sp"])
+def test_names_choose_what_is_run_and_all_is_judged(folder, tmp_path):
+    judged = run(read(), tmp_path, ["as-fast-as-a-switch"])
+    assert [each.verdict.word for each in judged] == [
+        "reproduced", "not reproduced", "not run", "cannot be tested here",
+    ]  # fmt: skip
+    assert {path.name for path in tmp_path.iterdir()} == {"claims", "rings"}
+    done = CliRunner().invoke(main, ["claims", "ring-over-sp", "-o", str(tmp_path)])
     assert done.exit_code == 2
     assert 'did you mean "ring-over-ps"?' in done.output
+
+
+def test_a_name_that_is_taken_twice_is_a_problem(folder):
+    (folder / "greener.yaml").write_text(TEXT)
+    with pytest.raises(Invalid, match="'greener' of a file or claim twice"):
+        read()
 
 
 def test_every_claims_file_of_the_project_is_valid():

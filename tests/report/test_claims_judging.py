@@ -100,7 +100,7 @@ def test_without_valid_rows_of_every_point_nothing_is_judged():
     found = judge(claim(**OVER), EXPERIMENT, table)
     assert (found.word, found.number) == (CANNOT, None)
     assert "processor was busy" in found.reason
-    assert judge(claim(**OVER), EXPERIMENT, table[:1]).word == CANNOT
+    assert judge(claim(**OVER), EXPERIMENT, table[:1]).word == NOT_RUN
     assert judge(claim(**OVER), EXPERIMENT, "was not asked").word == NOT_RUN
 
 
