@@ -9,7 +9,7 @@ from testbed.experiment.schema import Experiment
 from testbed.harness.deployment import DeployedJob, deploy
 from testbed.harness.errors import DeploymentError
 from testbed.harness.simulating import simulated
-from testbed.simulation.place import Placed, place
+from testbed.simulation.place import EVEN, Placed, place
 from testbed.simulation.scenario import Job
 from testbed.topology.fabric import Fabric
 
@@ -29,7 +29,8 @@ def choose(experiment: Experiment, fabric: Fabric, budget: int) -> Placed:
 
     candidates = fabric.switches if experiment.fabric.ina_tier == "any" else None
     try:
-        return place(fabric, budget, jobs, candidates)
+        assumptions = replace(EVEN, scale=float(experiment.emulation.scale))
+        return place(fabric, budget, jobs, candidates, assumptions=assumptions)
     except ValueError as error:
         raise DeploymentError(str(error)) from error
 

@@ -20,8 +20,11 @@ def run(
     experiment: Experiment, fabric: Fabric, jobs: Sequence[DeployedJob], rows: Sequence[Row]
 ) -> tuple[list[Row], list[Iteration], list[LinkLoad]]:
     """Simulate ``jobs`` side by side; their ``rows`` filled in, and what workers and links did."""
+    emulation = experiment.emulation
     timeline = simulate(
-        fabric, [simulated(job) for job in jobs], Assumptions(seed=experiment.emulation.seed)
+        fabric,
+        [simulated(job) for job in jobs],
+        Assumptions(seed=emulation.seed, scale=float(emulation.scale)),
     )
     filled: list[Row] = []
     iterations: list[Iteration] = []

@@ -102,7 +102,7 @@ class Ways:
         whole, after = self._depth(tree)
         demand.latency_s = whole + after if isinstance(operation, SwitchAllReduce) else after
         if self._job.window is not None and whole > 0:
-            demand.most = self._job.window * wire.VALUES * 4 / (2 * whole)
+            demand.most = self._job.window * wire.VALUES * 4 * self._assumptions.scale / (2 * whole)
         return demand
 
     def _depth(self, tree: Tree) -> tuple[float, float]:
@@ -119,7 +119,10 @@ class Ways:
         return above[farthest], above[farthest] - whole + after
 
     def _latency(self, source: str, to: str, frame: int) -> tuple[float, float]:
-        """How long a frame takes on an idle fabric, and the same after it has left the source."""
+        """How long a frame takes on an idle fabric, and the same after it has left the source.
+
+        Scaled.
+        """
         whole = first = 0.0
         at = source
         while at != to:
@@ -127,7 +130,8 @@ class Ways:
             sending = frame / float(self._capacity[self._number[at, hop]])
             whole += sending + self._assumptions.hop_s
             first, at = first or sending, hop
-        return whole, whole - first
+        scale = self._assumptions.scale
+        return whole * scale, (whole - first) * scale
 
     def way(self, source: str, to: str) -> Iterable[tuple[int, float]]:
         """Links, and the share of the flow on each."""

@@ -52,6 +52,8 @@ class Assumptions:
             ``even`` splits every flow over all equally short ways, as the closed form does.
         seed: of the hash.
         hop_s: latency of a link: propagation, and whatever a switch takes.
+        scale: by what bytes and times were multiplied. Latencies, a frame's as well, are the real
+            cluster's and are scaled here: frames do not shrink as messages do.
         closed_from: from how many workers on a regular plan is simulated in closed stretches and
             not operation by operation.
         resolution: the part of a message that may be left when it counts as sent, so that what
@@ -61,6 +63,7 @@ class Assumptions:
     ecmp: Literal["hash", "even"] = "hash"
     seed: int = 1
     hop_s: float = 0.0
+    scale: float = 1.0
     closed_from: int = 33
     resolution: float = 1e-6
 

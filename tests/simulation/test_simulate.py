@@ -201,3 +201,24 @@ def test_a_plan_that_waits_for_ever_is_told():
 def test_every_worker_has_its_paces():
     with pytest.raises(ValueError, match="paces of 1 workers for 2"):
         job(plan("ps", RACK, 2), paces=((1.0,),))
+
+
+def test_latency_is_scaled_with_what_takes_time():
+    fabric = leaf_spine(1, 2, 4, 1e10, 1e10, 256_000)
+    whole = job(plan("ring", fabric, 8), sizes=(64_000_000,))
+    part = job(plan("ring", fabric, 8), sizes=(640_000,))
+    real = simulate(fabric, [whole], Assumptions(hop_s=1e-4)).jct_s(0)
+    scaled = simulate(fabric, [part], Assumptions(hop_s=1e-4, scale=0.01)).jct_s(0)
+    assert scaled / 0.01 == pytest.approx(real, rel=5e-3)
+    assert simulate(fabric, [part], Assumptions(hop_s=1e-4)).jct_s(0) > 2 * scaled
+
+
+def test_a_window_is_worth_as_much_at_any_scale():
+    fabric = leaf_spine(1, 2, 4, 1e10, 1e10, 256_000).with_ina(["t0", "t1"])
+    sized = [job(plan("switchml", fabric, 8), sizes=(size,), window=2) for size in (10**8, 10**6)]
+    real, scaled = (
+        simulate(fabric, [each], Assumptions(scale=scale)).jct_s(0)
+        for each, scale in zip(sized, (1.0, 0.01), strict=True)
+    )
+    assert scaled / 0.01 == pytest.approx(real, rel=0.02)
+    assert real > 1.5 * simulate(fabric, [replace(sized[0], window=None)]).jct_s(0)
