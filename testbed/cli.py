@@ -143,6 +143,7 @@ def _running() -> Iterator[None]:
 def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
     """Say what is about to be run, in full for a dry run."""
     from testbed.harness.evaluation import title
+    from testbed.harness.progress import clock
 
     for each in evaluations:
         if each.note:
@@ -151,8 +152,9 @@ def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
     for cell in planned if dry_run else ():
         click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {cell.seconds:.0f} s")
     if dry_run:
-        minutes = sum(each.seconds for each in planned) / 60
-        click.echo(f"{len(planned)} cells, about {minutes:.0f} min", err=True)
+        click.echo(
+            f"{len(planned)} cells, {clock(sum(each.seconds for each in planned))}", err=True
+        )
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)
 

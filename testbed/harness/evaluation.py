@@ -234,11 +234,21 @@ def _failed(cell: Cell, reason: str) -> CellResult:
 def title(cell: Cell) -> str:
     jobs = " + ".join(f"{job.system} {job.workload}" for job in cell.experiment.jobs)
     others = [
-        f"{path.rpartition('.')[2]}={value}"
+        f"{path.rpartition('.')[2]}={_brief(value)}"
         for path, value in cell.settings.items()
         if not path.endswith((".system", ".workload"))
     ]
     return " ".join([jobs, *others, f"repeat {cell.repeat + 1}"])
+
+
+def _brief(value: Any) -> str:
+    """``fat-tree(k=4,ina=all)`` for a whole fabric."""
+    if isinstance(value, Mapping):
+        inner = ",".join(f"{key}={_brief(each)}" for key, each in value.items() if key != "kind")
+        return f"{value.get('kind', '')}({inner})"
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_brief, value))}]"
+    return str(value)
 
 
 def _summary(result: CellResult) -> str:

@@ -25,7 +25,7 @@ class Progress:
     def start(self, what: str) -> None:
         self._started += 1
         left = self._cells - self._done
-        line = f"[{self._started}/{self._cells}] {what} — {left} left, {_clock(self._left_s())}"
+        line = f"[{self._started}/{self._cells}] {what} — {left} left, {clock(self._left_s())}"
         if self._console.is_terminal:
             self._console.print(f"\r\x1b[K{escape(line)}", end="", highlight=False)
         else:
@@ -46,6 +46,7 @@ class Progress:
         return left * (time.monotonic() - self._began) / self._done_s
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """``about 1 min 05 s``"""
     minutes, rest = divmod(round(seconds), 60)
     return f"about {minutes} min {rest:02d} s" if minutes else f"about {rest} s"
