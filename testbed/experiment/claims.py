@@ -1,8 +1,8 @@
 """What a claims file may say: published claims, and experiments that answer them.
 
 A file holds ordinary experiments and, for each claim, which number of their results stands for it
-and which bounds on that number make which verdict. Bounds are written down before anything is
-measured; a verdict is computed and can be written nowhere.
+and which bounds on that number make which verdict. Bounds follow from what was published; a verdict
+is computed and can be written nowhere.
 """
 
 from __future__ import annotations
