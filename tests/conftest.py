@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -31,3 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marked and (reason := obstacle()) is not None:
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What this machine once carried must not decide what tests do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
