@@ -57,6 +57,7 @@ class Bmv2Switch:
     def start(self, interfaces: Mapping[int, str], prefix_command: Sequence[str] = ()) -> None:
         """Run on ``interfaces`` (port to name); return once it answers. ControlError if not."""
         ports = [f"-i{port}@{name}" for port, name in interfaces.items()]
+        self._known_groups.clear()
         with self._log.open("wb") as log:
             self._switch = subprocess.Popen(
                 [

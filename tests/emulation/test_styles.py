@@ -74,8 +74,9 @@ def test_sums_are_exact_over_bad_links(style, links, tmp_path):
 
 @pytest.mark.bmv2
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
-def test_sums_of_bmv2_are_exact_over_bad_links(style, tmp_path):
-    sums_are_exact(style, *LINKS["all of it in one rack"], "bmv2", tmp_path)
+@pytest.mark.parametrize("links", ["1 % lost", "5 % lost", "all of it in one rack"])
+def test_sums_of_bmv2_are_exact_over_bad_links(style, links, tmp_path):
+    sums_are_exact(style, *LINKS[links], "bmv2", tmp_path)
 
 
 def sums_are_exact(style, links, fragments, racks, target, folder):
