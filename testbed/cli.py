@@ -355,9 +355,10 @@ def place(files: tuple[Path, ...], budget: int) -> None:
 def doctor() -> None:
     """Say what this machine has, lacks and limits, and what mends it."""
     from testbed.emulation.doctor import checks
+    from testbed.harness import calibration
 
     missing = 0
-    for check in checks():
+    for check in (*checks(), calibration.check()):
         click.echo(f"{check.status:8} {check.name:14} {check.detail}")
         if check.mend:
             click.echo(f"{'':24}{check.mend}")

@@ -26,7 +26,7 @@ def environment() -> dict[str, Any]:
         "started_at": now(),
         **_source(Path(__file__).parent),
         "python": platform.python_version(),
-        "versions": {**{name: _version(name) for name in PACKAGES}, "mininet": _mininet()},
+        "versions": {**{name: _version(name) for name in PACKAGES}, "mininet": mininet()},
         "bmv2": _first_line("simple_switch", "--version"),
         "p4c": _first_line("p4c", "--version"),
         "compiler": _first_line("cc", "--version"),
@@ -70,8 +70,9 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _mininet() -> str | None:
-    """Debian's package has no metadata; importing it would pull in half of the floor above."""
+def mininet() -> str | None:
+    """Its version; None if it is not there or does not say. Debian's package has no metadata, and
+    importing it would pull in half of the floor above."""
     try:
         spec = util.find_spec("mininet")
     except ImportError:

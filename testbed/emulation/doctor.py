@@ -10,14 +10,17 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from testbed.dataplane import bmv2
 from testbed.dataplane.compile import COMPILER
 from testbed.emulation.network import TOOLS
 from testbed.emulation.node_setup import loss
+from testbed.provenance import mininet
 
 Status = Literal["ok", "missing", "limited"]
 
@@ -71,6 +74,9 @@ _OPTIONAL_FEATURES = {
         "no loss on links to P4 switches (Linux 5.17)",
     ),
 }
+_PRESSURE = Path("/proc/pressure/cpu")
+_FINE_TIMER_S = 1e-6
+_LOGGED = b"Processing packet received on port"
 _SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
 
 
@@ -95,7 +101,7 @@ def _rights() -> Iterator[Check]:
     else:
         yield Check("root", "missing", "network namespaces need it", "run with sudo")
     if importlib.util.find_spec("mininet") is not None:
-        yield Check("mininet", "ok", "importable")
+        yield Check("mininet", "ok", mininet() or "of unknown version")
     else:
         yield Check(
             "mininet",
@@ -109,7 +115,7 @@ def _rights() -> Iterator[Check]:
 def _tools() -> Iterator[Check]:
     for tool in (*TOOLS, "unshare"):
         if path := _which(tool):
-            yield Check(tool, "ok", path)
+            yield Check(tool, "ok", _version(path, "-V") if tool == "tc" else path)
         else:
             yield Check(tool, "missing", "not installed", f"apt-get install {_PACKAGES[tool]}")
     if path := _which("nft"):
@@ -162,14 +168,42 @@ def _switches() -> Iterator[Check]:
     yield _compiler()
     source = "p4lang's own package repository has it for Debian and Ubuntu"
     optional = {
-        "simple_switch": ("BMv2", "target bmv2 cannot run; native runs the same program", source),
+        bmv2.SWITCH: ("BMv2", "target bmv2 cannot run; native runs the same program", source),
+        bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be told anything", source),
         COMPILER: ("p4c", "p4/*.p4 cannot be changed; the compiled program is there", source),
     }
     for tool, (name, cost, mend) in optional.items():
         if shutil.which(tool) is None:
             yield Check(name, "limited", f"{tool} is not installed: {cost}", mend)
+        elif tool == bmv2.CLIENT:
+            yield Check(name, "ok", tool)
         else:
             yield Check(name, "ok", f"{tool} {_version(tool)}")
+    if (path := shutil.which(bmv2.SWITCH)) is not None:
+        yield _logging(Path(path))
+
+
+def _logging(switch: Path) -> Check:
+    """Its own notes (docs/performance.md) ask for a build without logging macros where speed
+    matters. What such a build would log is not in it."""
+    parts = [switch, *_libraries(switch)]
+    if any(_LOGGED in part.read_bytes() for part in parts):
+        return Check(
+            "BMv2 build",
+            "limited",
+            "with logging macros: every step of every packet looks whether to log",
+            "for speed build BMv2 with ./configure --disable-logging-macros 'CXXFLAGS=-O3'",
+        )
+    return Check("BMv2 build", "ok", "without logging macros")
+
+
+def _libraries(program: Path) -> Iterator[Path]:
+    """BMv2's own libraries that a program is linked with."""
+    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    for line in said.splitlines():
+        name, _, where = line.strip().partition(" => ")
+        if name.startswith(("libbm", "libsimpleswitch")) and where.startswith("/"):
+            yield Path(where.split()[0])
 
 
 def _compiler() -> Check:
@@ -192,8 +226,8 @@ def _compiler() -> Check:
     return Check("C compiler", "ok", _version(command))
 
 
-def _version(tool: str) -> str:
-    said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+def _version(tool: str, option: str = "--version") -> str:
+    said = subprocess.run([tool, option], capture_output=True, text=True, check=False)
     # p4c says it on standard error, in its second line.
     lines = [line for line in (said.stdout + said.stderr).splitlines() if "." in line]
     return lines[0] if lines else "of unknown version"
@@ -236,7 +270,21 @@ def _machine() -> Iterator[Check]:
     clock = clock.strip()
     if clock in _SLOW_CLOCKS:
         yield Check(
-            "clock", "limited", f"{clock}: slow to read, and every packet's time is read", ""
+            "clock",
+            "limited",
+            f"{clock}: slow to read, and every packet's time is read",
+            "clocksource=tsc on the kernel's command line, where the processor's is stable",
         )
     else:
         yield Check("clock", "ok", clock)
+    tick = time.clock_getres(time.CLOCK_MONOTONIC)
+    if tick > _FINE_TIMER_S:
+        detail = f"steps of {tick * 1e3:g} ms: links would send in bursts of that length"
+        yield Check("timers", "limited", detail, "a kernel with CONFIG_HIGH_RES_TIMERS")
+    else:
+        yield Check("timers", "ok", "of high resolution")
+    if _PRESSURE.exists():
+        yield Check("pressure", "ok", f"{_PRESSURE} tells who waited for a processor")
+    else:
+        detail = "the kernel does not tell who waited for a processor: verdicts go by idle time"
+        yield Check("pressure", "limited", detail, "psi=1 on the kernel's command line")

@@ -18,6 +18,7 @@ from typing import Any
 
 from testbed import provenance
 from testbed.dataplane import wire
+from testbed.emulation.doctor import Check
 
 FILE = "ina-testbed/calibration.json"
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -128,6 +129,19 @@ def describe(calibration: Calibration) -> list[str]:
     if calibration.kept is not None:
         late += f"; links carry {calibration.kept:.0%} of their rates or more"
     return [*lines, late]
+
+
+def check() -> Check:
+    """As the doctor says it."""
+    found, here = read(), machine()
+    if found is None:
+        detail = "none: dilation auto and warnings go by conservative guesses"
+        return Check("calibration", "limited", detail, "ina-testbed calibrate")
+    other = [name for name, value in here.items() if found.machine.get(name) != value]
+    if other:
+        detail = f"of {found.measured_at}, made with another {' and '.join(other)}: not used"
+        return Check("calibration", "limited", detail, "ina-testbed calibrate")
+    return Check("calibration", "ok", f"of {found.measured_at}")
 
 
 @cache

@@ -149,6 +149,16 @@ def test_a_calibration_holds_for_its_machine_and_code_alone(known):
         assert calibration.load() is DEFAULTS
 
 
+def test_the_doctor_says_what_is_known(known):
+    assert calibration.check().status == "limited"
+    known(MEASURED)
+    assert calibration.check().status == "ok"
+    assert MEASURED.measured_at in calibration.check().detail
+    known(replace(MEASURED, machine=MEASURED.machine | {"kernel": "2.4"}))
+    assert calibration.check().status == "limited"
+    assert "another kernel" in calibration.check().detail
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"costs": {"tcp": {"x": 1}}}', "\0"])
 def test_a_broken_calibration_is_none(known, text):
     known(MEASURED)
