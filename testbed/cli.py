@@ -367,13 +367,14 @@ def doctor() -> None:
 
 
 @main.command()
-def calibrate() -> None:
+@click.option("--force", is_flag=True, help="even while the machine is busy with something else")
+def calibrate(force: bool) -> None:
     """Measure what this machine carries, for `dilation: auto` and for warnings."""
     from testbed.harness import calibration
     from testbed.harness.calibrating import calibrate as measure
 
     with _running():
-        measured = measure(lambda line: click.echo(line, err=True))
+        measured = measure(lambda line: click.echo(line, err=True), force)
     click.echo("\n".join(calibration.describe(measured)))
     click.echo(f"kept in {calibration.store(measured)}")
 

@@ -15,7 +15,7 @@ from statistics import fmean
 
 from testbed.dataplane import bmv2
 from testbed.emulation import targets
-from testbed.emulation.network import require
+from testbed.emulation.network import EmulationError, require
 from testbed.emulation.run import Observation
 from testbed.emulation.verdict import Sampler
 from testbed.experiment.schema import Experiment
@@ -28,29 +28,30 @@ from testbed.provenance import now
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 
-RACKS, HOSTS = 2, 2
+RACKS, WORKERS = 2, 8
 ITERATIONS, ITERATION_S = 3, 1.0
 
 _BUSY, _TOO_IDLE, _TOO_BUSY = 0.55, 0.4, 0.7
 _ATTEMPTS, _LARGEST_STEP = 3, 4.0
-_QUIET = 0.1
-_START_RATE = {"tcp": 100e6, "native": 50e6, "bmv2": 10e6}
+_QUIET = 0.15
+_START_RATE = {"tcp": 80e6, "native": 50e6, "bmv2": 8e6}
 _SYSTEM = {"tcp": "ring", "native": "switchml", "bmv2": "switchml"}
-_BYTES_ON_LINK = {"tcp": 1.5, "native": 1.0, "bmv2": 1.0}
-"""For each byte of gradient: a ring of four sends 2 (4 - 1) / 4 of it."""
+_BYTES_ON_LINK = {"tcp": 2 * (WORKERS - 1) / WORKERS, "native": 1.0, "bmv2": 1.0}
+"""Of each worker, for each byte of gradient."""
 
 
-def calibrate(say: Callable[[str], None]) -> Calibration:
+def calibrate(say: Callable[[str], None], force: bool = False) -> Calibration:
     """Measure everything, in about a minute; what happens is told to ``say``.
 
-    EmulationError if nothing can be emulated here.
+    EmulationError if nothing can be emulated here, or if the machine is busy and ``force`` does
+    not say that this is no matter.
     """
     require()
     before = _busy_before()
-    if before > _QUIET:
-        say(
-            f"the machine is {before:.0%} busy with something else: what follows shows less than"
-            " it carries; calibrate again when it is quiet"
+    if before > _QUIET and not force:
+        raise EmulationError(
+            f"found the machine {before:.0%} busy with something else, wanted at most {_QUIET:.0%},"
+            " for it would seem to carry less than it does; wait for quiet, or use --force"
         )
     costs: dict[str, Costs] = {}
     late, bring_up, kept = [], [], []
@@ -97,7 +98,7 @@ def _near_the_limit(kind: str) -> tuple[Fabric, Observation, float]:
 
 
 def _experiment(kind: str, rate: float) -> Experiment:
-    """Four workers in two racks who hardly compute, at ``rate`` bit/s."""
+    """Workers in racks who hardly compute, at ``rate`` bit/s."""
     size = rate / 8 * ITERATION_S / _BYTES_ON_LINK[kind]
     return Experiment.model_validate(
         {
@@ -107,7 +108,7 @@ def _experiment(kind: str, rate: float) -> Experiment:
                 "kind": "leaf-spine",
                 "spines": 1,
                 "leaves": RACKS,
-                "hosts_per_leaf": HOSTS,
+                "hosts_per_leaf": WORKERS // RACKS,
                 "host_rate": f"{rate / 1e6:.3f}Mbit",
                 "queue": "256KB",
                 "ina": "all",
@@ -116,7 +117,7 @@ def _experiment(kind: str, rate: float) -> Experiment:
                 {
                     "system": _SYSTEM[kind],
                     "workload": f"synthetic/{size / 1e6:.3f}MB/1ms",
-                    "workers": RACKS * HOSTS,
+                    "workers": WORKERS,
                     "colocated": True,
                     "iterations": ITERATIONS - 1,
                     "warmup": 1,
