@@ -5,7 +5,7 @@
 - ``README.md``: the answer in short; ``report.html``, ``report.md`` and ``figures/``;
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
 - ``claims.*``, if the page on claims was made;
-- ``plans.json``: a digest of every cell's plan and timing, by experiment.
+- ``plans.json``: a digest of every cell's plan and timing, by experiment and settings.
 
 Code may change without making the reference stale; only what a cell does may not.
 """
@@ -26,7 +26,8 @@ import click
 from pydantic import ValidationError
 
 from testbed import located, results
-from testbed.experiment import cells
+from testbed.experiment import cells, sweep
+from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.harness import reporting
 from testbed.harness.deployment import DeployedJob, deploy
@@ -80,19 +81,25 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
         except (OSError, located.Invalid, ValidationError, DeploymentError, ValueError) as error:
             yield f"{name}: this version cannot deploy it any more: {error}"
             continue
-        changed = sorted(cell for cell in digests if now.get(cell) != digests[cell])
+        changed = [cell for cell in digests if now.get(cell) != digests[cell]]
         if changed:
-            some = ", ".join(changed[:5])
+            some = "; ".join(changed[:3])
             yield f"{name}: {len(changed)} of {len(digests)} cells do something else now: {some}"
-        if missing := sorted(set(now) - set(rows["cell"])):
-            yield f"{name}: {len(missing)} cells have no row: {', '.join(missing[:5])}"
+        had = {sweep.written(json.loads(settings)) for settings in rows["settings"]}
+        if missing := [cell for cell in now if cell not in had]:
+            yield f"{name}: {counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
         if not results.read_metadata(folder).get("finished_at"):
             yield f"{name}: its run was not finished"
 
 
 def plans(experiment: Experiment) -> dict[str, str]:
-    """A digest of what each cell does, by its id. DeploymentError if one cannot be set up."""
-    return {cell.id: digest(cell.experiment) for cell in cells.distinct(experiment)}
+    """A digest of what each cell does, by its settings. DeploymentError if one cannot be set up.
+
+    Cells' ids would change with every key that experiment files come to know.
+    """
+    return {
+        sweep.written(cell.settings): digest(cell.experiment) for cell in cells.distinct(experiment)
+    }
 
 
 def digest(experiment: Experiment) -> str:

@@ -92,7 +92,7 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     table = (out / "small/results.csv").read_text().splitlines(keepends=True)
     (out / "small/results.csv").write_text("".join(table[:-1]))
     (said,) = stale(out)
-    assert "1 cells have no row" in said
+    assert "1 cell without a row: jobs.0.system: " in said
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="there is no reports/reference/ yet")
