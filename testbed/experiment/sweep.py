@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -42,10 +41,17 @@ def _matches(combination: Settings, wanted: Mapping[str, Any]) -> bool:
 
 def apply(data: Mapping[str, Any], combination: Mapping[str, Any]) -> dict[str, Any]:
     """An experiment's data without its sweep, with a combination's values in their places."""
-    result = copy.deepcopy({key: value for key, value in data.items() if key != "sweep"})
+    result: dict[str, Any] = _copied({key: data[key] for key in data if key != "sweep"})
     for path, value in combination.items():
-        _put(result, place_of(path), copy.deepcopy(value))
+        _put(result, place_of(path), _copied(value))
     return result
+
+
+def _copied(value: Any) -> Any:
+    """Plain data, many times as fast as copy.deepcopy: sweeps have thousands of cells."""
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
 def written(combination: Settings) -> str:
