@@ -19,6 +19,7 @@ from testbed.harness.errors import DeploymentError
 from testbed.harness.evaluation import Evaluation, New, Resumed
 from testbed.harness.executors import Local
 from testbed.harness.resume import Rules
+from testbed.harness.version import version
 from testbed.located import Invalid, Problem
 from testbed.report import claims_page
 from testbed.report.claims import judge
@@ -91,8 +92,15 @@ def run(
         for claim in file.claims:
             name = claim.measure.experiment if claim.measure is not None else ""
             verdict = judge(claim, file.experiments.get(name), rows.get(name, ""))
-            judged.append(Judged(file, claim, verdict))
+            by_others = name in rows and _is_old(file.experiments[name], rows[name])
+            judged.append(Judged(file, claim, verdict, by_others))
     return judged
+
+
+def _is_old(experiment: Experiment, rows: pd.DataFrame | str) -> bool:
+    """Whether other code made any of the rows."""
+    now = {version(cell.experiment) for cell in distinct(experiment)}
+    return not isinstance(rows, str) and not now.issuperset(rows["version"])
 
 
 def write(judged: Sequence[Judged], root: Path) -> Path:

@@ -4,7 +4,7 @@
 
 - ``README.md``: the answer in short; ``report.html``, ``report.md`` and ``figures/``;
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
-- ``claims.*``, if the page on claims was made;
+- ``claims.*``, if the page on claims was made, with a digest of the files that it answers;
 - ``plans.json``: a digest of every cell's plan and timing, by experiment and settings.
 
 Code may change without making the reference stale; only what a cell does may not.
@@ -30,13 +30,14 @@ from testbed.experiment import cells, sweep
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.harness import reporting
+from testbed.harness.claims import FOLDER
 from testbed.harness.deployment import DeployedJob, deploy
 from testbed.harness.errors import DeploymentError
 from testbed.harness.fabrics import build_fabric
 from testbed.report import answer, claims_page
 
 REFERENCE = Path(__file__).resolve().parents[2] / "reports" / "reference"
-PLANS = "plans.json"
+PLANS, CLAIMS = "plans.json", "claims.json"
 KEPT = (results.RESULTS, results.METADATA, results.EXPERIMENT)
 
 
@@ -59,6 +60,7 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
         for end in ("html", "md", "csv"):
             name = f"{claims_page.PAGE}.{end}"
             shutil.copyfile(claims / name, out / name)
+        (out / CLAIMS).write_text(json.dumps(_asked(), indent=1) + "\n")
     (out / PLANS).write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")
     return answer.write(
         [out / name for name in digests], out, reporting.looks(), claims is not None
@@ -90,6 +92,16 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
             yield f"{name}: {counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
         if not results.read_metadata(folder).get("finished_at"):
             yield f"{name}: its run was not finished"
+    path = reference / CLAIMS
+    if path.exists() and json.loads(path.read_text()) != (asked := _asked()):
+        kept = json.loads(path.read_text())
+        changed = [name for name in {**kept, **asked} if kept.get(name) != asked.get(name)]
+        yield f"{claims_page.PAGE}: {', '.join(changed)} changed since the page was made"
+
+
+def _asked() -> dict[str, str]:
+    """A digest of what each claims file says, comments apart."""
+    return {path.stem: _digest(located.read(path).data) for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 def plans(experiment: Experiment) -> dict[str, str]:
@@ -111,6 +123,10 @@ def digest(experiment: Experiment) -> str:
         _plain(fabric.ina),
         [_job(job) for job in deploy(experiment, fabric)],
     ]
+    return _digest(content)
+
+
+def _digest(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -21,11 +21,12 @@ PAGE, TABLE = "claims", "claims.csv"
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim of a file with its verdict."""
+    """A claim of a file with its verdict; ``is_old`` if other code made any of its results."""
 
     file: Claims
     claim: Claim
     verdict: Verdict
+    is_old: bool = False
 
     @property
     def command(self) -> str:
@@ -34,17 +35,18 @@ class Judged:
 
     @property
     def number(self) -> str:
-        """The number with its interval."""
-        return shown(self.verdict)
+        """``1.52 (1.50 to 1.54)``, the number with its interval; a dash if there is none."""
+        verdict = self.verdict
+        if verdict.number is None:
+            return "–"
+        if verdict.low is None:
+            return number(verdict.number)
+        return f"{number(verdict.number)} ({number(verdict.low)} to {number(verdict.high)})"
 
-
-def shown(verdict: Verdict) -> str:
-    """``1.52 (1.50 to 1.54)``; a dash if there is no number."""
-    if verdict.number is None:
-        return "–"
-    if verdict.low is None:
-        return number(verdict.number)
-    return f"{number(verdict.number)} ({number(verdict.low)} to {number(verdict.high)})"
+    @property
+    def basis(self) -> str:
+        """Of what the number is made, in words."""
+        return self.verdict.basis + (", by another version of the testbed" if self.is_old else "")
 
 
 def write(judged: Sequence[Judged], folder: Path) -> Path:
@@ -88,6 +90,6 @@ def _table(judged: Sequence[Judged], path: Path) -> None:
                     ),
                     each.number,
                     "" if measure is None else measure.reads,
-                    verdict.basis,
+                    each.basis,
                 ]
             )

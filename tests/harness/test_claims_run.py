@@ -103,6 +103,14 @@ def test_names_choose_what_is_run_and_all_is_judged(folder, tmp_path):
     assert 'did you mean "ring-over-ps"?' in done.output
 
 
+def test_results_of_other_code_are_told(folder, tmp_path, monkeypatch):
+    run(read(), tmp_path, ["ring-over-ps"])
+    monkeypatch.setattr(claims, "version", lambda experiment: "another")
+    judged = run(read(), tmp_path, ["greener"])
+    assert judged[0].verdict.word == "reproduced"
+    assert judged[0].basis == "simulated, 1 repeat, by another version of the testbed"
+
+
 def test_a_name_that_is_taken_twice_is_a_problem(folder):
     (folder / "greener.yaml").write_text(TEXT)
     with pytest.raises(Invalid, match="'greener' of a file or claim twice"):

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from testbed.cli import main
 from testbed.experiment.load import loads
+from testbed.harness import reference
 from testbed.harness.reference import PLANS, REFERENCE, digest, keep, stale
 from testbed.located import write
 from testbed.report.quote import filled
@@ -93,6 +94,25 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     (out / "small/results.csv").write_text("".join(table[:-1]))
     (said,) = stale(out)
     assert "1 cell without a row: jobs.0.system: " in said
+
+
+def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path, monkeypatch):
+    folder, page = tmp_path / "claims", tmp_path / "page"
+    folder.mkdir()
+    page.mkdir()
+    monkeypatch.setattr(reference, "FOLDER", folder)
+    (folder / "one.yaml").write_text("title: One\n")
+    for end in ("html", "md", "csv"):
+        (page / f"claims.{end}").write_text(end)
+    out = tmp_path / "reference"
+    assert "claims.md" in keep([run], page, out).read_text()
+    assert (out / "claims.csv").read_text() == "csv"
+    (folder / "one.yaml").write_text("title: One  # the first\n")
+    assert list(stale(out)) == []
+    (folder / "one.yaml").write_text("title: Another\n")
+    (folder / "two.yaml").write_text("title: Two\n")
+    (said,) = stale(out)
+    assert "one, two changed" in said
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="there is no reports/reference/ yet")
