@@ -159,13 +159,15 @@ def iteration(
     compute_s: float,
     step_s: float = 0.0,
     steps: int = 0,
+    least_pace: float = 0.0,
 ) -> Expected:
     """One iteration of ``plan`` on an otherwise idle fabric.
 
     ``pieces`` are (ready_s, bytes) of the units in order, which follow one another on the
     busiest link. A unit is through that link no earlier than the one before, and ends when the
     phases that load other links are over too, and ``steps`` transfers that wait for one another
-    have paid ``step_s`` each. Units do so side by side.
+    have paid ``step_s`` each. Units do so side by side. ``least_pace`` is what a byte of gradient
+    takes at least, if a link is known to carry more than its even share (s).
 
     A second stage is units of the iteration before, ready at 0: where U of M bytes are deferred
     and the rest is ready after compute T, that is T + (M-U)·pace + max(0, U·pace - T).
@@ -176,7 +178,7 @@ def iteration(
     Who takes turns pushes nothing before all of it is ready.
     """
     if plan.consistency is None or plan.consistency.is_barrier:
-        finish = max(compute_s, _end(plan, fabric, pieces, steps * step_s))
+        finish = max(compute_s, _end(plan, fabric, pieces, steps * step_s, least_pace))
         return Expected(finish, finish - compute_s)
     if plan.consistency.turns:
         last = max((ready_s for ready_s, _ in pieces), default=0.0)
@@ -184,7 +186,8 @@ def iteration(
     alone = max(
         _end(_only(plan, worker), fabric, pieces, steps * step_s) for worker in range(plan.workers)
     )
-    together = seconds_per_byte(plan, fabric) * sum(size for _, size in pieces)
+    pace = max(least_pace, seconds_per_byte(plan, fabric))
+    together = pace * sum(size for _, size in pieces)
     finish = max(compute_s, alone, together)
     return Expected(finish, finish - compute_s, finish / plan.workers)
 
@@ -199,6 +202,7 @@ def replayed(
     paces: Sequence[float],
     step_s: float = 0.0,
     steps: int = 0,
+    least_pace: float = 0.0,
 ) -> tuple[Expected, ...]:
     """Iterations of which each begins as soon as the one before has computed.
 
@@ -210,7 +214,7 @@ def replayed(
     Pieces are summed one after another here. Where ranks have many under way at once, as a ring
     without credit has, those that the forward pass needs first come later: then it is a bound.
     """
-    seconds = _seconds(plan, fabric)
+    seconds = _seconds(plan, fabric, least_pace)
     found: list[Expected] = []
     start = over = 0.0
     arrived: dict[int, float] = {}
@@ -229,15 +233,20 @@ def replayed(
 
 
 def _end(
-    plan: Plan, fabric: Fabric, pieces: Sequence[tuple[float, float]], chain_s: float
+    plan: Plan,
+    fabric: Fabric,
+    pieces: Sequence[tuple[float, float]],
+    chain_s: float,
+    least_pace: float = 0.0,
 ) -> float:
-    return max(_ends(_seconds(plan, fabric), pieces, chain_s), default=0.0)
+    return max(_ends(_seconds(plan, fabric, least_pace), pieces, chain_s), default=0.0)
 
 
-def _seconds(plan: Plan, fabric: Fabric) -> tuple[float, float]:
+def _seconds(plan: Plan, fabric: Fabric, least_pace: float) -> tuple[float, float]:
     """A byte's time on the busiest link, and that of a byte alone."""
     loads = _phase_loads(plan, fabric)
-    return _busiest(_sum(loads), fabric), sum(_busiest(phase, fabric) for phase in loads)
+    pace = max(least_pace, _busiest(_sum(loads), fabric))
+    return pace, max(pace, sum(_busiest(phase, fabric) for phase in loads))
 
 
 def _ends(

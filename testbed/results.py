@@ -57,6 +57,9 @@ class Row:
         verified: whether every sum that any worker got was right, bit for bit.
         verdict: "valid", or in words why the machine could not carry the run.
         expected_jct_s: what the closed form says.
+        routed_jct_s: what it says if the busiest link has to carry what it was seen to carry. More
+            than ``expected_jct_s``, for which next hops share evenly, where ECMP's hash put several
+            streams on one link, or where much was sent again; None for jobs side by side.
         error: empty, or why the cell failed.
         settings: what the sweep set in this cell, path to value, as a JSON object; with
             ``experiment.yaml`` it says all that was run.
@@ -100,6 +103,7 @@ class Row:
     switches: int = 0
     ina_switches: int = 0
     settings: str = "{}"
+    routed_jct_s: float | None = None
     version: str = ""
 
 

@@ -178,3 +178,14 @@ def test_a_pinned_flow_takes_its_way():
     assert loads["t0", "s1"] == pytest.approx(TCP)  # the push, and what acknowledges the pull
     assert ("t0", "s0") not in loads
     assert loads["s1", "t2"] == pytest.approx(1.5 * TCP)  # ECMP shares the other worker's
+
+
+def test_a_link_that_carries_more_than_its_even_share_sets_the_pace():
+    fabric = leaf_spine(2, 2, 2, 1e10, 1e10, 10**6)
+    plan = registry["ring"].plan(Assignment(fabric.hosts, ()), fabric)
+    even = model.seconds_per_byte(plan, fabric)
+    pieces = [(0.0, 1e6)] * 4
+    alone = model.iteration(plan, fabric, pieces, 0.0).iteration_s
+    assert model.iteration(plan, fabric, pieces, 0.0, least_pace=even / 2).iteration_s == alone
+    crowded = model.iteration(plan, fabric, pieces, 0.0, least_pace=2 * even).iteration_s
+    assert crowded == pytest.approx(2 * even * 4e6)

@@ -50,6 +50,7 @@ ROW = Row(
     verified=True,
     verdict="valid",
     expected_jct_s=0.12,
+    routed_jct_s=0.121,
     started_at="2026-11-21T07:00:00Z",
 )
 ITERATION = Iteration("8fa43b1ea8", 0, 0, "atp", "resnet50", 3, 1, 0.5, 0.75, 1.0)

@@ -65,10 +65,20 @@ class DeployedJob:
 
     @cached_property
     def expected(self) -> tuple[model.Expected, ...]:
-        """The closed form of each iteration.
+        """The closed form of each iteration."""
+        return self._iterations(0.0)
 
-        Everyone waits for whoever computes longest, except where no barrier binds: there the
-        slowest worker of all is the last to end.
+    def routed_jct_s(self, busiest_s: float) -> float:
+        """The closed form of all measured iterations, if the busiest link needs ``busiest_s`` for
+        all, warm-up included.
+        """
+        count = self.job.warmup + self.job.iterations
+        found = self._iterations(busiest_s / (count * self.gradient_bytes))
+        return sum(each.iteration_s for each in found[self.job.warmup :])
+
+    def _iterations(self, least_pace: float) -> tuple[model.Expected, ...]:
+        """Everyone waits for whoever computes longest, except where no barrier binds: there the
+        slowest worker of all is the last to end. A byte takes ``least_pace`` at least (s).
         """
         consistency = self.plan.consistency
         if consistency is None or consistency.is_barrier:
@@ -86,12 +96,16 @@ class DeployedJob:
                 decisive,
                 self.step_s,
                 self.system.steps(self.plan),
+                least_pace,
             )
         # To the percent, so that a thousand unsteady iterations are not a thousand to work out.
-        forms = {pace: self._expected(pace) for pace in {round(pace, 2) for pace in decisive}}
+        forms = {
+            pace: self._iteration(pace, least_pace)
+            for pace in {round(pace, 2) for pace in decisive}
+        }
         return tuple(forms[round(pace, 2)] for pace in decisive)
 
-    def _expected(self, pace: float) -> model.Expected:
+    def _iteration(self, pace: float, least_pace: float) -> model.Expected:
         return model.iteration(
             self.plan,
             self.fabric,
@@ -99,6 +113,7 @@ class DeployedJob:
             self.compute_s * pace,
             self.step_s,
             self.system.steps(self.plan),
+            least_pace,
         )
 
     def _pieces(self, pace: float) -> list[tuple[float, float]]:

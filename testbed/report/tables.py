@@ -54,7 +54,8 @@ def _without_empty(table: Table) -> Table:
 def summary(table: pd.DataFrame, titles: Titles) -> Table:
     """Every setting and system with its means."""
     columns = [*_SETTING, "system", "JCT (s)", "95 % interval", "samples/s", "algbw (Gbit/s)"]
-    columns += ["iteration (s)", "exposed comm. (s)", "closed form (s)", "error", "valid rows"]
+    columns += ["iteration (s)", "exposed comm. (s)", "closed form (s)", "error"]
+    columns += ["closed form on links as used (s)", "its error", "valid rows"]
     marks = {INVALID: " (not valid)", MIXED: " (some not valid)"}
     rows = [
         [
@@ -65,6 +66,8 @@ def summary(table: pd.DataFrame, titles: Titles) -> Table:
             *map(number, (row.throughput, row.algbw, row.iteration_s, row.exposed_s)),
             number(row.expected_jct_s),
             percent(row.error),
+            number(row.routed_jct_s),
+            percent(row.routed_error),
             f"{row.valid_rows}/{row.rows}",
         ]
         for row in table.itertuples()
@@ -104,6 +107,7 @@ def speed_ups(table: pd.DataFrame, titles: Titles) -> Table:
 def errors(table: pd.DataFrame, titles: Titles) -> Table:
     """Measured against closed form, system by system."""
     columns = ["system", "by", "settings", "mean error", "lowest", "highest", "within 10 %"]
+    columns += ["within 10 % on links as used"]
     return columns, [
         [
             titles[row.system, row.variant],
@@ -111,6 +115,7 @@ def errors(table: pd.DataFrame, titles: Titles) -> Table:
             str(row.settings),
             *map(percent, (row.mean, row.lowest, row.highest)),
             f"{row.within:.0%}",
+            "–" if pd.isna(row.routed_within) else f"{row.routed_within:.0%}",
         ]
         for row in table.itertuples()
     ]
