@@ -129,7 +129,8 @@ def _answer(asked: Request, log_dir: Path) -> Reply:
     except (DeploymentError, EmulationError) as error:
         return {REFUSED: str(error)}
     log_dir.mkdir()
-    (log_dir / "machine.json").write_text(json.dumps(environment(), indent=2) + "\n")
+    facts = {key: fact for key, fact in environment().items() if key != "command"}
+    (log_dir / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
     found = attempt(cell, log_dir, asked["captures"])
     if isinstance(found, Failed):
         return {"failed": str(found)}

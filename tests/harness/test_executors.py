@@ -41,7 +41,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self._folder, self._stack = folder, ExitStack()
         self._file = folder / "scheduler.json"
-        self._start("scheduler", "--host", HERE, "--port", "0", "--no-dashboard")
+        self.scheduler = self._start("scheduler", "--host", HERE, "--port", "0", "--no-dashboard")
         self._wait(self._file.exists)
         self.address = json.loads(self._file.read_text())["address"]
 
@@ -179,6 +179,17 @@ def test_what_finds_no_machine_any_more_is_told(cluster, tmp_path, monkeypatch):
     worker = cluster.worker(HERE)
     with pytest.raises(DeploymentError, match=r"is left for 3 cells.*run --resume goes on"):
         list(through(cluster.address, simulated(tmp_path), tmp_path, lambda cell: worker.kill()))
+
+
+def test_a_scheduler_that_dies_is_told(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    cluster.worker(HERE)
+
+    def started(cell: Cell) -> None:
+        cluster.scheduler.kill()
+
+    with pytest.raises(DeploymentError, match="is gone.*run --resume goes on"):
+        list(through(cluster.address, simulated(tmp_path), tmp_path, started))
 
 
 def test_a_cell_that_loses_machine_after_machine_has_failed(cluster, tmp_path, monkeypatch):
