@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from testbed.experiment.cells import Cell
@@ -12,6 +12,7 @@ from testbed.experiment.schema import Experiment
 from testbed.harness import emulating, simulating
 from testbed.harness.deployment import DeployedJob, deploy
 from testbed.harness.fabrics import build_fabric
+from testbed.harness.link_loads import busiest_s
 from testbed.harness.version import version
 from testbed.provenance import now
 from testbed.results import Iteration, LinkLoad, Row
@@ -77,5 +78,11 @@ def run_cell(cell: Cell, log_dir: Path, captures: Sequence[str] = ()) -> CellRes
     jobs = deploy(experiment, fabric)
     rows = [describe(cell, fabric, job) for job in jobs]
     if experiment.backend == "simulate":
-        return CellResult(*simulating.run(experiment, fabric, jobs, rows))
-    return CellResult(*emulating.run(experiment, fabric, jobs, rows, log_dir, captures))
+        rows, iterations, links = simulating.run(experiment, fabric, jobs, rows)
+    else:
+        rows, iterations, links = emulating.run(experiment, fabric, jobs, rows, log_dir, captures)
+    if len(jobs) == 1 and links:
+        scale = experiment.emulation.scale
+        routed_s = jobs[0].routed_jct_s(busiest_s(links) * scale) / scale
+        rows = [replace(rows[0], routed_jct_s=routed_s)]
+    return CellResult(rows, iterations, links)

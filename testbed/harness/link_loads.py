@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from testbed.results import LinkLoad, Row
 from testbed.topology.fabric import Fabric
@@ -38,3 +38,8 @@ def loads(
         for link in fabric.links
         for source, target in ((link.a, link.b), (link.b, link.a))
     ]
+
+
+def busiest_s(links: Sequence[LinkLoad]) -> float:
+    """Seconds that the busiest of ``links`` needed for what it carried; 0 if none is known."""
+    return max((8 * link.bytes / (link.rate_gbit_s * 1e9) for link in links), default=0.0)

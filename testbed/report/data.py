@@ -64,6 +64,7 @@ def summary(rows: pd.DataFrame, looks: Looks, include_invalid: bool = False) -> 
         intervals = np.array([mean_interval(sample) for sample in samples])
         table[f"{name}_low"], table[f"{name}_high"] = intervals.T
     table["error"] = table["jct_s"] / table["expected_jct_s"] - 1
+    table["routed_error"] = table["jct_s"] / table["routed_jct_s"] - 1
     table = table.reset_index()
     table["aggregates"] |= table["system"].map(lambda name: of(name, looks).aggregates)
     place = {name: at for at, name in enumerate(ordered(table["system"].tolist(), looks))}
@@ -79,11 +80,13 @@ _MEANS = {
     "algbw_gbit_s": "algbw",
     "exposed_comm_s": "exposed_s",
     "expected_jct_s": "expected_jct_s",
+    "routed_jct_s": "routed_jct_s",
     "retransmitted": "retransmitted",
 }
 _FIGURES = [
     *_MEANS.values(), "tors", "rows", "valid_rows", "used_rows", "shown", "aggregates", "times",
-    "jct_low", "jct_high", "throughput_low", "throughput_high", "error", "order",
+    "jct_low", "jct_high", "throughput_low", "throughput_high", "error",
+    "routed_error", "order",
 ]  # fmt: skip
 
 
@@ -288,11 +291,21 @@ def errors(table: pd.DataFrame) -> pd.DataFrame:
                 "lowest": off.min(),
                 "highest": off.max(),
                 "within": float((off.abs() <= 0.1).mean()),
+                "routed_within": float((group["routed_error"].dropna().abs() <= 0.1).mean()),
             }
         )
     return pd.DataFrame.from_records(
         records,
-        columns=["backend", *SERIES, "settings", "mean", "lowest", "highest", "within"],
+        columns=[
+            "backend",
+            *SERIES,
+            "settings",
+            "mean",
+            "lowest",
+            "highest",
+            "within",
+            "routed_within",
+        ],
     )
 
 
