@@ -67,11 +67,15 @@ class Calibration:
 
 
 DEFAULTS = Calibration(
-    {"tcp": Costs(8.0, 8.0), "native": Costs(16.0, 16.0, 4.0), "bmv2": Costs(60.0, 16.0, 60.0)},
+    {
+        "tcp": Costs(12.0, 10.0),
+        "native": Costs(24.0, 12.0, 24.0),
+        "bmv2": Costs(100.0, 20.0, 75.0),
+    },
     late_s=0.01,
-    bring_up_s=0.15,
+    bring_up_s=0.3,
 )
-"""About twice what two cores of a virtual machine cost, so that most machines do better."""
+"""What two busy cores of a virtual machine needed, rounded up, so that most machines do better."""
 
 
 def machine() -> dict[str, Any]:

@@ -159,8 +159,11 @@ def refusal(needed: Demand, dilation: float, known: Calibration) -> str | None:
     )
 
 
-def resolved(experiment: Experiment, known: Calibration) -> Experiment:
-    """``experiment`` with a number for ``dilation: auto``: the smallest that does for every cell.
+def resolved(
+    experiment: Experiment, known: Calibration, before: Experiment | None = None
+) -> Experiment:
+    """``experiment`` with a number for ``dilation: auto``: the smallest that does for every cell,
+    or what it came to ``before``.
 
     One for all, so that cells can be compared. DeploymentError if the sweep asks for it.
     """
@@ -171,7 +174,9 @@ def resolved(experiment: Experiment, known: Calibration) -> Experiment:
         )
     if experiment.emulation.dilation != AUTO:
         return experiment
-    enough = max((each.enough() for each in _demands(experiment, known)), default=AUTO)
+    enough = before.emulation.dilation if before is not None else AUTO
+    if enough == AUTO:
+        enough = max((each.enough() for each in _demands(experiment, known)), default=AUTO)
     emulation = experiment.emulation.model_copy(update={"dilation": enough})
     return experiment.model_copy(update={"emulation": emulation})
 

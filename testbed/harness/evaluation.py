@@ -113,10 +113,11 @@ class Resumed:
         with held(run):
             try:
                 directory = RunDirectory(run)
-                wanted = experiment or _experiment_of(run)
+                before = _experiment_of(run)
+                wanted = experiment or before
             except (FileNotFoundError, located.Invalid) as error:
                 raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
-            self._experiment = capacity.resolved(wanted, calibration.load())
+            self._experiment = capacity.resolved(wanted, calibration.load(), before)
             state = judge(directory, expand(self._experiment), rules)
         self.planned = plan(state.missing)
         self.note = f"{run}: {state}"

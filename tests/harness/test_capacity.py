@@ -17,7 +17,10 @@ from testbed.harness.errors import DeploymentError
 from testbed.harness.evaluation import New, refuse
 from testbed.harness.fabrics import build_fabric
 
-MEASURED = replace(DEFAULTS, measured_at="2026-01-01T00:00:00Z", machine=calibration.machine())
+COSTS = {"tcp": Costs(8.0, 8.0), "native": Costs(16.0, 16.0, 4.0)}
+MEASURED = Calibration(
+    COSTS, 0.01, 0.15, measured_at="2026-01-01T00:00:00Z", machine=calibration.machine()
+)
 LONG = "synthetic/1GB/100ms"
 
 
@@ -85,7 +88,7 @@ def test_strain_grows_with_what_is_asked(tmp_path):
     ring = demand_of(busy(tmp_path, jobs__0__system="ring"))
     assert ring.strain(100) == pytest.approx(ring.strain(200) * 2)
     atp = busy(tmp_path, fabric__ina="all")
-    slow = replace(MEASURED, costs={**MEASURED.costs, "native": Costs(160.0, 160.0, 40.0)})
+    slow = replace(MEASURED, costs={**COSTS, "native": Costs(160.0, 160.0, 40.0)})
     assert demand_of(atp, slow).strain(100) == pytest.approx(10 * demand_of(atp).strain(100))
 
 
@@ -125,6 +128,15 @@ def test_auto_is_one_number_for_all_cells(tmp_path, known):
     assert len(each_alone) == 2
     assert not any(each.warning for each in new.planned)
     assert f"dilation: {max(each_alone):g}\n" in dump(new._experiment)
+
+
+def test_a_run_goes_on_with_the_dilation_that_it_began_with(tmp_path, known):
+    known(MEASURED)
+    auto = busy(tmp_path, emulation__dilation="auto")
+    first = capacity.resolved(auto, MEASURED)
+    slower = replace(MEASURED, late_s=100.0)
+    assert capacity.resolved(auto, slower) != first
+    assert capacity.resolved(auto, slower, before=first) == first
 
 
 def test_simulations_need_no_dilation(tmp_path):
