@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from testbed.dataplane import wire
 from testbed.experiment.schema import Experiment
 from testbed.harness.deployment import DeployedJob
+from testbed.harness.errors import DeploymentError
 from testbed.harness.link_loads import loads
 from testbed.harness.measurement import measure
+from testbed.harness.memory import allocate
 from testbed.results import Iteration, LinkLoad, Row
 from testbed.simulation import scenario
 from testbed.simulation.scenario import Assumptions
@@ -19,8 +22,18 @@ from testbed.topology.fabric import Fabric
 def run(
     experiment: Experiment, fabric: Fabric, jobs: Sequence[DeployedJob], rows: Sequence[Row]
 ) -> tuple[list[Row], list[Iteration], list[LinkLoad]]:
-    """Simulate ``jobs`` side by side; their ``rows`` filled in, and what workers and links did."""
+    """Simulate ``jobs`` side by side; their ``rows`` filled in, and what workers and links did.
+
+    DeploymentError says what cannot be simulated, or would not fit the switches' memory.
+    """
     emulation = experiment.emulation
+    if emulation.loss:
+        raise DeploymentError(
+            f"emulation.loss: found {emulation.loss:g}, wanted 0 with backend: simulate, where no "
+            "packet is lost; leave it out, or write backend: emulate"
+        )
+    if sum(len(job.plan.trees) for job in jobs) <= wire.MAX_TREES:
+        allocate([(job.plan, job.window) for job in jobs], fabric.slots)
     timeline = simulate(
         fabric,
         [simulated(job) for job in jobs],
