@@ -65,7 +65,9 @@ def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str)
     measure = claim.measure
     points = measure.points(experiment)
     try:
-        samples = [_sample(measure, experiment, point, rows) for point in points]
+        samples = [
+            _sample(measure, experiment, point, rows, number) for number, point in enumerate(points)
+        ]
     except Lacking as lacking:
         return Verdict(lacking.word, str(lacking))
     along = [point.at for point in points]
@@ -82,11 +84,18 @@ def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str)
         low,
         high,
         _basis(samples, rows),
-        tuple(
-            (sweep.written(point.settings), sample.value)
-            for point, sample in zip(points, samples, strict=True)
-        ),
+        tuple(zip(_titles(points), (sample.value for sample in samples), strict=True)),
     )
+
+
+def _titles(points: Sequence[Point]) -> list[str]:
+    """What tells each point from the others."""
+    first = points[0].settings
+    differ = [path for path in first if any(p.settings[path] != first[path] for p in points)]
+    return [
+        ", ".join(f"{path.rpartition('.')[2]}={point.settings[path]}" for path in differ)
+        for point in points
+    ]
 
 
 def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
@@ -149,7 +158,9 @@ class _Sample:
     of_what: str
 
 
-def _sample(measure: Measure, experiment: Experiment, point: Point, rows: pd.DataFrame) -> _Sample:
+def _sample(
+    measure: Measure, experiment: Experiment, point: Point, rows: pd.DataFrame, number: int
+) -> _Sample:
     pairs = [
         (
             _metric(measure, cell, rows),
@@ -162,17 +173,19 @@ def _sample(measure: Measure, experiment: Experiment, point: Point, rows: pd.Dat
     resampled = None
     if len(pairs) > 1:
         if len(pairs) >= LEAST:
+            # All points have the same seeds, which are drawn together.
             resampled = _means(ratios, 0)
         return _Sample(float(ratios.mean()), resampled, f"{len(pairs)} seeds")
     of, over, formula = pairs[0]
     if min(len(of), len(over)) >= LEAST:
-        resampled = _means(of, 0) / _means(over, 1) / formula
+        resampled = _means(of, 2 * number) / _means(over, 2 * number + 1) / formula
     return _Sample(float(ratios[0]), resampled, counted(len(of), "repeat"))
 
 
 def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Floats:
     """The metric in each repeat of a cell that is valid, as a mean of its jobs."""
-    own = rows[rows["settings"].map(json.loads) == _plain(cell)]
+    wanted = json.loads(json.dumps(cell))
+    own = rows[[json.loads(settings) == wanted for settings in rows["settings"]]]
     if measure.job is not None:
         own = own[own["job"] == measure.job]
     title = sweep.written(cell) or "the experiment"
@@ -186,10 +199,6 @@ def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Float
         raise Lacking(CANNOT, f"No repeat of {title} is valid here: {why}.")
     means: Floats = whole.groupby("repeat")[measure.metric].mean().to_numpy(float)
     return means
-
-
-def _plain(settings: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(settings))
 
 
 def _formula(name: str, experiment: Experiment, cell: sweep.Settings) -> float:

@@ -76,7 +76,7 @@ OVER = {"over": {"jobs.0.system": "ring"}}
 def test_a_ratio_of_matched_cells_makes_the_verdict():
     found = judge(claim(**OVER), EXPERIMENT, rows(both(3, 2)))
     assert (found.word, found.number, found.low) == (REPRODUCED, 1.5, None)
-    assert len(found.points) == 3
+    assert found.points == (("workers=2", 1.5), ("workers=4", 1.5), ("workers=8", 1.5))
     assert "at least 1.5. so it is" in found.reason
     weaker = claim(direction={"at_least": 1.1}, **OVER)
     assert judge(weaker, EXPERIMENT, rows(both(2.4, 2))).word == DIRECTION
