@@ -6,7 +6,7 @@ Text between two marks is filled by ``python -m testbed.report.quote FILE...``:
     <!-- quote claims.csv claim=rina-over-atp shown -->one value of a row<!-- /quote -->
 
 Files are those of ``reports/reference/``; of a table the first row counts that has the values asked
-for, and the last word names the column.
+for, and the last word names the column. Reals are rounded as in the report.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from pathlib import Path
 
 import click
 
+from testbed.report.tables import number
+
 REFERENCE = Path(__file__).resolve().parents[2] / "reports" / "reference"
+_REAL = re.compile(r"-?[0-9]+\.[0-9]+(e[-+][0-9]+)?")
 _QUOTE = re.compile(r"(<!-- quote ([^>]+?) -->)(.*?)(<!-- /quote -->)", re.DOTALL)
 
 
@@ -44,8 +47,9 @@ def quoted(asked: str, reference: Path) -> str:
         for row in csv.DictReader(file):
             if column not in row:
                 raise Unquotable(f"{asked}: {name} has no column {column}")
-            if all(row.get(key) == value for key, value in wanted.items()):
-                return row[column]
+            if all(row.get(key) == each for key, each in wanted.items()):
+                value = row[column]
+                return number(float(value)) if _REAL.fullmatch(value) else value
     raise Unquotable(f"{asked}: {name} has no such row")
 
 

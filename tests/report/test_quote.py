@@ -12,7 +12,9 @@ from testbed.report.quote import Unquotable, filled
 @pytest.fixture
 def reference(tmp_path):
     (tmp_path / "winners.md").write_text("| who |\n| --- |\n| ATP |\n")
-    (tmp_path / "claims.csv").write_text("claim,shown\none,1.5\ntwo,2.5 (2 to 3)\n")
+    (tmp_path / "claims.csv").write_text(
+        "claim,shown,number\none,1.5,1.54321\ntwo,2.5 (2 to 3),2.5\n"
+    )
     return tmp_path
 
 
@@ -23,6 +25,8 @@ def test_quotations_are_filled_and_stay_filled(reference):
     assert "shown -->2.5 (2 to 3)<!-- /quote -->." in once
     assert "<!-- quote winners.md -->\n| who |\n| --- |\n| ATP |\n<!-- /quote -->" in once
     assert filled(once, reference) == once
+    rounded = filled("<!-- quote claims.csv claim=one number --><!-- /quote -->", reference)
+    assert "-->1.54<!--" in rounded
     assert filled("nothing is quoted", reference) == "nothing is quoted"
 
 
