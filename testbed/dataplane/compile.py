@@ -69,6 +69,7 @@ def compile_user_program(source: Path) -> Path:
     if done.returncode != 0:
         raise CompileError(done.stderr.decode(errors="replace").strip())
     made = cache() / f"{source.stem}-{hashlib.sha256(done.stdout).hexdigest()[:16]}.json"
+    made.parent.mkdir(parents=True, exist_ok=True)
     made.write_bytes(done.stdout)
     return made
 

@@ -10,6 +10,7 @@ from testbed.dataplane.control import ControlError
 from testbed.dataplane.native.build import BuildError, build
 from testbed.dataplane.native.target import NativeSwitch
 from testbed.emulation.network import EmulationError, SwitchTarget
+from testbed.endpoint import aggregation
 
 PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "build" / "ina.json"
 
@@ -76,9 +77,10 @@ class _Native(NativeSwitch):
 
 
 def prepare(target: str, program: Path = PROGRAM) -> None:
-    """Do what takes time once: compile the program. EmulationError if there is no compiler."""
-    if target == "native":
-        try:
+    """Compile, once, what hosts and native switches run. EmulationError without a C compiler."""
+    try:
+        aggregation.load()
+        if target == "native":
             build(program)
-        except BuildError as error:
-            raise EmulationError(str(error)) from error
+    except BuildError as error:
+        raise EmulationError(str(error)) from error
