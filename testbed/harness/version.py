@@ -19,6 +19,9 @@ _WITHOUT_INFLUENCE = (
     "harness/baseline.py",
     "experiment/claims.py",
     "experiment/measures.py",
+    "harness/calibrating.py",
+    "harness/calibration.py",
+    "harness/capacity.py",
     "harness/claims.py",
     "harness/comparison.py",
     "harness/library.py",
@@ -30,7 +33,7 @@ _WITHOUT_INFLUENCE = (
     "emulation/cleanup.py",
     "emulation/doctor.py",
 )
-"""Parts of the package that only look at results, or never see a run."""
+"""Parts of the package that only look at results, never see a run, or settle what a cell names."""
 
 
 def version(experiment: Experiment) -> str:

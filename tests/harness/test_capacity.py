@@ -6,8 +6,10 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+from click.testing import CliRunner
 from tiny import experiment
 
+from testbed.cli import main
 from testbed.experiment.load import dump, loads
 from testbed.harness import calibration, capacity
 from testbed.harness.calibration import DEFAULTS, Calibration, Costs
@@ -103,6 +105,21 @@ def test_what_is_clearly_beyond_the_machine_is_refused_with_what_would_do(tmp_pa
     with pytest.raises(DeploymentError, match=f"set emulation.dilation to {needed.enough():g} or"):
         refuse([planned])
     assert needed.strain(needed.enough()) < 1 < BEYOND
+
+
+def test_the_command_line_refuses_unless_forced(tmp_path, known, monkeypatch):
+    known(MEASURED)
+    path = tmp_path / "beyond.yaml"
+    path.write_text(dump(busy(tmp_path, emulation__dilation=1)))
+    tried = []
+    monkeypatch.setattr(New, "run", lambda self, *rest, **more: tried.append(self) or (tmp_path, 1))
+    monkeypatch.setattr("testbed.harness.reporting.report", lambda *where: where)
+    refused = CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path)])
+    assert refused.exit_code == 1
+    assert "set emulation.dilation to" in refused.output
+    assert not tried
+    CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path), "--force"])
+    assert len(tried) == 1
 
 
 def test_guesses_warn_and_refuse_nothing(tmp_path, known):
