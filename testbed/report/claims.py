@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,7 +165,7 @@ def _sample(
         (
             _metric(measure, cell, rows),
             np.ones(LEAST) if beside is None else _metric(measure, beside, rows),
-            1.0 if measure.reference is None else _formula(measure.reference, experiment, cell),
+            1.0 if measure.reference is None else _formula(measure, experiment, cell),
         )
         for cell, beside in point.pairs
     ]
@@ -191,8 +191,6 @@ def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Float
     title = sweep.written(cell) or "the experiment"
     if not len(own):
         raise Lacking(NOT_RUN, f"There are no results of {title}.")
-    if measure.reference == "closed-form":
-        own = own.assign(jct_s=own["jct_s"] / own["expected_jct_s"])
     whole = own.assign(good=is_valid(own)).groupby("repeat").filter(lambda each: each["good"].all())
     if not len(whole):
         why = next(filter(None, [*own["error"], *own["verdict"]]), "not verified")
@@ -201,24 +199,17 @@ def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Float
     return means
 
 
-def _formula(name: str, experiment: Experiment, cell: sweep.Settings) -> float:
-    """Gbit/s of gradients that the formula says; 1 for the closed form, which rows hold."""
+def _formula(measure: Measure, experiment: Experiment, cell: sweep.Settings) -> float:
+    """Gbit/s of gradients that the measure's formula says."""
     resolved = Experiment.model_validate(sweep.apply(experiment.data(), cell))
-    (job,) = resolved.jobs
+    job = resolved.jobs[measure.job or 0]
     workers, servers = (
         each if isinstance(each, int) else len(each) for each in (job.workers, job.servers)
     )
-    return _FORMULAS[name](workers, servers) * (
-        1.0 if name == "closed-form" else resolved.fabric.host_rate / 1e9
-    )
-
-
-_FORMULAS: Mapping[str, Callable[[int, int], float]] = {
-    "closed-form": lambda workers, servers: 1.0,
-    # max(M/B, n M / (k B)) and 2 (n - 1) M / (n B): BytePS, OSDI 2020, table of section 2.
-    "ps": lambda workers, servers: min(1.0, servers / workers),
-    "colocated-ps": lambda workers, servers: workers / (2 * (workers - 1)),
-}
+    # BytePS, OSDI 2020, section 2: max(M/B, n M/(k B)), and 2 (n-1) M/(n B) where all n workers'
+    # machines are servers.
+    of_rate = {"ps": min(1.0, servers / workers), "colocated-ps": workers / (2 * (workers - 1))}
+    return of_rate[measure.reference or ""] * resolved.fabric.host_rate / 1e9
 
 
 def _interval(
