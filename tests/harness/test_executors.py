@@ -188,7 +188,7 @@ def test_a_scheduler_that_dies_is_told(cluster, tmp_path, monkeypatch):
     def started(cell: Cell) -> None:
         cluster.scheduler.kill()
 
-    with pytest.raises(DeploymentError, match="is gone.*run --resume goes on"):
+    with pytest.raises(DeploymentError, match=r"is gone.*run --resume goes on"):
         list(through(cluster.address, simulated(tmp_path), tmp_path, started))
 
 
