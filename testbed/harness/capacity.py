@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from testbed import model
-from testbed.emulation import targets
 from testbed.emulation.verdict import IDLE_FLOOR, LATE_SHARE
 from testbed.experiment.cells import distinct
 from testbed.experiment.fields import AUTO
@@ -56,10 +55,11 @@ class Load:
 
     def needs(self, dilation: float, cores: int) -> tuple[float, float, float]:
         """Shares of all cores, a rank's core and a switch's core, in the busiest second."""
-        fastest = self.total / dilation
+        if not self.total:
+            return 0.0, 0.0, 0.0
         # A second may hold only one iteration, or many with pauses between.
         iterations = max(1.0, 1 / (self.iteration_s * dilation))
-        share = min(1.0, self.iteration_bytes * iterations / fastest) if fastest else 0.0
+        share = min(1.0, self.iteration_bytes * iterations * dilation / self.total)
         each = share * 1e-9 / dilation
         return (
             self.total * self.costs.link * each / cores,
@@ -103,7 +103,8 @@ def demand(
     experiment: Experiment, jobs: Sequence[DeployedJob], fabric: Fabric, known: Calibration
 ) -> Demand:
     """What ``jobs`` of ``experiment`` need of this machine, by what is ``known`` of it."""
-    target = targets.choose(experiment.emulation.target)
+    # Whether the target is there is asked when something runs.
+    target = "bmv2" if experiment.emulation.target == "bmv2" else "native"
     costs = known.costs.get(target, calibration.DEFAULTS.costs[target])
     return Demand(
         tuple(_load(job, fabric, costs if job.plan.trees else known.costs["tcp"]) for job in jobs),

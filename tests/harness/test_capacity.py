@@ -67,6 +67,18 @@ def test_a_short_transfer_between_long_pauses_needs_less():
     assert many[0] == pytest.approx(1e9 * 10e-9 / 4)
 
 
+def test_who_sends_nothing_needs_nothing():
+    assert a_load(total=0.0, iteration_bytes=0.0, iteration_s=0.0).needs(10, cores=4) == (0, 0, 0)
+
+
+def test_a_target_that_is_not_here_can_be_planned_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("testbed.dataplane.bmv2.installed", lambda: False)
+    native, slow = (
+        busy(tmp_path, fabric__ina="all", emulation__target=target) for target in ("native", "bmv2")
+    )
+    assert demand_of(slow).strain(100) > 2 * demand_of(native).strain(100)
+
+
 def test_the_tightest_of_cores_ranks_and_switches_decides():
     free = 1 - 0.35
     assert Demand((a_load(),), 4, 0).strain(10) == pytest.approx(0.25 / free)
