@@ -1,0 +1,38 @@
+"""The verbs that stand on the simulator."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+from tiny import file
+
+from testbed.cli import main
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_where_switches_should_be_programmable(tmp_path):
+    done = invoke("place", file(tmp_path, fabric__hosts_per_leaf=[4, 2]), "--budget", 1)
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[0].endswith("tiny.yaml") and "ina: [t0]" in lines
+
+
+def test_jobs_for_which_nothing_can_be_placed(tmp_path):
+    done = invoke("place", file(tmp_path, jobs__0__colocated=True), "--budget", 1)
+    assert done.exit_code == 1 and "cannot run with any" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_the_ladder_of_a_run_that_is_there(tmp_path):
+    run = invoke("run", file(tmp_path, backend="simulate"), "-o", tmp_path / "results")
+    assert run.exit_code == 0, run.output
+    done = invoke("ladder", tmp_path / "results")
+    assert done.exit_code == 1  # nothing of it was emulated
+    assert done.output.splitlines()[-1].startswith("ladder: UNDECIDED, no valid row")
+
+
+def test_a_ladder_of_nothing(tmp_path):
+    done = invoke("ladder", tmp_path)
+    assert done.exit_code == 1 and "found no results.csv" in done.output
