@@ -14,10 +14,12 @@ from pathlib import Path
 from statistics import fmean
 
 from testbed.dataplane import bmv2
+from testbed.dataplane.control import ControlError
 from testbed.emulation import targets
 from testbed.emulation.network import EmulationError, require
 from testbed.emulation.run import Observation
 from testbed.emulation.verdict import Sampler
+from testbed.endpoint.crew import RankFailed
 from testbed.experiment.schema import Experiment
 from testbed.harness import calibration
 from testbed.harness.calibration import Calibration, Costs
@@ -58,7 +60,10 @@ def calibrate(say: Callable[[str], None], force: bool = False) -> Calibration:
     kinds = ["tcp", "native", *(["bmv2"] if bmv2.installed() else [])]
     for kind in kinds:
         say(f"measuring {kind} …")
-        fabric, observed, took = _near_the_limit(kind)
+        try:
+            fabric, observed, took = _near_the_limit(kind)
+        except (RankFailed, ControlError) as error:
+            raise EmulationError(f"{kind} cannot be measured: {error}") from error
         costs[kind] = _costs(fabric, observed, before)
         late.append(max(each.late_s for each in observed.outcomes))
         bring_up.append((took - observed.machine.seconds) / len(fabric.nodes))

@@ -1,0 +1,50 @@
+"""How busy the machine is in its busiest second, against what the calibration foretells.
+
+    sudo .venv/bin/python -m benchmarks.capacity experiments/quick.yaml [--dilation 400 …]
+
+Runs every cell of an experiment once at each dilation. ``seen`` is of all processors, 65 % is what
+the verdict allows; ``foretold`` may also be of the one core that a rank or a switch has. What else
+the machine does shows in ``seen`` alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from testbed.emulation import targets
+from testbed.emulation.verdict import IDLE_FLOOR
+from testbed.experiment.cells import distinct
+from testbed.harness import calibration, capacity
+from testbed.harness.deployment import deploy
+from testbed.harness.emulating import observe
+from testbed.harness.evaluation import read, title
+from testbed.harness.fabrics import build_fabric
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("experiment", type=Path)
+    parser.add_argument("--dilation", type=float, action="append")
+    arguments = parser.parse_args()
+    known = calibration.load()
+    print(f"calibration: {known.measured_at or 'none, defaults'}")
+    print(f"{'dilation':>8} {'foretold':>9} {'seen':>6}  cell")
+    for cell in distinct(read(arguments.experiment)):
+        experiment = cell.experiment
+        targets.prepare(targets.choose(experiment.emulation.target))
+        fabric = build_fabric(experiment)
+        for dilation in arguments.dilation or [experiment.emulation.dilation]:
+            emulation = experiment.emulation.model_copy(update={"dilation": dilation})
+            slowed = experiment.model_copy(update={"emulation": emulation})
+            jobs = deploy(slowed, fabric)
+            foretold = capacity.demand(slowed, jobs, fabric, known).strain(dilation)
+            with tempfile.TemporaryDirectory() as logs:
+                seen = 1 - min(observe(slowed, fabric, jobs, Path(logs)).machine.idle)
+            busy = foretold * (1 - IDLE_FLOOR)
+            print(f"{dilation:8g} {busy:9.0%} {seen:6.0%}  {title(cell)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
