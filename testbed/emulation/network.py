@@ -87,7 +87,8 @@ class Statistics:
 
 
 def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    return {name: count - before.get(name, 0) for name, count in now.items()}
+    # A switch that has ended counts from nothing.
+    return {name: max(0, count - before.get(name, 0)) for name, count in now.items()}
 
 
 def require() -> None:

@@ -20,9 +20,9 @@ from testbed.emulation.rates import Port
 
 IDLE_FLOOR = 0.35
 WAITING_CEILING = 0.8
-"""Of every second, in which some process had no processor. Short waits are many where processes
-are more than cores, and cost little: even runs that lacked idle time were at 50 to 60 %. Beyond,
-the processors that idle are not ours to use, as under a quota or a set of few cores."""
+"""Of every second, in which some process had no processor: a bound of our own. Short waits are many
+where processes are more than cores, and cost little. Nearly all the time means that processors
+which idle are not ours to use, as under a quota, or that everybody wants them at once."""
 
 LATE_SHARE = 0.05
 RATE_TOLERANCE = 0.05
