@@ -148,6 +148,9 @@ void sender_pump(struct flow *flow, double now)
     uint64_t last = flow->lowest + flow->window;
     if (last > flow->pushed)
         last = flow->pushed;
+    /* What others send may have come, and its chunk gone, before its turn came here. */
+    if (flow->next < flow->lowest)
+        flow->next = flow->lowest;
     for (; flow->next < last; flow->next++) {
         if (!is_sent_here(flow, chunk_of(flow, flow->next)))
             continue;
