@@ -82,14 +82,14 @@ def styles(bench: Bench) -> None:
     """Packets into one switch whose sums come back, four workers, as fast as they do."""
     print("| values | style | target | packets/s | gradients, Mbit/s | switch, µs/packet | lost |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    ratios = []
+    ratios, processor = [], []
     for values in (32, 64, 256):
         program = ina(values)
         for style in Style:
             cases = [(each, program, style, values, WORKERS, False) for each in bench.targets]
-            rates = {}
+            rates, spent = {}, {}
             for case, (result, mbit_s) in zip(cases, bench.medians(cases), strict=True):
-                rates[case[0]] = result.rate
+                rates[case[0]], spent[case[0]] = result.rate, result.switch_us
                 print(
                     f"| {values} | {style.value} | {case[0]} | {result.rate:,.0f} | {mbit_s:,.0f} "
                     f"| {result.switch_us:.2f} | {result.given_up or ''} |",
@@ -97,12 +97,11 @@ def styles(bench: Bench) -> None:
                 )
             if values == 256 and "bmv2" in rates:
                 ratios.append(rates["native"] / rates["bmv2"])
+                processor.append(spent["bmv2"] / spent["native"])
     if ratios:
-        bench.aims["native, in packets of BMv2's, 256 values, the worst style"] = (
-            min(ratios),
-            15,
-            "x",
-        )
+        what = "256 values, the worst style"
+        bench.aims[f"native, in packets of BMv2's, {what}"] = min(ratios), 15, "x"
+        bench.aims[f"the same, in processor time a packet, {what}"] = min(processor), 15, "x"
 
 
 def layouts(bench: Bench) -> None:
