@@ -63,6 +63,9 @@ class Row:
         error: empty, or why the cell failed.
         settings: what the sweep set in this cell, path to value, as a JSON object; with
             ``experiment.yaml`` it says all that was run.
+        quantisation: how real gradients became integers; empty for others.
+        quantisation_error: relative L2 distance of the sums that the workers received from the
+            exact sums of the real gradients.
         version: digest of the code and of the files that the cell names, such as its workloads.
     """
 
@@ -105,6 +108,8 @@ class Row:
     settings: str = "{}"
     routed_jct_s: float | None = None
     version: str = ""
+    quantisation: str = ""
+    quantisation_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,8 @@ class LinkLoad:
 
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
-    "error", "started_at", "settings", "version", "source", "target", "source_kind", "target_kind",
+    "error", "started_at", "settings", "version", "quantisation", "source", "target",
+    "source_kind", "target_kind",
 }  # fmt: skip
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))

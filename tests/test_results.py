@@ -52,6 +52,8 @@ ROW = Row(
     expected_jct_s=0.12,
     routed_jct_s=0.121,
     started_at="2026-11-21T07:00:00Z",
+    quantisation="factor 1e+06",
+    quantisation_error=1e-3,
 )
 ITERATION = Iteration("8fa43b1ea8", 0, 0, "atp", "resnet50", 3, 1, 0.5, 0.75, 1.0)
 

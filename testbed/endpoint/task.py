@@ -102,7 +102,8 @@ class Outcome:
     """What a rank saw. ``wrong`` counts received values that differ from the true sum;
     ``checked`` counts all values compared; ``late_s`` is the worst delay with which this process
     was woken for its own timer. ``overflows`` counts fragments whose sum left the range of int32,
-    ``floats`` those that were summed as floats instead."""
+    ``floats`` those that were summed as floats instead. ``quantisation_error`` is what rank 0
+    found in the last iteration's sums of real gradients."""
 
     rank: int
     iterations: list[Iteration] = field(default_factory=list)
@@ -113,6 +114,7 @@ class Outcome:
     overflows: int = 0
     floats: int = 0
     late_s: float = 0.0
+    quantisation_error: float | None = None
 
 
 def grain(plan: Plan) -> int:

@@ -57,10 +57,12 @@ class Worker:
             end = self._synchronise(start, stalled, pace)
             compute_end = start + stalled + self._task.compute_s * pace
             self._outcome.iterations.append(Iteration(start, compute_end, end, stalled))
+            if iteration == self._task.iterations - 1:
+                self._connections.flush()
+                self._outcome.quantisation_error = self._quantisation_error()
             # Checking and filling run while the next iteration "computes".
             self._check()
             start = compute_end if self._task.forward else end
-        self._connections.flush()
         self._connections.account(self._outcome)
         return self._outcome
 
@@ -156,6 +158,18 @@ class Worker:
         self._unfinished -= 1
         bucket = self._task.units[unit % len(self._task.units)].bucket
         self._arrived[bucket] = time.monotonic()
+
+    def _quantisation_error(self) -> float | None:
+        """Of the sums as they were received; one rank's, as all have the same."""
+        gradients = self._task.gradients
+        if gradients.sample is None or self._task.rank != 0:
+            return None
+        total = self._values.astype(np.float64)
+        for part in self._summed_as_floats:
+            total[part] = self._values[part].view(np.float32)
+        for unit in self._task.units:
+            total[unit.offset : unit.offset + unit.elements] -= gradients.offset(self._origin(unit))
+        return gradients.quantisation_error(total)
 
     def _check(self) -> None:
         total = self._task.gradients.expected_total()

@@ -54,6 +54,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             jobs[index] = job
             yield from _servers(index, job, known)
             yield from _compute(index, job)
+            yield from _gradients(index, job)
             yield from _emulated(index, job) if emulated else ()
     raw_fabric = data.get("fabric")
     kind = raw_fabric.get("kind") if isinstance(raw_fabric, Mapping) else None
@@ -145,6 +146,16 @@ def _compute(index: int, job: Job) -> Iterator[Finding]:
                 ("jobs", index, "compute", "stragglers", "workers", position),
                 f"found the rank {rank}, wanted one from 0 to {workers - 1}; write a smaller one",
             )
+
+
+def _gradients(index: int, job: Job) -> Iterator[Finding]:
+    """Normal gradients are made as integers."""
+    if job.gradients == "normal" and job.quantisation != "fixed_point":
+        yield Finding(
+            ("jobs", index, "quantisation"),
+            f"found {job.quantisation}, wanted fixed_point for normal gradients;"
+            " write gradients: real",
+        )
 
 
 def _emulated(index: int, job: Job) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from testbed.experiment.fields import (
     Model,
     Name,
     Program,
+    Ratio,
     Scale,
     Share,
     Size,
@@ -36,6 +37,7 @@ from testbed.experiment.fields import (
 from testbed.experiment.findings import shown, suggestion
 from testbed.experiment.nodes import Ranks, Servers, Workers
 from testbed.workload import synthetic
+from testbed.workload.quantise import ATP_FACTOR
 from testbed.workload.trace import SYNTHETIC
 
 SCHEMA_VERSION = 1
@@ -155,6 +157,19 @@ class Job(Model):
     fixed_point: Annotated[
         int, count("the bits after the binary point of gradients as integers", 20, least=0, most=30)
     ] = 20
+    quantisation: Literal["fixed_point", "factor", "block_exponent"] = Field(
+        default="fixed_point",
+        description="how real gradients become integers: fixed_point (their deviation is 2 to that"
+        " power), factor (all are multiplied by it, as in ATP) or block_exponent (each packet by"
+        " what its largest value allows, as in SwitchML)",
+        examples=["fixed_point"],
+    )
+    factor: Ratio = Field(
+        default=ATP_FACTOR,
+        description="the number by which real gradients are multiplied where quantisation is"
+        " factor: ATP's client has 1000000, its paper 100000000",
+        examples=[1_000_000],
+    )
     compute: Compute | None = Field(
         default=None,
         description="a mapping of factor, jitter and stragglers, for workers that are not alike",

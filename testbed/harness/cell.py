@@ -57,6 +57,7 @@ def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         ina_switches=len(fabric.ina),
         settings=json.dumps(cell.settings),
         version=version(cell.experiment),
+        quantisation=job.quantisation,
     )
 
 

@@ -63,6 +63,17 @@ class DeployedJob:
         """Bytes that one iteration synchronises, scaled, padding included."""
         return 4 * sum(unit.elements for unit in self.units)
 
+    @property
+    def quantisation(self) -> str:
+        """How real gradients become integers, in words; empty for others."""
+        if self.sample is None:
+            return ""
+        return {
+            "fixed_point": f"2^{self.job.fixed_point} a deviation",
+            "factor": f"factor {self.job.factor:g}",
+            "block_exponent": "block exponent",
+        }[self.job.quantisation]
+
     @cached_property
     def expected(self) -> tuple[model.Expected, ...]:
         """The closed form of each iteration."""

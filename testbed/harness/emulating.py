@@ -134,6 +134,7 @@ def _examine(
         collisions=max(each.collisions for each in outcomes),
         overflows=max(each.overflows for each in outcomes),
         **_counted(observation.events.get(job.number, Counter())),
+        quantisation_error=outcomes[0].quantisation_error,
         verified=all(each.checked == values_to_check(job) for each in workers),
         verdict=verdict(
             replace(

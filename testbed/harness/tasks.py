@@ -18,7 +18,8 @@ from testbed.harness.memory import Window
 from testbed.plan.program import Plan
 from testbed.plan.trees import Style
 from testbed.topology.fabric import Fabric
-from testbed.workload.gradients import Gradients
+from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
+from testbed.workload.quantise import BlockExponent, Factor, Quantiser
 
 LONGEST_TICK_S = 0.004
 """Longer ticks would show in the emulated times, for they end every transfer."""
@@ -33,17 +34,13 @@ def tasks(
 ) -> list[Task]:
     """One task a rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP."""
     plan = job.plan
-    gradients = Gradients(
-        seed + job.number,
-        plan.workers,
-        job.gradient_bytes // 4,
-        job.job.fixed_point,
-        job.sample,
-    )
+    truth = gradients(job, seed + job.number)
     # Drawn before the ranks are forked, which then share it.
-    gradients.expected_total()
+    truth.expected_total()
     for rank in range(plan.workers):
-        gradients.base(rank)
+        truth.base(rank)
+    if job.sample is not None:
+        truth.exact_total()
     units = tuple(replace(unit, ready_s=unit.ready_s * dilation) for unit in job.units)
     return [
         Task(
@@ -53,7 +50,7 @@ def tasks(
             addresses=tuple(addresses[host] for host in plan.hosts),
             units=units,
             compute_s=job.compute_s * dilation,
-            gradients=gradients,
+            gradients=truth,
             paces=job.paces[rank] if rank < plan.workers else (1.0,) * len(job.paces[0]),
             trees=tuple(
                 role(plan, rank, each, addresses, job.window, job.fabric) for each in allocations
@@ -67,6 +64,19 @@ def tasks(
         )
         for rank in plan.ranks
     ]
+
+
+def gradients(job: DeployedJob, seed: int) -> Gradients:
+    """What the workers contribute."""
+    told, workers, elements = job.job, job.plan.workers, job.gradient_bytes // 4
+    quantiser: Quantiser | None = None
+    if job.sample is not None and told.quantisation == "factor":
+        # A sample's values are drawn as of unit deviation; the factor is that of real ones.
+        quantiser = Factor(told.factor * job.sample.rms)
+    elif job.sample is not None and told.quantisation == "block_exponent":
+        drawn = (job.sample.draw(seed, rank, elements) for rank in range(workers))
+        quantiser = BlockExponent.agreed(drawn, workers, room=LARGEST_CONSTANT)
+    return Gradients(seed, workers, elements, told.fixed_point, job.sample, quantiser)
 
 
 def role(

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from testbed.workload.quantise import Factor, Float64, Quantiser
 from testbed.workload.values import Sample
 
 Int32 = npt.NDArray[np.int32]
@@ -30,6 +31,8 @@ Float32 = npt.NDArray[np.float32]
 FIXED_POINT = 20
 _INT32_MAX = 2**31 - 1
 _OFFSETS = 2**15
+LARGEST_CONSTANT = 2 * _OFFSETS - 1
+"""The largest b(r, t)."""
 _STEP = 20251  # odd, so that it visits all of the 2^15 offsets; 2^15 / 1.618, so that it mixes
 
 
@@ -40,6 +43,7 @@ class Gradients:
     ``fixed_point``: the standard deviation of the base values is 2 to this power, 0 to 30.
     ``sample``: real gradients to draw the base values from; without it they are normal. Normal
     values are clipped at 16 deviations; real ones, which have heavy tails, only at int32's ends.
+    ``quantiser``: how real ones, of unit deviation, become integers, if not by ``fixed_point``.
 
     The values are those of numpy's Philox generator and normal distribution: all processes of a
     run agree when they use one numpy installation.
@@ -54,6 +58,7 @@ class Gradients:
         elements: int,
         fixed_point: int = FIXED_POINT,
         sample: Sample | None = None,
+        quantiser: Quantiser | None = None,
     ) -> None:
         if not 0 <= fixed_point <= 30:
             raise ValueError(f"a fixed point of {fixed_point} bits, wanted 0 to 30")
@@ -67,6 +72,8 @@ class Gradients:
         self.elements = elements
         self.fixed_point = fixed_point
         self.sample = sample
+        self.quantiser = quantiser or Factor(2.0**fixed_point)
+        self._exact: Float64 | None = None
         self._bases: dict[int, Int32] = {}
         self._total: Int32 | None = None
         # One more stream than ranks: the last draws where each rank's constants start.
@@ -120,6 +127,27 @@ class Gradients:
             self._total = total
         return self._total
 
+    def exact_total(self) -> Float64:
+        """float64[elements], read-only: the sum of all ranks' real gradients before they become
+        integers. Raises ValueError where gradients are not real."""
+        if self._exact is None:
+            if self.sample is None:
+                raise ValueError("normal gradients are integers from the start")
+            total = np.zeros(self.elements, np.float64)
+            for rank in range(self.ranks):
+                total += self.sample.draw(self.seed, rank, self.elements)
+            total.flags.writeable = False
+            self._exact = total
+        return self._exact
+
+    def quantisation_error(self, total: Float64) -> float:
+        """Relative L2 distance of the sum that ``total``, the integers' less the iteration's
+        `offset`, stands for from the exact sum of real gradients. ValueError without these."""
+        exact = self.exact_total()
+        norm = float(np.linalg.norm(exact))
+        distance = float(np.linalg.norm(self.quantiser.restore(total) - exact))
+        return distance / norm if norm else distance
+
     def offset(self, iteration: int) -> np.int32:
         """What ``iteration`` adds to every value of the sum."""
         return _wrapped(sum(self._constant(rank, iteration) for rank in range(self.ranks)))
@@ -157,11 +185,10 @@ class Gradients:
             stream = np.random.Generator(self._stream(rank))
             unit = stream.standard_normal(self.elements, np.float32)
             limit = min(16 * 2**self.fixed_point, _INT32_MAX)
+            scaled = np.clip(np.rint(unit * np.float64(2**self.fixed_point)), -limit, limit)
+            values: Int32 = scaled.astype(np.int32)
         else:
-            unit = self.sample.draw(self.seed, rank, self.elements)
-            limit = _INT32_MAX
-        scaled = np.clip(np.rint(unit * np.float64(2**self.fixed_point)), -limit, limit)
-        values: Int32 = scaled.astype(np.int32)
+            values = self.quantiser.quantise(self.sample.draw(self.seed, rank, self.elements))
         values.flags.writeable = False
         return values
 

@@ -9,9 +9,10 @@ Arrays are [workers, values]; what comes back is the sum over workers, as each w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +41,15 @@ def exponents(values: Float32, block: int = BLOCK) -> npt.NDArray[np.int32]:
     return least
 
 
-def to_blocks(values: Float32, exponent: Int32, workers: int, block: int = BLOCK) -> Int32:
+def to_blocks(
+    values: Float32, exponent: Int32, workers: int, block: int = BLOCK, room: int = 0
+) -> Int32:
     """int32[..., values]: round(f g), f = INT32_MAX / (workers 2^e) with each block's exponent.
 
-    INT32_MAX / workers is rounded down, so that no sum overflows by rounding.
+    INT32_MAX / workers is rounded down, so that no sum overflows by rounding; ``room`` is left
+    below it for what else each worker adds.
     """
-    factor = np.ldexp(float(INT32_MAX // workers), -exponent)
+    factor = np.ldexp(float(INT32_MAX // workers - room), -exponent)
     scaled = np.rint(_blocks(values, block) * factor[..., None]).astype(np.int32)
     whole: Int32 = scaled.reshape(*values.shape[:-1], -1)[..., : values.shape[-1]]
     return whole
@@ -103,6 +107,54 @@ def relative_error(found: Float32, values: Float32) -> float:
 def errors(values: Float32) -> dict[str, float]:
     """Each scheme's relative L2 error on the workers' ``values``."""
     return {name: relative_error(scheme(values), values) for name, scheme in SCHEMES.items()}
+
+
+class Quantiser(Protocol):
+    """How a job's gradients become integers, and their sums real numbers."""
+
+    def quantise(self, values: Float32) -> Int32:
+        """int32[values]: one worker's gradient, float32[values], as it is sent."""
+
+    def restore(self, total: Float64) -> Float64:
+        """float64[values]: what the sum of those stands for."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor for everything, as in ATP: values stay at int32's ends, if they are beyond."""
+
+    factor: float
+
+    def quantise(self, values: Float32) -> Int32:
+        scaled = np.clip(np.rint(values * np.float64(self.factor)), -INT32_MAX, INT32_MAX)
+        whole: Int32 = scaled.astype(np.int32)
+        return whole
+
+    def restore(self, total: Float64) -> Float64:
+        return total / self.factor
+
+
+@dataclass(frozen=True)
+class BlockExponent:
+    """An ``exponent`` for each block of `BLOCK` values, on which ``workers`` have agreed, as in
+    SwitchML. ``room`` is left in each worker's integers for what else it adds to them."""
+
+    exponent: Int32
+    workers: int
+    room: int = 0
+
+    @classmethod
+    def agreed(cls, gradients: Iterable[Float32], workers: int, room: int = 0) -> BlockExponent:
+        """For the ``gradients``, float32[values], of all workers."""
+        return cls(np.maximum.reduce([exponents(each) for each in gradients]), workers, room)
+
+    def quantise(self, values: Float32) -> Int32:
+        return to_blocks(values, self.exponent, self.workers, room=self.room)
+
+    def restore(self, total: Float64) -> Float64:
+        factor = np.ldexp(1.0 / (INT32_MAX // self.workers - self.room), self.exponent)
+        restored: Float64 = (_blocks(total, BLOCK) * factor[:, None]).reshape(-1)[: len(total)]
+        return restored
 
 
 def _blocks(values: npt.NDArray[_T], block: int) -> npt.NDArray[_T]:

@@ -18,8 +18,10 @@ from testbed.harness.memory import Window
 from testbed.harness.tasks import role
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
-from testbed.workload.gradients import Gradients
+from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
+from testbed.workload.quantise import BlockExponent, Factor
 from testbed.workload.trace import load
+from testbed.workload.values import load as load_sample
 
 ELEMENTS = 3 * 4 * 256
 
@@ -141,3 +143,22 @@ def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():
     finally:
         sender.close()
         receiver.close()
+
+
+@pytest.mark.parametrize("system", ["ring", "switchml"])
+def test_real_gradients_are_summed_and_the_error_of_what_came_is_told(system):
+    job = tasks(system)
+    sample = load_sample("resnet50")
+    drawn = [sample.draw(5, rank, 2 * ELEMENTS) for rank in range(3)]
+    schemes = [Factor(10.0), BlockExponent.agreed(drawn, 3, LARGEST_CONSTANT)]
+    errors = []
+    for quantiser in schemes:
+        gradients = Gradients(5, 3, 2 * ELEMENTS, sample=sample, quantiser=quantiser)
+        told = [replace(each, gradients=gradients) for each in job]
+        with Crew(told, [None] * len(told)) as crew:
+            outcomes = crew.run(timeout=30)
+        assert [outcome.wrong for outcome in outcomes[:3]] == [0] * 3
+        errors.append(outcomes[0].quantisation_error)
+        truth = gradients.quantisation_error(gradients.expected_total().astype(float))
+        assert errors[-1] == pytest.approx(truth, rel=1e-6)
+    assert errors[0] > 1000 * errors[1]

@@ -11,6 +11,8 @@ from testbed.workload.quantise import (
     BLOCK,
     INT32_MAX,
     SCHEMES,
+    BlockExponent,
+    Factor,
     Float32,
     block_sum,
     errors,
@@ -76,3 +78,27 @@ def test_every_scheme_keeps_the_shape_and_sums_zeros_to_zero() -> None:
         total = scheme(zeros)
         assert total.shape == (300,) and total.dtype == np.float32 and not total.any()
         assert relative_error(total, zeros) == 0
+
+
+@given(st.integers(0, 1000), st.integers(1, 64), st.integers(1, 600), st.integers(0, 2**16))
+def test_what_a_job_sums_by_block_exponents_stands_for_the_exact_sum(
+    seed: int, workers: int, values: int, room: int
+) -> None:
+    gradients = drawn(seed, workers, values)
+    quantiser = BlockExponent.agreed(list(gradients), workers, room)
+    sent = [quantiser.quantise(each).astype(np.int64) + room for each in gradients]
+    total = sum(sent, np.zeros(values, np.int64))
+    assert np.abs(total).max() <= INT32_MAX  # with all that the room is for
+    restored = quantiser.restore((total - workers * room).astype(np.float64))
+    step = np.ldexp(1.0 / (INT32_MAX // workers - room), quantiser.exponent)
+    bound = workers / 2 * step.repeat(BLOCK)[:values]
+    assert np.all(np.abs(restored - gradients.sum(axis=0, dtype=np.float64)) <= bound * (1 + 1e-9))
+
+
+def test_what_a_job_sums_by_a_factor_stands_for_the_exact_sum_up_to_a_step() -> None:
+    gradients = drawn(3, 5, 700)
+    quantiser = Factor(1e4)
+    total = np.add.reduce([quantiser.quantise(each) for each in gradients], dtype=np.float64)
+    distance = np.abs(quantiser.restore(total) - gradients.sum(axis=0, dtype=np.float64))
+    assert distance.max() <= 5 / 2 / 1e4 * (1 + 1e-9)
+    assert Factor(1e9).quantise(np.array([-3, 3], np.float32)).tolist() == [-INT32_MAX, INT32_MAX]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from testbed.workload import values
-from testbed.workload.gradients import Gradients
-from testbed.workload.quantise import errors
+from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
+from testbed.workload.quantise import BlockExponent, Factor, errors
 from testbed.workload.trace import TraceError, names
 from testbed.workload.values import FAMILIES, Sample, load
 
@@ -99,3 +99,30 @@ def test_heavy_tails_overflow_where_normal_values_do_not() -> None:
     ]
     normal, real = (np.abs(total).max() for total in exact)
     assert normal < 2**31 < real
+
+
+def test_the_error_of_a_sum_is_measured_against_real_gradients_before_they_were_integers() -> None:
+    sample = made_up()
+    drawn = [sample.draw(3, rank, 1000) for rank in range(6)]
+    blocks = BlockExponent.agreed(drawn, 6, LARGEST_CONSTANT)
+    coarse, fine, block = (
+        Gradients(3, 6, 1000, sample=sample, quantiser=quantiser)
+        for quantiser in (Factor(10.0), Factor(1e4), blocks)
+    )
+    exact = sum(each.astype(np.float64) for each in drawn)
+    assert coarse.exact_total() == pytest.approx(exact)
+    errors = [
+        each.quantisation_error(each.expected_total().astype(np.float64))
+        for each in (coarse, fine, block)
+    ]
+    by_hand = sum(np.rint(each * 10.0) for each in drawn) / 10.0 - exact
+    assert errors[0] == pytest.approx(np.linalg.norm(by_hand) / np.linalg.norm(exact), rel=1e-6)
+    assert errors[0] > 100 * errors[1] > 100 * errors[2] > 0
+    # A sum that lacks somebody's part shows.
+    lacking = fine.expected_total() - fine.base(2)
+    assert fine.quantisation_error(lacking.astype(np.float64)) > 0.05
+
+
+def test_normal_gradients_have_no_error() -> None:
+    with pytest.raises(ValueError, match="integers from the start"):
+        Gradients(1, 2, 10).quantisation_error(np.zeros(10))
