@@ -18,7 +18,7 @@ from testbed.cli import main
 from testbed.emulation import cleanup, doctor
 from testbed.emulation.doctor import Check
 
-EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").rglob("*.yaml"))
+EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))
 
 
 def invoke(*arguments):

@@ -32,6 +32,8 @@ pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
 
 DASK = str(Path(sys.executable).parent / "dask")
+# Should the tests themselves be killed, nothing stays for long.
+LONE_SCHEDULER, LONE_WORKER = ("--idle-timeout", "300 s"), ("--death-timeout", "20 s")
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 
 
@@ -41,7 +43,9 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self._folder, self._stack = folder, ExitStack()
         self._file = folder / "scheduler.json"
-        self.scheduler = self._start("scheduler", "--host", HERE, "--port", "0", "--no-dashboard")
+        self.scheduler = self._start(
+            "scheduler", "--host", HERE, "--port", "0", "--no-dashboard", *LONE_SCHEDULER
+        )
         self._wait(self._file.exists)
         self.address = json.loads(self._file.read_text())["address"]
 
@@ -57,7 +61,7 @@ class Cluster:
         own = self._folder / f"worker-{len(before)}"
         own.mkdir()
         process = self._start(
-            "worker", "--host", host, "--no-nanny", "--no-dashboard", TMPDIR=str(own)
+            "worker", "--host", host, "--no-nanny", "--no-dashboard", *LONE_WORKER, TMPDIR=str(own)
         )
         self._wait(lambda: len(self._workers()) > len(before))
         return process
