@@ -1,7 +1,7 @@
 """The simulator against ns-3, a packet-level simulator that others wrote.
 
-    pip install ".[crosscheck]"        # ns-3's wheel, for the system's own Python
-    python benchmarks/ns3_crosscheck.py [--size 16MB]
+    pip install ns3        # a wheel, made for the system's own Python
+    python benchmarks/ns3_crosscheck.py [--size 16MB] [--only ring]
 
 The same plans on the same links, in ns-3 with TCP New Reno, DropTail queues of 256 KB and a least
 timeout of 10 ms: workers that push to a parameter server at once and get the sum back, a ring on a
@@ -9,9 +9,7 @@ fat-tree with the ways that the simulator's ECMP drew, and two rings over a spin
 bandwidth for both. Frames there have 2 bytes of PPP instead of 14 of Ethernet, which rates make up
 for.
 
-Seen with ns-3.44 (seconds, gradients of 16 MB, hosts at 10 Gbit/s):
-
-NUMBERS
+What it printed is in testbed/simulation/README.md.
 """
 
 from __future__ import annotations
@@ -281,10 +279,12 @@ def pairs(plan: Plan) -> list[tuple[str, str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--size", type=parse_size, default=16_000_000)
-    size = parser.parse_args().size
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    asked = parser.parse_args()
+    size = asked.size
     print(f"gradients of {format_size(size)}")
     print(f"{'case':36} {'simulator':>10} {'ns-3':>10} {'error':>7}")
-    for case in cases():
+    for case in (each for each in cases() if asked.only in each.name):
         # There is one network in an ns-3 process.
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             packets = process.submit(theirs, case, size).result()
