@@ -10,7 +10,7 @@ import jinja2
 import pandas as pd
 
 from testbed import results
-from testbed.report import canvas, data, drawing, figures, links, runs, sharing, tables
+from testbed.report import canvas, data, drawing, figures, gradients, links, runs, sharing, tables
 from testbed.report import settings as labels
 from testbed.report.look import Looks, of, ordered, series_looks
 
@@ -95,6 +95,7 @@ def build(
         "errors": tables.errors(data.errors(summary), titles),
         "jobs": tables.jobs(jobs, titles),
         "layers": tables.layers(layers, titles),
+        "gradients": gradients.table(rows, titles),
         "verdicts": tables.verdicts(rows, good, titles),
         "problems": tables.problems(problems, titles),
         "rows": tables.rows(rows, titles),

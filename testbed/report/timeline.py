@@ -28,7 +28,9 @@ def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Pa
     """
     keys = [*SETTING, "ina", *SERIES]
     together = iterations.drop(columns=["system", "workload"]).merge(rows[[*_RUN, *keys]], on=_RUN)
-    together["length_s"] = together["end_s"] - together["start_s"]
+    # A next iteration may begin before the last sum is there; it lasts from that sum to its own.
+    before = together.groupby([*_RUN, "rank"])["end_s"].shift().fillna(0.0)
+    together["length_s"] = together["end_s"] - together["start_s"].clip(lower=before)
     behind = []
     for title, part in panels:
         # What does not aggregate may have been measured at another place of INA.
