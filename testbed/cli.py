@@ -142,6 +142,7 @@ def _running() -> Iterator[None]:
 
 def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
     """Say what is about to be run, in full for a dry run."""
+    from testbed.experiment.findings import counted
     from testbed.harness.evaluation import title
     from testbed.harness.progress import clock
 
@@ -153,7 +154,7 @@ def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
         click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {cell.seconds:.0f} s")
     if dry_run:
         click.echo(
-            f"{len(planned)} cells, {clock(sum(each.seconds for each in planned))}", err=True
+            f"{counted(len(planned), 'cell')}, {clock(sum(each.seconds for each in planned))}", err=True
         )
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)
