@@ -153,9 +153,8 @@ def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
     for cell in planned if dry_run else ():
         click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {cell.seconds:.0f} s")
     if dry_run:
-        click.echo(
-            f"{counted(len(planned), 'cell')}, {clock(sum(each.seconds for each in planned))}", err=True
-        )
+        seconds = sum(each.seconds for each in planned)
+        click.echo(f"{counted(len(planned), 'cell')}, {clock(seconds)}", err=True)
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)
 
