@@ -70,9 +70,10 @@ struct flow {
     uint32_t outstanding;
     uint64_t overtaken; /* one past the highest fragment sent and done */
     double allowed;     /* in flight */
-    double last_cut, look_again, timeout, round_trip, newest;
+    double last_cut, look_again, timeout, round_trip, variation, newest;
     double silence, probe_at; /* how long it may last, and when that is over */
     double answered;          /* when the latest one to be sent twice, and then done, was sent */
+    uint64_t answered_end;    /* and where its chunk ends */
     bool touched, sampled; /* in this batch of packets */
 
     bool progress; /* some chunk was finished */

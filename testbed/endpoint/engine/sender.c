@@ -1,7 +1,8 @@
 /* A sliding window of fragments: a member's contributions, or what a root sends to all. What comes
    back clocks the next one out. Loss is seen as a gap in what comes back; or by silence: after two
-   round trips of it one fragment goes again, as a probe, and if nothing follows its answer then all
-   that was sent before it is lost (after RACK-TLP, RFC 8985). A timeout is for what is worse.
+   round trips of it, or more where they vary, one fragment goes again, as a probe, and if nothing
+   follows its answer then all of its chunk that was sent before it is lost (after RACK-TLP, RFC
+   8985). A timeout is for what is worse.
 
    ATP (NSDI 2021): a fragment sent again bears the resend flag, which makes switches give up what
    they hold of it; ECN halves the number in flight, at most once a round trip, and so does a
@@ -104,13 +105,13 @@ static void mend_late(struct flow *flow, double now)
         flow->timeout = 2 * flow->timeout < LONGEST_TIMEOUT ? 2 * flow->timeout : LONGEST_TIMEOUT;
 }
 
-static void mend_gaps(struct flow *flow, double now)
+static void mend(struct flow *flow, uint64_t end, double newest, double now)
 {
-    for (uint64_t s = flow->lowest; s < flow->next; s++) {
+    for (uint64_t s = flow->lowest; s < flow->next && s < end; s++) {
         struct place *place = place_of(flow, s);
         /* Not done when others are that are further on, or that were sent well after it. */
         bool passed = !place->resent && s + REORDERING + 1 < flow->overtaken;
-        bool late = place->sent_at < flow->newest - waiting_time(flow) / 2;
+        bool late = place->sent_at < newest - waiting_time(flow) / 2;
         if (!place->sent || place->done || !(passed || late))
             continue;
         if (flow->style == STYLE_ATP)
@@ -131,8 +132,9 @@ static void probe(struct flow *flow, double now)
 static void end_silence(struct flow *flow, double now)
 {
     if (flow->answered > flow->newest) {
-        flow->newest = flow->answered;
-        mend_gaps(flow, now);
+        /* Of its chunk alone: others may not have anything to add to the next one yet. */
+        mend(flow, flow->answered_end, flow->answered, now);
+        flow->answered = 0;
     } else {
         probe(flow, now);
     }
@@ -181,8 +183,11 @@ void sender_done(struct flow *flow, uint64_t sequence, double now)
     double sample = now - place->sent_at;
     if (place->resent) {
         /* Karn: its time is ambiguous, unless it is too short for an answer to the second one. */
-        if (sample > waiting_time(flow) / 2 && place->sent_at > flow->answered)
+        const struct chunk *chunk = chunk_of(flow, sequence);
+        if (sample > waiting_time(flow) / 2 && place->sent_at > flow->answered && chunk) {
             flow->answered = place->sent_at;
+            flow->answered_end = chunk->end;
+        }
         return;
     }
     if (place->sent_at > flow->newest)
@@ -190,7 +195,12 @@ void sender_done(struct flow *flow, uint64_t sequence, double now)
     if (flow->sampled)
         return;
     flow->sampled = true;
-    flow->round_trip = flow->round_trip > 0 ? 0.875 * flow->round_trip + 0.125 * sample : sample;
+    if (flow->round_trip > 0) {
+        flow->variation = 0.75 * flow->variation + 0.25 * fabs(sample - flow->round_trip);
+        flow->round_trip = 0.875 * flow->round_trip + 0.125 * sample;
+    } else {
+        flow->round_trip = sample;
+    }
 }
 
 void sender_settle(struct flow *flow, double now)
@@ -199,8 +209,11 @@ void sender_settle(struct flow *flow, double now)
     flow->touched = flow->sampled = false;
     flow_advance(flow);
     /* Anything that comes back ends a back-off. */
-    if (flow->round_trip > 0)
-        flow->silence = 2 * flow->round_trip > LEAST_SILENCE ? 2 * flow->round_trip : LEAST_SILENCE;
+    if (flow->round_trip > 0) {
+        /* An answer may wait for others' contributions: how long differs more than round trips. */
+        double usual = flow->round_trip + fmax(flow->round_trip, 4 * flow->variation);
+        flow->silence = fmax(usual, LEAST_SILENCE);
+    }
     flow->probe_at = now + flow->silence;
     if (first_answers)
         flow->answered = 0; /* others follow: no reason for suspicion */
@@ -212,5 +225,5 @@ void sender_settle(struct flow *flow, double now)
     if (flow->look_again > now + flow->timeout / 2)
         flow->look_again = now + flow->timeout / 2;
     if (queues_are_empty(flow))
-        mend_gaps(flow, now);
+        mend(flow, flow->next, flow->newest, now);
 }
