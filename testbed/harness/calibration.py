@@ -72,7 +72,7 @@ DEFAULTS = Calibration(
         "native": Costs(24.0, 12.0, 24.0),
         "bmv2": Costs(100.0, 20.0, 75.0),
     },
-    late_s=0.01,
+    late_s=0.005,
     bring_up_s=0.3,
 )
 """What two busy cores of a virtual machine needed, rounded up, so that most machines do better."""

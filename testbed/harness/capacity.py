@@ -31,6 +31,9 @@ COMFORT = 0.8
 BEYOND = 2.0
 """An experiment that needs so many times what may be used is refused."""
 
+RARER = 2.0
+"""A sweep lasts longer than a calibration: its worst wake-up is so much later."""
+
 _TIDY = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
 _MOST = 1e9
 
@@ -88,7 +91,7 @@ class Demand:
     def late(self, dilation: float) -> float:
         """The worst wake-up delay in the same terms: of what an iteration bears."""
         bearable = LATE_SHARE * dilation * min(load.iteration_s for load in self.loads)
-        return self.late_s / bearable if bearable else 0.0
+        return RARER * self.late_s / bearable if bearable else 0.0
 
     def enough(self) -> float:
         """The smallest tidy dilation that leaves some room."""
