@@ -211,7 +211,7 @@ void sender_settle(struct flow *flow, double now)
     /* Anything that comes back ends a back-off. */
     if (flow->round_trip > 0) {
         /* An answer may wait for others' contributions: how long differs more than round trips. */
-        double usual = flow->round_trip + fmax(flow->round_trip, 4 * flow->variation);
+        double usual = flow->round_trip + fmax(flow->round_trip, 2 * flow->variation);
         flow->silence = fmax(usual, LEAST_SILENCE);
     }
     flow->probe_at = now + flow->silence;
