@@ -100,7 +100,7 @@ def test_the_server_gets_the_sum_and_every_worker_the_result(target, case, tmp_p
         try:
             for host, endpoint in sockets.items():
                 endpoint.bind(address[host])
-                endpoint.settimeout(3)
+                endpoint.settimeout(10)
             for rank, host in enumerate(workers):
                 for packet in packets(wire.KIND_DATA, values[rank], 1 << rank):
                     sockets[host].sendto(packet.tobytes(), address[tree.parent[host]])
