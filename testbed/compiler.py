@@ -50,7 +50,11 @@ def compiled(
         made = Path(folder) / name
         files = [str(Path(folder) / file) for file in sources if file.endswith(".c")]
         command = [compiler, *flags, *files, "-o", str(made), *libraries]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        # Its own temporary files, too, go when the folder does, even if the compiler is killed.
+        environment = {**os.environ, "TMPDIR": folder}
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment
+        )
         if result.returncode != 0:
             raise BuildError(f"{' '.join(command)} failed:\n{result.stderr[:4000]}")
         for file in files:  # kept beside it, for a look
