@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 import pandas as pd
 
 from testbed import results
-from testbed.report import data, runs, settings
+from testbed.report import data, runs, settings, template
 from testbed.report.data import SIMULATED
 from testbed.report.look import Looks, Series, series_looks
 from testbed.report.statistics import LEVEL, least_p, rank_tests, ratio_interval
@@ -47,13 +46,7 @@ def write(run_dirs: Sequence[Path], out: Path, looks: Looks, claims: bool) -> Pa
         "scales": sorted({f"1/{1 / value:g}" for value in rows["scale"]}),
         "workloads": sorted(set(rows["workload"])),
     }
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # Markdown
-    )
+    environment = template.environment()
     page = out / "README.md"
     page.write_text(environment.get_template("answer.md.j2").render(context))
     (out / WINNERS).write_text(markdown(table))

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-import jinja2
-
 from testbed.experiment.claims import CANNOT, DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim, Claims
+from testbed.report import template
 from testbed.report.claims import Verdict
 from testbed.report.tables import number
 
@@ -57,13 +56,7 @@ def write(judged: Sequence[Judged], folder: Path) -> Path:
         "counts": [(word, counts[word]) for word in WORDS if counts[word]],
         "judged": judged,
     }
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=jinja2.select_autoescape(["html.j2"]),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = template.environment()
     environment.filters["number"] = number
     for end in ("html", "md"):
         text = environment.get_template(f"claims.{end}.j2").render(context)

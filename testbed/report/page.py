@@ -6,11 +6,21 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import jinja2
 import pandas as pd
 
 from testbed import results
-from testbed.report import canvas, data, drawing, figures, gradients, links, runs, sharing, tables
+from testbed.report import (
+    canvas,
+    data,
+    drawing,
+    figures,
+    gradients,
+    links,
+    runs,
+    sharing,
+    tables,
+    template,
+)
 from testbed.report import settings as labels
 from testbed.report.look import Looks, of, ordered, series_looks
 
@@ -109,16 +119,11 @@ def build(
         "tests": int(ratios["p"].notna().sum()),
         "short": _SHORT,
     }
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=jinja2.select_autoescape(["html.j2"]),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template.environment()
     environment.filters |= {"shortly": lambda value: f"{value:g}", "fraction": _fraction}
     page = out / "report.html"
-    for template, path in (("report.html.j2", page), ("report.md.j2", out / "report.md")):
-        path.write_text(environment.get_template(template).render(context))
+    for name, path in (("report.html.j2", page), ("report.md.j2", out / "report.md")):
+        path.write_text(environment.get_template(name).render(context))
     return page
 
 
