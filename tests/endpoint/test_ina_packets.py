@@ -163,6 +163,22 @@ class TestMember:
             # A round trip of nothing would have brought the timeout down to 0.1 s.
             assert time.monotonic() - begin >= 0.2
 
+    def test_a_round_trip_that_has_grown_is_seen_though_all_was_sent_twice(self):
+        rounds, slow = 10, 0.2
+        with a_member(Style.SWITCHML, drawn(rounds + 1, wire.VALUES), window=1) as played:
+            played.hear()
+            played.hear(result(0, 7))
+            again = []
+            for s in range(1, rounds + 1):
+                before = played.endpoint.counters(played.flow).retransmitted
+                end = time.monotonic() + slow
+                while (left := end - time.monotonic()) > 0:
+                    played.hear(patience=left)
+                again.append(played.endpoint.counters(played.flow).retransmitted - before)
+                played.hear(result(s, 7))
+            assert again[0] >= 3
+            assert max(again[-3:]) <= 1
+
     def test_loss_and_ecn_halve_what_is_in_flight(self):
         size = 64
         with a_member(Style.ATP, drawn(1000, wire.VALUES), window=size) as played:

@@ -74,7 +74,7 @@ struct flow {
     double silence, probe_at; /* how long it may last, and when that is over */
     double answered;          /* when the latest one to be sent twice, and then done, was sent */
     uint64_t answered_end;    /* and where its chunk ends */
-    bool touched, sampled; /* in this batch of packets */
+    bool touched, sampled, first_answers; /* in this batch of packets */
 
     bool progress; /* some chunk was finished */
     uint64_t *float_sums; /* fragments whose values are float32 */

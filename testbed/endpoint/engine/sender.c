@@ -91,8 +91,9 @@ void sender_slow_down(struct flow *flow, double now)
 
 static void mend_late(struct flow *flow, double now)
 {
-    /* Not all at once: what was late because of a queue would only lengthen it. */
-    uint32_t most = (uint32_t)flow->allowed, count = 0;
+    /* Some only: what was late because of a queue would lengthen it, and what an answer shows to be
+       lost is mended then. */
+    uint32_t most = (uint32_t)fmin(flow->allowed, LEAST_IN_FLIGHT), count = 0;
     for (uint64_t s = flow->lowest; s < flow->next && count < most; s++) {
         struct place *place = place_of(flow, s);
         if (!place->sent || place->done || place->sent_at >= now - flow->timeout)
@@ -171,27 +172,8 @@ void sender_pump(struct flow *flow, double now)
     }
 }
 
-void sender_done(struct flow *flow, uint64_t sequence, double now)
+static void take_sample(struct flow *flow, double sample)
 {
-    struct place *place = place_of(flow, sequence);
-    flow->outstanding--;
-    flow->allowed += 1 / flow->allowed;
-    if (flow->allowed > flow->window)
-        flow->allowed = flow->window;
-    if (sequence >= flow->overtaken)
-        flow->overtaken = sequence + 1;
-    double sample = now - place->sent_at;
-    if (place->resent) {
-        /* Karn: its time is ambiguous, unless it is too short for an answer to the second one. */
-        const struct chunk *chunk = chunk_of(flow, sequence);
-        if (sample > waiting_time(flow) / 2 && place->sent_at > flow->answered && chunk) {
-            flow->answered = place->sent_at;
-            flow->answered_end = chunk->end;
-        }
-        return;
-    }
-    if (place->sent_at > flow->newest)
-        flow->newest = place->sent_at;
     if (flow->sampled)
         return;
     flow->sampled = true;
@@ -203,22 +185,53 @@ void sender_done(struct flow *flow, uint64_t sequence, double now)
     }
 }
 
+void sender_done(struct flow *flow, uint64_t sequence, double now)
+{
+    struct place *place = place_of(flow, sequence);
+    flow->outstanding--;
+    flow->allowed += 1 / flow->allowed;
+    if (flow->allowed > flow->window)
+        flow->allowed = flow->window;
+    if (sequence >= flow->overtaken)
+        flow->overtaken = sequence + 1;
+    double sample = now - place->sent_at;
+    if (!place->resent) {
+        if (place->sent_at > flow->newest)
+            flow->newest = place->sent_at;
+        flow->first_answers = true;
+        take_sample(flow, sample);
+        return;
+    }
+    /* Karn: its time is ambiguous, unless it is too short for an answer to the second one. */
+    const struct chunk *chunk = chunk_of(flow, sequence);
+    if (sample > waiting_time(flow) / 2 && place->sent_at > flow->answered && chunk) {
+        flow->answered = place->sent_at;
+        flow->answered_end = chunk->end;
+    }
+    /* But it took that long at least. A round trip that has grown would not be seen otherwise: all
+       would go again before it can be answered, and nothing be measured. */
+    if (flow->round_trip > 0 && sample > flow->round_trip)
+        take_sample(flow, sample);
+}
+
 void sender_settle(struct flow *flow, double now)
 {
-    bool first_answers = flow->sampled;
-    flow->touched = flow->sampled = false;
+    const bool first_answers = flow->first_answers;
+    flow->touched = flow->sampled = flow->first_answers = false;
     flow_advance(flow);
-    /* Anything that comes back ends a back-off. */
     if (flow->round_trip > 0) {
         /* An answer may wait for others' contributions: how long differs more than round trips. */
         double usual = flow->round_trip + fmax(flow->round_trip, 2 * flow->variation);
-        flow->silence = fmax(usual, LEAST_SILENCE);
+        /* As for timeouts (Karn), only an answer to what was sent once ends a back-off. */
+        double least = first_answers ? LEAST_SILENCE : fmin(flow->silence, LONGEST_TIMEOUT);
+        flow->silence = fmax(usual, least);
     }
     flow->probe_at = now + flow->silence;
     if (first_answers)
         flow->answered = 0; /* others follow: no reason for suspicion */
     else if (flow->answered > flow->newest)
         flow->probe_at = now + flow->silence / 4;
+    /* Anything that comes back ends a timeout's. */
     double timeout = flow->round_trip > 0 ? 4 * flow->round_trip : FIRST_TIMEOUT;
     timeout = timeout < LEAST_TIMEOUT ? LEAST_TIMEOUT : timeout;
     flow->timeout = timeout > LONGEST_TIMEOUT ? LONGEST_TIMEOUT : timeout;
