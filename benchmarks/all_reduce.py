@@ -11,6 +11,7 @@ from benchmarks.one_switch import processor_s
 from testbed.dataplane import wire
 from testbed.emulation import targets
 from testbed.emulation.network import Network
+from testbed.emulation.node_setup import LARGEST_SUPERFRAME
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Task, Unit
 from testbed.harness.memory import Window, allocate
@@ -22,7 +23,7 @@ from testbed.workload.gradients import Gradients
 COMPUTE = 0.3
 """Seconds before each all-reduce in which the last one's sums are checked."""
 
-TICK, BURST, PATIENCE = 0.001, 16, 25.0
+TICK, BURST, PATIENCE = 0.001, LARGEST_SUPERFRAME, 25.0
 
 
 @dataclass(frozen=True)

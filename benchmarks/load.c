@@ -5,7 +5,7 @@
    sums of a message are back, the next one takes its place. The workers send in turn, each its
    packets of all messages that may go, as real ones do in bursts.
 
-   load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SECONDS prints one line: packets that led to
+   load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SUPERFRAME SECONDS prints one line: packets that led to
    sums while it measured, seconds of that, all packets sent, sums, wrong sums, fragments given up,
    and its own processor time in seconds. Without a window (0) it sends as fast as it can, and awaits
    nothing: what the way to a switch costs. */
@@ -34,7 +34,7 @@ enum { ATP = 1, SWITCHML, RACK, NETREDUCE }; /* as in p4/headers.p4 */
 enum {
     TREE = 7,
     SETS = 3,       /* of values: neighbours in sequence differ, so that a stale sum shows */
-    BATCH = 64,     /* packets received by one call, and the most that one datagram is cut into */
+    BATCH = 64,     /* packets received by one call, and the most that one datagram is of */
     LONGEST = 65000 /* bytes of a datagram that is cut */
 };
 
@@ -59,7 +59,7 @@ struct message {
     bool done[256];
 };
 
-static unsigned style, values, workers, window, length;
+static unsigned style, values, workers, window, length, superframe;
 static int fd;
 static struct sockaddr_in to;
 static int32_t contribution[SETS][MAX_WORKERS][VALUES], truth[SETS][VALUES];
@@ -86,7 +86,7 @@ static void put24(uint8_t *to24, uint64_t x)
     to24[2] = (uint8_t)x;
 }
 
-/* Packets of one size, which the kernel cuts from one datagram (UDP GSO). */
+/* Packets of one size, which whoever is last to be able to cuts from one datagram (UDP GSO). */
 
 static struct headers heads[BATCH];
 static struct iovec parts[2 * BATCH];
@@ -122,7 +122,7 @@ static void send_packed(void)
 static struct headers *pack(size_t first, size_t end, const int32_t *from)
 {
     const size_t size = end - first + 4 * values;
-    if (packed == BATCH || (packed + 1) * size > LONGEST || (packed && size != packed_size))
+    if (packed == superframe || (packed + 1) * size > LONGEST || (packed && size != packed_size))
         send_packed();
     struct headers *head = &heads[packed];
     parts[2 * packed] = (struct iovec){(char *)head + first, end - first};
@@ -344,8 +344,8 @@ static void run(double seconds)
 
 int main(int count, char **arguments)
 {
-    if (count != 9) {
-        fprintf(stderr, "load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SECONDS\n");
+    if (count != 10) {
+        fprintf(stderr, "load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SUPERFRAME SECONDS\n");
         return 2;
     }
     style = (unsigned)atoi(arguments[3]);
@@ -353,8 +353,10 @@ int main(int count, char **arguments)
     workers = (unsigned)atoi(arguments[5]);
     window = (unsigned)atoi(arguments[6]);
     length = (unsigned)atoi(arguments[7]);
+    superframe = (unsigned)atoi(arguments[8]);
     if (style < ATP || style > NETREDUCE || !values || values > VALUES || !workers ||
-        workers > MAX_WORKERS || (window && window % SETS == 0) || !length || length > sizeof messages->done) {
+        workers > MAX_WORKERS || (window && window % SETS == 0) || !length ||
+        length > sizeof messages->done || !superframe || superframe > BATCH) {
         fprintf(stderr, "a figure is out of range, or the window a multiple of %d\n", SETS);
         return 2;
     }
@@ -372,8 +374,8 @@ int main(int count, char **arguments)
         fail("socket");
     fill();
     if (window)
-        run(atof(arguments[8]));
+        run(atof(arguments[9]));
     else
-        blast(atof(arguments[8]));
+        blast(atof(arguments[9]));
     return 0;
 }

@@ -14,6 +14,7 @@ from testbed.dataplane import wire
 from testbed.dataplane.control import Exact, Lpm, Replica, TableEntry
 from testbed.dataplane.entries import STYLES
 from testbed.emulation import targets
+from testbed.emulation.node_setup import LARGEST_SUPERFRAME
 from testbed.endpoint.aggregation import wire_header
 from testbed.plan.trees import Style
 
@@ -22,14 +23,18 @@ HOST_MAC, SWITCH_MAC = "02:00:00:00:00:01", "02:00:00:00:00:fe"
 TREE, PORT, GROUP, NEXT_HOP = 7, 1, 1, 0
 """``load.c`` has the tree's number, too."""
 
+LARGEST_DATAGRAM = 64
+"""Packets; of 256 values no more than 59 fit into it."""
+
 _SET_UP_HOST = f"""
 ip link add h0 type veth peer name t0 netns {{switch}}
 echo 1 > /proc/sys/net/ipv6/conf/h0/disable_ipv6
 ip link set h0 address {HOST_MAC} up
 ip address add {HOST}/24 dev h0
 ip neighbour replace {SWITCH} lladdr {SWITCH_MAC} dev h0 nud permanent
-ethtool -K h0 tso off tx-udp-segmentation off gro off >/dev/null
+ethtool -K h0 tso off gro off >/dev/null
 """
+_WHOLE_FRAMES = "ethtool -K h0 tx-udp-segmentation off >/dev/null"
 _SET_UP_SWITCH = """
 echo 1 > /proc/sys/net/ipv6/conf/t0/disable_ipv6
 ethtool -K t0 tx off tso off gso off gro off >/dev/null
@@ -53,7 +58,10 @@ class Result:
 
 
 class OneSwitch:
-    """A context in which ``program`` runs on ``target``, with one tree of ``workers``."""
+    """A context in which ``program`` runs on ``target``, with one tree of ``workers``.
+
+    ``superframe``: how many packets the link carries as one, where the switch cuts them.
+    """
 
     def __init__(
         self,
@@ -63,10 +71,12 @@ class OneSwitch:
         workers: int,
         usual: bool = False,
         told: bool = True,
+        superframe: int = LARGEST_SUPERFRAME,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.switch = targets.make(target, Path(self._folder.name) / "log", program)
         self._style, self._workers = style, workers
+        self._superframe = superframe if self.switch.cuts_superframes else 1
         self._entries = per_value_entries(workers) if usual else ina_entries(style, workers)
         if not told:
             self._entries = []
@@ -77,9 +87,11 @@ class OneSwitch:
             stack.callback(self._folder.cleanup)
             self._host, self.there = self._namespace(stack), self._namespace(stack)
             self._run(self._host, _SET_UP_HOST.format(switch=self.there))
+            short = f"ip link set h0 gso_max_segs {self._superframe}"
+            self._run(self._host, short if self._superframe > 1 else _WHOLE_FRAMES)
             self._run(self.there, _SET_UP_SWITCH)
             stack.callback(self.switch.close)
-            self.switch.start({PORT: "t0"}, _inside(self.there))
+            self.switch.start({PORT: "t0"}, _inside(self.there), self._superframe)
             self.switch.multicast_group(GROUP, [Replica(PORT, 1)])
             for entry in self._entries:
                 self.switch.insert(entry)
@@ -99,7 +111,10 @@ class OneSwitch:
 
         With a ``window`` of 0 nothing is awaited.
         """
-        figures = (STYLES[self._style], values, self._workers, window, message, seconds)
+        # What is sent at once saves the generator's time even where the kernel has to cut it.
+        at_once = self._superframe if self._superframe > 1 else LARGEST_DATAGRAM
+        tree = (STYLES[self._style], values, self._workers)
+        figures = (*tree, window, message, at_once, seconds)
         before, times = processor_s(self.switch.pid), _user_and_kernel(self.switch.pid)
         done = subprocess.run(
             [*_inside(self._host), str(generator()), HOST, SWITCH, *map(str, figures)],

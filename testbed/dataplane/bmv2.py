@@ -48,14 +48,23 @@ class Bmv2Switch:
     ``log`` is where what it prints goes: little, for packets are not logged.
     """
 
+    cuts_superframes = False
+
     def __init__(self, program: Path, log: Path) -> None:
         self._program, self._log = program, log
         self._switch: subprocess.Popen[bytes] | None = None
         self._client: subprocess.Popen[bytes] | None = None
         self._known_groups: set[int] = set()
 
-    def start(self, interfaces: Mapping[int, str], prefix_command: Sequence[str] = ()) -> None:
+    def start(
+        self,
+        interfaces: Mapping[int, str],
+        prefix_command: Sequence[str] = (),
+        superframe: int = 1,
+    ) -> None:
         """Run on ``interfaces`` (port to name); return once it answers. ControlError if not."""
+        if superframe > 1:
+            raise ControlError("simple_switch takes packets one by one")
         ports = [f"-i{port}@{name}" for port, name in interfaces.items()]
         self._known_groups.clear()
         with self._log.open("wb") as log:

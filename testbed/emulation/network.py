@@ -45,10 +45,17 @@ class SwitchTarget(Control, Protocol):
     """A running P4 switch."""
 
     @property
+    def cuts_superframes(self) -> bool:
+        """Whether it takes what a kernel carries as one and leaves to hardware to cut."""
+
+    @property
     def pid(self) -> int:
         """Its process."""
 
-    def start(self, interfaces: Mapping[int, str], prefix_command: Sequence[str]) -> None: ...
+    def start(
+        self, interfaces: Mapping[int, str], prefix_command: Sequence[str], superframe: int
+    ) -> None:
+        """``superframe``: how many packets a frame may be of."""
 
     def lost(self) -> int:
         """Packets lost between a port and the program."""
@@ -119,6 +126,7 @@ class Network:
         seed: of the kernel routers' ECMP hash.
         pins: flows that do not leave their ToR on a shortest path.
         loss: the share of packets that every host's link loses, at random, each way.
+        whole_frames: the kernel never carries several packets as one, for those who look at them.
 
     Raises EmulationError if a pin cannot be kept.
     """
@@ -132,12 +140,16 @@ class Network:
         seed: int = 0,
         pins: Pins | None = None,
         loss: float = 0.0,
+        whole_frames: bool = False,
     ) -> None:
         self.fabric = fabric
         self.addressing = Addressing(fabric)
         self._dilation, self._targets, self._seed = dilation, targets, seed
         self._allocations = allocations
         self._pins, self._loss = pins or {}, loss
+        cut = all(target.cuts_superframes for target in targets.values())
+        whole = whole_frames or loss > 0 or not cut
+        self._superframe = 1 if whole else node_setup.LARGEST_SUPERFRAME
         try:
             check(fabric, self._pins)
         except ValueError as error:
@@ -271,7 +283,7 @@ class Network:
                 self._dilation,
                 self._seed,
                 self._pins,
-                whole_frames=self._loss > 0,
+                whole_frames=self._superframe == 1,
             )
             for name in self.fabric.nodes
         }
@@ -325,7 +337,7 @@ class Network:
             for neighbour in self.fabric.neighbours(switch)
         }
         told = entries.derive(switch, self.fabric, self.addressing, self._allocations, self._seed)
-        self._nodes[switch].run(ports, told)
+        self._nodes[switch].run(ports, self._superframe, told)
 
     def _probe(self) -> None:
         """One host of each rack reaches one of every other rack, or the fabric is not up."""

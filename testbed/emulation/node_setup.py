@@ -37,9 +37,9 @@ ROUTER_SYSCTLS: Mapping[str, str] = {
 }
 
 _WHOLE_FRAMES = "tx off tso off gso off gro off"
-_LARGEST_SUPERFRAME = 6
-"""Segments that the kernel may carry through a fabric of its own routers as one: most of the
-processor's time is per packet, and six are still small against a queue."""
+LARGEST_SUPERFRAME = 6
+"""Segments that the kernel may carry through the fabric as one, as it does to and from network
+cards: most of the processor's time is per packet, and six are still small against a queue."""
 
 _FULL_FRAME = 1514
 _LEAST_BURST = 2 * _FULL_FRAME
@@ -66,7 +66,7 @@ def script(
     """The set-up of ``node``. At ``p4_switches`` a P4 program will forward, not the kernel.
 
     ``dilation`` divides the links' rates; None leaves them unshaped. ``whole_frames`` keeps the
-    kernel from carrying several segments as one, as it does among its own routers. Run with
+    kernel from carrying several segments as one, and has it write all checksums. Run with
     ``sh -e``.
     """
     p4 = node in p4_switches
@@ -76,9 +76,8 @@ def script(
     if router:
         lines.append(_ecmp(fabric.nodes[node].kind, f"{seed}/{node}"))
     interfaces = {n: addressing.interface(node, n) for n in fabric.neighbours(node)}
-    if p4_switches or whole_frames:
-        # Frames must be whole and checksummed where a program reads them; some features may be
-        # fixed, which is no error.
+    if whole_frames:
+        # Some features may be fixed, which is no error.
         lines += [
             f"ethtool -K {name} {_WHOLE_FRAMES} >/dev/null 2>&1 || true"
             for name in interfaces.values()
@@ -86,7 +85,7 @@ def script(
     else:
         lines += _batch(
             "ip",
-            [f"link set {name} gso_max_segs {_LARGEST_SUPERFRAME}" for name in interfaces.values()],
+            [f"link set {name} gso_max_segs {LARGEST_SUPERFRAME}" for name in interfaces.values()],
         )
     commands = _ip(node, fabric, addressing, interfaces, p4)
     if router:
@@ -198,7 +197,7 @@ def _pinned(
 def slack_bytes(rate: float) -> int:
     """How much more than its rate (bit/s) makes up a link may send in any stretch of time: what
     the shaper lets pass at once, at either end, and the superframe that is under way."""
-    return 2 * _burst(rate) + _LARGEST_SUPERFRAME * _FULL_FRAME
+    return 2 * _burst(rate) + LARGEST_SUPERFRAME * _FULL_FRAME
 
 
 def _burst(rate: float) -> int:

@@ -78,6 +78,7 @@ def emulate(
         conditions.seed,
         conditions.pins,
         conditions.loss,
+        whole_frames=bool(conditions.captures),
     ) as network:
         tasks = make_tasks(network)
         hosts = [task.plan.hosts[task.rank] for task in tasks]

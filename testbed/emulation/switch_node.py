@@ -18,12 +18,13 @@ class SwitchNode(Node):  # type: ignore[misc]
         super().__init__(name, inNamespace=True, **parameters)
         self._target = target
 
-    def run(self, ports: Mapping[int, str], entries: SwitchEntries) -> None:
+    def run(self, ports: Mapping[int, str], superframe: int, entries: SwitchEntries) -> None:
         """Start the program on ``ports``, and tell it its ``entries`` once it answers.
 
-        ControlError if it does not start, or refuses them.
+        A frame on these ports may be of ``superframe`` packets. ControlError if it does
+        not start, or refuses them.
         """
-        self._target.start(ports, ["mnexec", "-a", str(self.pid)])
+        self._target.start(ports, ["mnexec", "-a", str(self.pid)], superframe)
         entries.install(self._target)
 
     def terminate(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from pathlib import Path
 
 from testbed.dataplane import bmv2
@@ -11,6 +13,9 @@ from testbed.dataplane.native.build import BuildError, build
 from testbed.dataplane.native.target import NativeSwitch
 from testbed.emulation.network import EmulationError, SwitchTarget
 from testbed.endpoint import aggregation
+
+_UDP_SUPERFRAMES = (6, 2)
+"""The first Linux that hands UDP's on to packet sockets; those before would drop them."""
 
 PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "build" / "ina.json"
 
@@ -54,6 +59,10 @@ class _Native(NativeSwitch):
 
     _death: str | None = None
 
+    @property
+    def cuts_superframes(self) -> bool:
+        return _linux() >= _UDP_SUPERFRAMES
+
     def lost(self) -> int:
         if self.died() is not None:
             return 0
@@ -74,6 +83,10 @@ class _Native(NativeSwitch):
             except ControlError as error:
                 self._death = str(error)
         return self._death
+
+
+def _linux() -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 
 
 def prepare(target: str, program: Path = PROGRAM) -> None:

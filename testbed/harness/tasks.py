@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane.entries import Allocation
+from testbed.emulation.node_setup import LARGEST_SUPERFRAME
 from testbed.endpoint.aggregation import Child, Member, Role, Root
 from testbed.endpoint.ring import Neighbours
 from testbed.endpoint.task import Task
@@ -59,7 +60,7 @@ def tasks(
             step_s=job.step_s * dilation,
             # Endpoints may let packets gather for a quarter of the time that a window lasts.
             tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),
-            burst=max(1, job.window.fragments // 8),
+            burst=max(1, min(job.window.fragments // 8, LARGEST_SUPERFRAME)),
             forward=tuple(replace(part, seconds=part.seconds * dilation) for part in job.forward),
         )
         for rank in plan.ranks

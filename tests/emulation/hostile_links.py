@@ -31,6 +31,8 @@ class Links:
 class HostileTarget:
     """``target`` behind a relay: a process in the switch's namespace, between links and ports."""
 
+    cuts_superframes = False  # each packet has a fate of its own
+
     def __init__(self, target: SwitchTarget, links: Links) -> None:
         self._target, self._links = target, links
         self._relay: subprocess.Popen[str] | None = None
@@ -39,7 +41,9 @@ class HostileTarget:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
 
-    def start(self, interfaces: Mapping[int, str], prefix_command: Sequence[str]) -> None:
+    def start(
+        self, interfaces: Mapping[int, str], prefix_command: Sequence[str], superframe: int
+    ) -> None:
         make = "".join(
             f"link add r{port} type veth peer name s{port}\n"
             f"link set r{port} up\nlink set s{port} up\n"
@@ -56,7 +60,7 @@ class HostileTarget:
         )
         assert self._relay.stdout is not None
         assert self._relay.stdout.readline() == "ready\n"
-        self._target.start({port: f"s{port}" for port in interfaces}, prefix_command)
+        self._target.start({port: f"s{port}" for port in interfaces}, prefix_command, superframe)
 
     def begin(self) -> None:
         assert self._relay is not None and self._relay.stdin is not None

@@ -65,7 +65,7 @@ def test_kernel_routers_carry_the_configured_rate():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_p4_switches_carry_the_configured_rate(target, tmp_path):
-    wanted = RATE / 2
+    wanted = RATE / (8 if target == "bmv2" else 2)
     p4 = ("t0", "t1")
     targets = switches(target, p4, tmp_path)
     with Network(fabric(p4), RATE / wanted, targets) as network:
@@ -102,9 +102,9 @@ def test_a_full_queue_is_counted():
 @pytest.mark.usefixtures("root_namespace")
 def test_a_switch_that_does_not_start_leaves_nothing(tmp_path):
     class Broken:
-        closed = False
+        closed = cuts_superframes = False
 
-        def start(self, interfaces, prefix_command):
+        def start(self, interfaces, prefix_command, superframe):
             raise ControlError("it does not want to")
 
         def close(self):

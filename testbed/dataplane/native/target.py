@@ -54,8 +54,7 @@ class PortStatistics:
 @dataclass(frozen=True)
 class Statistics:
     ports: dict[int, PortStatistics]
-    oversize: int  # packets too long for the ring (offloads on at the other end?)
-    partial_checksums: int  # packets whose checksum the sender left to hardware that is not there
+    oversize: int  # frames too long for the ring, or superframes of a kind that cannot be cut
     no_port: int  # packets sent to a port that does not exist
     endless: int  # clones and rounds refused, because one packet caused more than 4096
 
@@ -77,37 +76,46 @@ class NativeSwitch:
     def offline(cls, json_path: Path, sanitize: bool = False, seed: int = 0) -> NativeSwitch:
         """A switch without interfaces, whose packets come and go through ``process``."""
         switch = cls(json_path, sanitize)
-        switch._launch([], [], 0, 0.0, seed)
+        switch._launch([], [], 0, 0, 0.0, seed)
         return switch
 
     def start(
         self,
         interfaces: Mapping[int, str],
         prefix_command: Sequence[str] = (),
-        ring_frames: int = 2048,
+        superframe: int = 1,
+        ring_frames: int = 1024,
         gather: float = 100e-6,
         seed: int = 0,
     ) -> None:
         """Starts to switch packets between interfaces, by port number; returns when it does.
 
         ``prefix_command`` starts the process elsewhere, such as ``["mnexec", "-a", pid]`` in a
-        network namespace. ``ring_frames`` is how many packets a port holds until they are read.
+        network namespace. ``superframe`` is how many packets may come, or leave, as one frame
+        that is left to hardware to cut (segmentation offload), and ``ring_frames`` how many frames
+        a port holds until they are read.
         ``gather`` is for how many seconds packets may gather before the next look at the rings:
         the most that the switch adds to a packet's latency, and what keeps its processor time
         low, since a wake-up costs more than a packet.
         Raises ``ControlError`` with what the process said, if it does not start.
         """
         ports = [f"{port}={name}" for port, name in interfaces.items()]
-        self._launch(prefix_command, ports, ring_frames, gather, seed)
+        self._launch(prefix_command, ports, ring_frames, superframe, gather, seed)
 
     def _launch(
-        self, prefix: Sequence[str], ports: list[str], frames: int, gather: float, seed: int
+        self,
+        prefix: Sequence[str],
+        ports: list[str],
+        frames: int,
+        superframe: int,
+        gather: float,
+        seed: int,
     ) -> None:
         if self._process is not None:
             raise ControlError("the switch runs already")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.settimeout(_PATIENCE)
-        figures = [str(frames), str(int(gather * 1e9)), str(seed)]
+        figures = [str(frames), str(superframe), str(int(gather * 1e9)), str(seed)]
         command = [*prefix, str(self._executable), *figures, *ports]
         with theirs:
             self._process = subprocess.Popen(
@@ -165,10 +173,10 @@ class NativeSwitch:
     def statistics(self) -> Statistics:
         answer = self._request(b"S")
         if not answer:
-            return Statistics({}, 0, 0, 0, 0)
+            return Statistics({}, 0, 0, 0)
         words = struct.unpack(f"={len(answer) // 8}Q", answer)
-        ports = {words[i]: PortStatistics(*words[i + 1 : i + 7]) for i in range(4, len(words), 7)}
-        return Statistics(ports, *words[:4])
+        ports = {words[i]: PortStatistics(*words[i + 1 : i + 7]) for i in range(3, len(words), 7)}
+        return Statistics(ports, *words[:3])
 
     # Control
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import struct
 import subprocess
 import time
 
 import pytest
 from native_case import PROGRAMS
 from native_cases import CASES
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
 
 from testbed.dataplane.control import TableEntry, Ternary
 from testbed.dataplane.native.target import NativeSwitch
@@ -132,3 +135,101 @@ def test_a_program_sees_vlan_tags(pairs):
         switch.insert(TableEntry("I.flows", (Ternary(0x8100, 0xFFFF),), "I.note"))
         source.send(frame)
         assert source.recv(2000) == bytes(3) + frame
+
+
+SOL_PACKET, PACKET_VNET_HDR = 263, 15
+UDP_L4, TCP_V4, ECN = 5, 1, 0x80
+
+
+def superframe(kind: int, carried: int, piece: int) -> bytes:
+    """Bytes that a packet socket takes for one: what is left to hardware (struct virtio_net_hdr),
+    and the frame, in whose transport header only the pseudo header is summed yet. Without a
+    ``piece`` it is a plain frame whose checksum is missing."""
+    tcp = kind & ~ECN == TCP_V4
+    ends = {"sport": 7, "dport": 8}
+    transport = TCP(**ends, seq=2**32 - 150, flags="FPAC") if tcp else UDP(**ends)
+    payload = bytes(i * 7 & 0xFF for i in range(carried))
+    ip = IP(src="172.16.0.1", dst="10.0.0.1", id=65533)
+    frame = bytearray(bytes(Ether(dst="02:00:00:00:00:01") / ip / transport / payload))
+    at, length = (16, len(frame) - 34) if tcp else (6, len(frame) - 34)
+    pseudo = sum(struct.unpack("!4H", frame[26:34])) + frame[23] + length
+    frame[34 + at : 36 + at] = ((pseudo & 0xFFFF) + (pseudo >> 16)).to_bytes(2, "big")
+    header = struct.pack("=BBHHHH", 1, kind if piece else 0, len(frame) - carried, piece, 34, at)
+    return header + bytes(frame)
+
+
+def passed(pairs: list[str], sent: bytes, offload: str) -> tuple[list[bytes], int]:
+    """What leaves a router that ``sent`` comes to, and how many packets it counted."""
+    superframe = 6 if offload == "on" else 1
+    features = f"tso {offload} tx-udp-segmentation {offload} tx {offload}".split()
+    subprocess.run(["ethtool", "-K", f"{pairs[0]}e", *features], check=True, capture_output=True)
+    with (
+        NativeSwitch(PROGRAMS / "router.json") as switch,
+        far_end(pairs[0]) as source,
+        far_end(pairs[1]) as sink,
+    ):
+        switch.start({1: pairs[0], 2: pairs[1]}, superframe=superframe)
+        CASES["router"].set_up(switch)
+        source.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        source.send(sent)
+        marker = next(p for port, p in CASES["router"].packets() if port == 1)
+        source.send(bytes(10) + marker)
+        found = []
+        while len(frame := sink.recv(10000)) != len(marker):
+            found.append(frame)
+        return found, switch.statistics().ports[1].rx_packets - 1
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("kind", "carried", "piece", "packets"),
+    [
+        (UDP_L4, 6000, 1000, 6),
+        (UDP_L4, 501, 100, 6),
+        (TCP_V4, 6000, 1448, 5),
+        (TCP_V4 | ECN, 401, 100, 5),
+        (UDP_L4, 77, 0, 1),
+        (TCP_V4, 1000, 0, 1),
+    ],
+)
+def test_superframes_are_cut_as_the_kernel_cuts_them(pairs, kind, carried, piece, packets):
+    sent = superframe(kind, carried, piece)
+    by_kernel = passed(pairs, sent, "off")
+    assert by_kernel[1] == len(by_kernel[0]) == packets
+    assert passed(pairs, sent, "on") == by_kernel
+
+
+@pytest.mark.root
+def test_packets_without_a_checksum_leave_joined_and_come_out_as_they_were(pairs):
+    """Cut again by the kernel, which adds the checksum."""
+    ip = IP(src="172.16.0.1", dst="10.0.0.1")
+    sent = []
+    for n in (100, 101, 102, 103, 104, 7, 8):  # of the identification
+        ip.id = n
+        udp = UDP(sport=7, dport=8, chksum=0)
+        sent.append(bytes(Ether(dst="02:00:00:00:00:01") / ip / udp / bytes([n] * 901)))
+    found = {}
+    for offload in ("on", "off"):
+        command = ["ethtool", "-K", pairs[1], "tx-udp-segmentation", offload, "tx", offload]
+        subprocess.run(command, check=True, capture_output=True)
+        with (
+            NativeSwitch(PROGRAMS / "router.json") as switch,
+            far_end(pairs[0]) as source,
+            far_end(pairs[1]) as sink,
+        ):
+            switch.start({1: pairs[0], 2: pairs[1]}, superframe=6, gather=0.1)
+            CASES["router"].set_up(switch)
+            for frame in [sent[0], *sent]:  # while it naps after the first, the others come
+                source.send(frame)
+            found[offload] = [sink.recv(10000)]
+            while sum(map(len, found[offload])) - 42 * len(found[offload]) < 8 * 901:
+                found[offload].append(sink.recv(10000))
+            assert switch.statistics().ports[2].tx_packets == 8
+    assert [len(frame) - 42 for frame in found["on"]] == [901, 5 * 901, 2 * 901]
+    for was, frame in zip(sent, found["off"][1:], strict=True):
+        assert frame[34:40] + frame[42:] == was[34:40] + was[42:]
+        again = Ether(frame)
+        del again[UDP].chksum, again[IP].chksum
+        assert Ether(bytes(again))[UDP].chksum == Ether(frame)[UDP].chksum
+        assert Ether(bytes(again))[IP].chksum == Ether(frame)[IP].chksum
+        assert Ether(frame)[IP].id == Ether(was)[IP].id

@@ -2,8 +2,8 @@
 //
 // The ring is of version 2, whose frames are handed over one by one. Version 3 hands over blocks,
 // and a block that is not full waits for a timer of a millisecond or more: too long for hosts that
-// wait for an answer before they send on. Packets are changed where they lie in the ring, sent
-// from there, and then their frames go back to the kernel.
+// wait for an answer before they send on. A packet is changed where it lies in the ring, sent from
+// there, and then its frame goes back to the kernel; those of a superframe are cut from it first.
 #ifndef RING_H
 #define RING_H
 
@@ -17,11 +17,15 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "superframe.h"
+
 #define BURST 64 // packets read from one port before the next port's turn
 #define PREFETCH 2048 // bytes of a frame, at most
 #define ROUNDS 16 // busy rounds between two looks at the control socket
 #define SEND_BUFFER (256 << 20) // the queue is the interface's, not the socket's
 #define NOTHING (~0u)
+#define CUTS (1 << 18) // bytes of packets cut from superframes and not yet sent
+#define TAG 4          // bytes of a VLAN tag
 // Of the memory that Linux charges for a packet: what joins its bytes in one power of two, and what
 // stands apart (struct skb_shared_info with some headroom, struct sk_buff)
 #define BUFFER_EXTRA (ETH_HLEN + 352)
@@ -34,7 +38,7 @@ static void process(unsigned port, uint8_t *packet, size_t length);
 
 struct port {
     unsigned number;
-    int fd;
+    int fd, out;
     uint8_t *frames;
     size_t frame_size;
     unsigned frame_count, head;
@@ -46,23 +50,29 @@ struct port {
 static struct port ports[MAX_PORTS];
 static struct port *port_by_number[MAX_PORTS];
 static unsigned port_count;
-static unsigned rounds; // looks at all rings so far
-static uint64_t partial_checksums, no_port;
+static unsigned rounds;      // looks at all rings so far
+static unsigned longest = 1; // packets that a superframe may be of
+static uint64_t no_port;
+
+static uint8_t cuts[CUTS];
+static size_t cuts_used;
 
 static void ring_setup(struct port *p, unsigned frames, int mtu) {
     const int version = TPACKET_V2, on = 1;
-    const size_t room = (size_t)mtu + ETH_HLEN + 4 + TPACKET2_HDRLEN + 64;
+    const size_t room = longest * ((size_t)mtu + ETH_HLEN + TAG) + TPACKET2_HDRLEN + 64;
     for (p->frame_size = 2048; p->frame_size < room;)
         p->frame_size *= 2;
     for (p->frame_count = 64; p->frame_count < frames;)
         p->frame_count *= 2;
     const size_t size = p->frame_count * p->frame_size;
+    const size_t block = p->frame_size > 1 << 18 ? p->frame_size : 1 << 18;
     struct tpacket_req request = {.tp_frame_size = (unsigned)p->frame_size,
                                   .tp_frame_nr = p->frame_count};
-    request.tp_block_size = size < (1 << 18) ? (unsigned)size : 1 << 18;
+    request.tp_block_size = (unsigned)(size < block ? size : block);
     request.tp_block_nr = (unsigned)(size / request.tp_block_size);
     if (setsockopt(p->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof version) != 0 ||
         setsockopt(p->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0 ||
+        setsockopt(p->fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
         setsockopt(p->fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) != 0)
         fail("packet ring");
     p->frames = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, p->fd, 0);
@@ -85,21 +95,27 @@ static void ring_open(const char *argument, unsigned frames) {
     memcpy(interface.ifr_name, name, strlen(name));
     p->number = (unsigned)number;
     p->first = NOTHING;
+    // Without a protocol neither receives: the first one does once it is bound to them all.
     p->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-    if (p->fd < 0)
+    p->out = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (p->fd < 0 || p->out < 0)
         fail("packet socket (root is needed)");
     if (ioctl(p->fd, SIOCGIFMTU, &interface) != 0)
         fail(name);
     ring_setup(p, frames, interface.ifr_mtu);
-    const struct sockaddr_ll address = {.sll_family = AF_PACKET,
+    struct sockaddr_ll address = {.sll_family = AF_PACKET,
                                         .sll_protocol = WIRE16(ETH_P_ALL),
                                         .sll_ifindex = (int)if_nametoindex(name)};
     const struct packet_mreq all = {.mr_ifindex = address.sll_ifindex,
                                     .mr_type = PACKET_MR_PROMISC};
-    const int size = SEND_BUFFER;
+    const int size = SEND_BUFFER, on = 1;
     if (setsockopt(p->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) != 0 ||
-        setsockopt(p->fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0 ||
+        setsockopt(p->out, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
+        setsockopt(p->out, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0 ||
         bind(p->fd, (const struct sockaddr *)&address, sizeof address) != 0)
+        fail(name);
+    address.sll_protocol = 0;
+    if (bind(p->out, (const struct sockaddr *)&address, sizeof address) != 0)
         fail(name);
     for (p->buffer = 512; p->buffer < (unsigned)interface.ifr_mtu + BUFFER_EXTRA;)
         p->buffer *= 2;
@@ -119,17 +135,87 @@ static __attribute__((unused)) unsigned queue_depth(unsigned port) {
         return 0;
     if (p->asked != rounds) {
         int held = 0;
-        ioctl(p->fd, SIOCOUTQ, &held);
+        ioctl(p->out, SIOCOUTQ, &held);
         p->queued = ((unsigned)held + p->buffer - 1) / p->buffer;
         p->asked = rounds;
     }
     return p->queued;
 }
 
+// What the kernel is given at once: a packet, or several that are joined.
+struct message {
+    struct virtio_net_hdr offload;
+    uint8_t headers[JOINT];
+    unsigned packets;
+    size_t length; // bytes of each packet
+};
+
+static struct message messages[MAX_OUTPUTS];
+static struct mmsghdr calls[MAX_OUTPUTS];
+static struct iovec parts[MAX_SEGMENTS + 2 * MAX_OUTPUTS];
+
+// A packet's bytes but for the first `skip`.
+static unsigned add_parts(struct iovec *to, const struct output *o, size_t skip) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < o->segments; i++) {
+        const struct iovec v = segments[o->first + i];
+        const size_t gone = skip < v.iov_len ? skip : v.iov_len;
+        skip -= gone;
+        if (v.iov_len > gone)
+            to[count++] = (struct iovec){(uint8_t *)v.iov_base + gone, v.iov_len - gone};
+    }
+    return count;
+}
+
+static void first_bytes(const struct output *o, uint8_t *to) {
+    size_t used = 0;
+    for (unsigned i = 0; i < o->segments && used < JOINT; i++) {
+        const struct iovec v = segments[o->first + i];
+        const size_t n = v.iov_len < JOINT - used ? v.iov_len : JOINT - used;
+        memcpy(to + used, v.iov_base, n);
+        used += n;
+    }
+}
+
+// The outputs from `first` on as messages; returns how many there are.
+static unsigned join(unsigned first, const unsigned *following) {
+    unsigned count = 0, used = 0;
+    struct message *m = NULL;
+    struct iovec *own = NULL; // of m, the first one for its offload and the second for its headers
+    bool open = false;
+    for (unsigned n = first; n != NOTHING; n = following[n]) {
+        const struct output *const o = &outputs[n];
+        uint8_t headers[JOINT] = {0};
+        first_bytes(o, headers);
+        const bool alike = longest > 1 && can_join(headers, o->bytes);
+        if (open && alike && m->length == o->bytes && m->packets < longest &&
+            follows(m->headers, m->packets, headers)) {
+            m->packets++;
+        } else {
+            m = &messages[count];
+            own = parts + used;
+            *m = (struct message){.packets = 1, .length = o->bytes};
+            memcpy(m->headers, headers, JOINT);
+            own[0] = (struct iovec){&m->offload, sizeof m->offload};
+            own[1] = (struct iovec){m->headers, o->bytes < JOINT ? o->bytes : JOINT};
+            calls[count++].msg_hdr = (struct msghdr){.msg_iov = own, .msg_iovlen = 2};
+            used += 2;
+            open = alike;
+        }
+        const unsigned more = add_parts(parts + used, o, JOINT);
+        calls[count - 1].msg_hdr.msg_iovlen += more;
+        used += more;
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (messages[i].packets > 1)
+            messages[i].offload =
+                join_headers(messages[i].headers, messages[i].packets, messages[i].length - JOINT);
+    return count;
+}
+
 // Sends what process() put out, port by port. A packet that the interface's queue refuses is lost,
 // as it would be in any switch, and counted.
 static void ring_send(void) {
-    static struct mmsghdr messages[MAX_OUTPUTS];
     static struct port *busy[MAX_PORTS];
     static unsigned following[MAX_OUTPUTS];
     unsigned ports_busy = 0;
@@ -147,21 +233,16 @@ static void ring_send(void) {
     }
     for (unsigned i = 0; i < ports_busy; i++) {
         struct port *p = busy[i];
-        unsigned count = 0;
-        for (unsigned n = p->first; n != NOTHING; n = following[n], count++) {
-            messages[count].msg_hdr = (struct msghdr){.msg_iov = segments + outputs[n].first,
-                                                      .msg_iovlen = outputs[n].segments};
-            messages[count].msg_len = (unsigned)outputs[n].bytes;
-        }
+        const unsigned count = join(p->first, following);
         p->first = NOTHING;
         for (unsigned done = 0; done < count;) {
-            const int sent = sendmmsg(p->fd, messages + done, count - done, MSG_DONTWAIT);
-            for (int k = 0; k < sent; k++)
-                p->tx_bytes += messages[done++].msg_len;
-            if (sent > 0)
-                p->tx_packets += (unsigned)sent;
-            else if (errno != EINTR)
-                p->tx_drops++, done++;
+            const int sent = sendmmsg(p->out, calls + done, count - done, MSG_DONTWAIT);
+            for (int k = 0; k < sent; k++, done++) {
+                p->tx_packets += messages[done].packets;
+                p->tx_bytes += messages[done].packets * messages[done].length;
+            }
+            if (sent <= 0 && errno != EINTR)
+                p->tx_drops += messages[done++].packets;
         }
     }
 }
@@ -187,49 +268,82 @@ INLINE void ring_prefetch(const struct port *p, unsigned n) {
 // packet to put it back.
 static uint8_t *put_back_tag(const struct tpacket2_hdr *frame, uint8_t *packet) {
     const bool named = frame->tp_status & TP_STATUS_VLAN_TPID_VALID;
-    memmove(packet - 4, packet, 2 * ETH_ALEN);
-    store_bytes(packet - 4 + 2 * ETH_ALEN, 2, named ? frame->tp_vlan_tpid : ETH_P_8021Q);
-    store_bytes(packet - 2 + 2 * ETH_ALEN, 2, frame->tp_vlan_tci);
-    return packet - 4;
+    memmove(packet - TAG, packet, 2 * ETH_ALEN);
+    store_bytes(packet - TAG + 2 * ETH_ALEN, 2, named ? frame->tp_vlan_tpid : ETH_P_8021Q);
+    store_bytes(packet - TAG + 2 * ETH_ALEN + 2, 2, frame->tp_vlan_tci);
+    return packet - TAG;
 }
 
-// Processes up to BURST packets; returns how many there were.
-static unsigned ring_drain(struct port *p) {
-    unsigned n = 0;
-    for (; n < BURST && n < p->frame_count; n++) {
-        struct tpacket2_hdr *frame = ring_frame(p, p->head + n);
-        const uint32_t status = __atomic_load_n(&frame->tp_status, __ATOMIC_ACQUIRE);
-        if (!(status & TP_STATUS_USER))
-            break;
-        ring_prefetch(p, p->head + n + 1);
-        p->rx_packets++;
-        p->rx_bytes += frame->tp_len;
-        partial_checksums += (status & TP_STATUS_CSUMNOTREADY) != 0;
-        uint8_t *packet = (uint8_t *)frame + frame->tp_mac;
-        size_t length = frame->tp_len;
-        if (frame->tp_snaplen < length) {
-            oversize++;
-            continue;
-        }
-        if (status & TP_STATUS_VLAN_VALID && length >= 2 * ETH_ALEN) {
-            packet = put_back_tag(frame, packet);
-            length += 4;
-        }
-        process(p->number, packet, length);
+static void take_packet(struct port *p, const struct tpacket2_hdr *frame, uint8_t *packet,
+                        size_t length) {
+    if (frame->tp_status & TP_STATUS_VLAN_VALID && length >= 2 * ETH_ALEN) {
+        packet = put_back_tag(frame, packet);
+        length += TAG;
     }
-    if (n > 0) {
+    p->rx_packets++;
+    p->rx_bytes += length;
+    process(p->number, packet, length);
+}
+
+// Returns how many packets there were in it.
+static unsigned take_superframe(struct port *p, const struct tpacket2_hdr *frame,
+                                const struct superframe *f) {
+    for (unsigned n = 0; n < f->count; n++) {
+        const size_t length = superframe_length(f, n);
+        if (cuts_used + TAG + length > CUTS) {
+            outputs_done(0);
+            cuts_used = 0;
+        }
+        uint8_t *const packet = cuts + cuts_used + TAG;
+        cuts_used += TAG + length;
+        superframe_cut(f, n, packet);
+        take_packet(p, frame, packet, length);
+    }
+    return f->count;
+}
+
+static unsigned take_frame(struct port *p, const struct tpacket2_hdr *frame) {
+    uint8_t *const packet = (uint8_t *)frame + frame->tp_mac;
+    struct virtio_net_hdr offload;
+    struct superframe f;
+    memcpy(&offload, packet - sizeof offload, sizeof offload);
+    const bool whole = frame->tp_snaplen == frame->tp_len;
+    if (whole && offload.gso_type == VIRTIO_NET_HDR_GSO_NONE) {
+        if (offload.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM)
+            complete_checksum(packet, frame->tp_len, &offload);
+        take_packet(p, frame, packet, frame->tp_len);
+        return 1;
+    }
+    if (whole && superframe_open(&f, packet, frame->tp_len, &offload))
+        return take_superframe(p, frame, &f);
+    oversize++;
+    return 1;
+}
+
+// Processes BURST packets or a few more; returns how many there were.
+static unsigned ring_drain(struct port *p) {
+    unsigned frames = 0, packets = 0;
+    for (; packets < BURST && frames < p->frame_count; frames++) {
+        const struct tpacket2_hdr *frame = ring_frame(p, p->head + frames);
+        if (!(__atomic_load_n(&frame->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER))
+            break;
+        ring_prefetch(p, p->head + frames + 1);
+        packets += take_frame(p, frame);
+    }
+    if (frames > 0) {
         outputs_done(0);
-        for (unsigned i = 0; i < n; i++)
+        cuts_used = 0;
+        for (unsigned i = 0; i < frames; i++)
             __atomic_store_n(&ring_frame(p, p->head + i)->tp_status, TP_STATUS_KERNEL,
                              __ATOMIC_RELEASE);
-        p->head += n;
+        p->head += frames;
     }
-    return n;
+    return packets;
 }
 
 static void ring_statistics(void) {
-    const uint64_t totals[] = {oversize, partial_checksums, no_port, endless};
-    for (unsigned i = 0; i < 4; i++)
+    const uint64_t totals[] = {oversize, no_port, endless};
+    for (unsigned i = 0; i < 3; i++)
         reply_u64(totals[i]);
     for (unsigned i = 0; i < port_count; i++) {
         struct port *p = &ports[i];

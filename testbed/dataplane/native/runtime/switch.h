@@ -291,24 +291,26 @@ static void stop(int signal_number) {
     stopped = 1;
 }
 
-// Arguments: frames of a ring, nanoseconds of a nap, seed of random(), and PORT=INTERFACE each.
+// Arguments: frames of a ring, packets that one may hold, nanoseconds of a nap, seed of random(),
+// and PORT=INTERFACE each.
 int main(int count, char **arguments) {
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGTERM, &action, NULL);
     signal(SIGINT, SIG_IGN); // Ctrl-C is the control plane's, which then closes the socket
-    if (count < 4)
+    if (count < 5)
         return 2;
-    random_state ^= strtoull(arguments[3], NULL, 10) * 0x2545f4914f6cdd1du;
+    random_state ^= strtoull(arguments[4], NULL, 10) * 0x2545f4914f6cdd1du;
+    longest = (unsigned)strtoul(arguments[2], NULL, 10);
     arena_reset(0);
     hash_setup();
     install();
-    for (int i = 4; i < count; i++)
+    for (int i = 5; i < count; i++)
         ring_open(arguments[i], (unsigned)strtoul(arguments[1], NULL, 10));
-    if (count == 4)
+    if (count == 5)
         while (!stopped && serve())
             continue;
     else
-        ring_run(strtol(arguments[2], NULL, 10));
+        ring_run(strtol(arguments[3], NULL, 10));
     return 0;
 }
 
