@@ -65,7 +65,7 @@ def test_kernel_routers_carry_the_configured_rate():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_p4_switches_carry_the_configured_rate(target, tmp_path):
-    wanted = RATE / (8 if target == "bmv2" else 2)
+    wanted = RATE / 2
     p4 = ("t0", "t1")
     targets = switches(target, p4, tmp_path)
     with Network(fabric(p4), RATE / wanted, targets) as network:

@@ -16,7 +16,7 @@ from testbed.topology.fabric import Fabric
 
 TARGETS = ["native", pytest.param("bmv2", marks=pytest.mark.bmv2)]
 
-RATE = 1e8
+RATE = 2.5e7
 QUEUE = 256_000
 PORT = 5001
 WARM_UP_S, MEASURED_S = 0.4, 1.0
