@@ -147,9 +147,6 @@ class Network:
         self._dilation, self._targets, self._seed = dilation, targets, seed
         self._allocations = allocations
         self._pins, self._loss = pins or {}, loss
-        cut = all(target.cuts_superframes for target in targets.values())
-        whole = whole_frames or loss > 0 or not cut
-        self._superframe = 1 if whole else node_setup.LARGEST_SUPERFRAME
         try:
             check(fabric, self._pins)
         except ValueError as error:
@@ -160,6 +157,9 @@ class Network:
                     f"the flow from {source} to {destination} cannot be pinned: {tor} runs the P4"
                     " program, and only kernel routers tell flows apart"
                 )
+        cut = all(target.cuts_superframes for target in targets.values())
+        whole = whole_frames or loss > 0 or not cut
+        self._superframe = 1 if whole else node_setup.LARGEST_SUPERFRAME
         self._nodes: dict[str, Any] = {}
         self._queues: Queues | None = None
         self._stack = ExitStack()

@@ -61,8 +61,8 @@ def test_atp_is_exact_under_loss(share, place, tmp_path):
         nodes = [name for name, node in network.fabric.nodes.items() if node.kind is kind]
         lose(network, nodes, hook, share)
 
-    # Some ten losses at the least where the fewest packets pass, the spines.
-    trace_file(tmp_path, fragments=round(5 / share))
+    # Some ten losses at the least where the fewest packets pass, the spines; of up to six packets.
+    trace_file(tmp_path, fragments=round(30 / share))
     done = reduce(experiment(tmp_path, fabric__ina="all", **ONE), tmp_path, disturb)
     done.assert_exact()
     assert sum(each.retransmitted for each in done.workers) > 0
@@ -79,10 +79,11 @@ def test_atp_is_exact_under_loss(share, place, tmp_path):
     ids=str,
 )
 def test_atp_is_exact_when_every_link_loses(ina, target, tmp_path):
-    trace_file(tmp_path, fragments=64)
+    """Here several packets may be lost as one."""
+    trace_file(tmp_path, fragments=256)
     tiny = experiment(tmp_path, fabric__ina=ina, emulation__target=target, **ONE)
     done = reduce(
-        tiny, tmp_path, lambda network: lose(network, network.fabric.nodes, "egress", 0.02)
+        tiny, tmp_path, lambda network: lose(network, network.fabric.nodes, "egress", 0.05)
     )
     done.assert_exact()
     assert sum(each.retransmitted for each in done.workers) > 0
