@@ -48,12 +48,14 @@ def all_reduce(
     message: int = 0,
     loss: float = 0.0,
     rate: float | None = None,
+    whole_frames: bool = False,
     iterations: int = 4,
 ) -> Speed:
     """The median over iterations, the first not counted: it touches all memory for the first time.
 
     ``message`` is how many of the window's fragments make a message (NetReduce). ``rate`` is that
-    of the links in bit/s, None for what the machine can do. SystemExit if a sum was wrong.
+    of the links in bit/s, None for what the machine can do. ``whole_frames``: packets travel one by
+    one, as they do where links lose. SystemExit if a sum was wrong.
     """
     servers = registry[system].title == "ATP"
     fabric = leaf_spine(1, 1, workers + servers, rate or 1e10, 1e10, 10**6).with_ina(["t0"])
@@ -68,7 +70,15 @@ def all_reduce(
         gradients.base(rank)
     with tempfile.TemporaryDirectory() as logs:
         switch = targets.make(target, Path(logs) / "t0.log")
-        with Network(fabric, rate and 1.0, {"t0": switch}, allocations, loss=loss) as network:
+        network = Network(
+            fabric,
+            rate and 1.0,
+            {"t0": switch},
+            allocations,
+            loss=loss,
+            whole_frames=whole_frames,
+        )
+        with network:
             addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
             tasks = [
                 Task(
