@@ -172,8 +172,8 @@ def most(bench: Bench) -> None:
 
 
 def end_to_end(bench: Bench) -> None:
-    """All-reduces by four workers and the real endpoints. Where every link loses, either way, packets
-    travel one by one; kept is the share of what is carried so without loss."""
+    """All-reduces by four workers and the real endpoints. Where every link loses, either way,
+    packets travel one by one; kept is the share of what is carried so without loss."""
     print(
         "| target | style | gradients, Mbit/s a worker | packets one by one | at 1 % loss | kept "
         "| switch, µs/packet | resent at 1 % |"
