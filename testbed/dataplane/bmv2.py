@@ -38,8 +38,8 @@ _REFUSALS = re.compile(r"^(Error|Invalid|Unknown|\*\*\*|Traceback)", re.MULTILIN
 
 
 def _begin(parent: int) -> None:
-    """simple_switch hands each packet through four threads. In a batch process they do not interrupt
-    one another, and find more to do at once: a third more packets end to end."""
+    """simple_switch hands each packet through four threads. In a batch process they do not
+    interrupt one another, and find more to do at once (p4/PERFORMANCE.md)."""
     die_with_parent(parent)
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
