@@ -25,7 +25,7 @@ from testbed.emulation.network import Network
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
-LIMIT_S = 3.0
+LIMIT_S = 10.0
 
 # A fabric with a P4 switch and a rank's process, held until a signal comes.
 HOLDER = """
