@@ -5,10 +5,10 @@
    sums of a message are back, the next one takes its place. The workers send in turn, each its
    packets of all messages that may go, as real ones do in bursts.
 
-   load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SUPERFRAME SECONDS prints one line: packets that led to
-   sums while it measured, seconds of that, all packets sent, sums, wrong sums, fragments given up,
-   and its own processor time in seconds. Without a window (0) it sends as fast as it can, and awaits
-   nothing: what the way to a switch costs. */
+   load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SUPERFRAME SECONDS prints one line: packets
+   that led to sums while it measured, seconds of that, all packets sent, sums, wrong sums, fragments
+   given up, and its own processor time in seconds. Without a window (0) it sends as fast as it can,
+   and awaits nothing: what the way to a switch costs. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include "bits.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static uint16_t crc16_table[256];
 static uint32_t crc32_table[256];
@@ -52,20 +53,27 @@ INLINE uint64_t hash_crcCCITT(const uint8_t *p, size_t n) {
     return crc;
 }
 
-// RFC 1071
-INLINE uint64_t hash_csum16(const uint8_t *p, size_t n) {
+// The one's complement sum of RFC 1071, in the byte order of the machine.
+INLINE uint64_t sum_words(const uint8_t *p, size_t n) {
     uint64_t sum = 0;
-    for (; n >= 4; n -= 4, p += 4)
-        sum += load_bytes(p, 4);
-    if (n & 2) {
-        sum += load_bytes(p, 2);
-        p += 2;
+    uint32_t word;
+    for (; n >= sizeof word; n -= sizeof word, p += sizeof word) {
+        memcpy(&word, p, sizeof word);
+        sum += word;
     }
-    if (n & 1)
-        sum += (uint64_t)*p << 8;
+    word = 0;
+    memcpy(&word, p, n);
+    return sum + word;
+}
+
+INLINE uint16_t fold(uint64_t sum) {
     while (sum >> 16)
         sum = (sum & 0xffff) + (sum >> 16);
-    return ~sum & 0xffff;
+    return (uint16_t)~sum;
+}
+
+INLINE uint64_t hash_csum16(const uint8_t *p, size_t n) {
+    return WIRE16(fold(sum_words(p, n)));
 }
 
 INLINE uint64_t hash_xor16(const uint8_t *p, size_t n) {

@@ -8,7 +8,7 @@
 #ifndef SUPERFRAME_H
 #define SUPERFRAME_H
 
-#include "bits.h"
+#include "hash.h"
 
 #include <linux/if_ether.h>
 #include <linux/virtio_net.h>
@@ -25,25 +25,6 @@ struct superframe {
     size_t transport;              // where UDP's or TCP's header starts
     unsigned protocol, count;
 };
-
-// The one's complement sum of RFC 1071, in the byte order of the machine.
-INLINE uint64_t sum_words(const uint8_t *p, size_t n) {
-    uint64_t sum = 0;
-    uint32_t word;
-    for (; n >= sizeof word; n -= sizeof word, p += sizeof word) {
-        memcpy(&word, p, sizeof word);
-        sum += word;
-    }
-    word = 0;
-    memcpy(&word, p, n);
-    return sum + word;
-}
-
-INLINE uint16_t fold(uint64_t sum) {
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t)~sum;
-}
 
 // What a sender has left to hardware; the field holds the sum of the pseudo header already.
 static void complete_checksum(uint8_t *packet, size_t length, const struct virtio_net_hdr *offload) {
