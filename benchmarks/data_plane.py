@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from benchmarks.all_reduce import all_reduce
 from benchmarks.one_switch import LARGEST_DATAGRAM, OneSwitch, Result
@@ -34,8 +35,19 @@ SYSTEMS = {"ATP": "atp", "SwitchML": "switchml", "rack": "rina", "NetReduce": "n
 WINDOWS, FRAGMENTS = {"native": 128, "bmv2": 32}, {"native": 8000, "bmv2": 1000}
 LOSS = 0.01
 
-Case = tuple[str, Path, Style, int, int, bool] | tuple[str, Path, Style, int, int, bool, int]
-"""Target, program, style, values, workers, whether it is the usual layout, superframe."""
+
+class Case(NamedTuple):
+    """What is measured: ``usual`` is the layout of one register a value; ``superframe``, how many
+    packets a native switch is handed as one."""
+
+    target: str
+    program: Path
+    style: Style
+    values: int
+    workers: int = WORKERS
+    usual: bool = False
+    superframe: int = LARGEST_SUPERFRAME
+
 
 Aims = dict[str, tuple[float, float, str]]
 """By what is aimed at: found, wanted, unit."""
@@ -49,33 +61,31 @@ class Bench:
         self.targets = ["native", *(["bmv2"] if bmv2.installed() else [])]
         self.aims: Aims = {}
 
-    def load(
-        self,
-        target: str,
-        program: Path,
-        style: Style,
-        values: int,
-        workers: int,
-        usual: bool,
-        superframe: int = LARGEST_SUPERFRAME,
-    ) -> Result:
+    def load(self, case: Case) -> Result:
         """One switch of its own for each: what is left in memory is of no use to the next."""
-        window, message = IN_FLIGHT[target] // workers, 1
-        if style is Style.NETREDUCE:
+        window, message = IN_FLIGHT[case.target] // case.workers, 1
+        if case.style is Style.NETREDUCE:
             window, message = max(2, window // MESSAGE), MESSAGE
-        with OneSwitch(target, program, style, workers, usual, superframe=superframe) as switch:
-            return switch.load(values, window, message, self.seconds)
+        with OneSwitch(
+            case.target,
+            case.program,
+            case.style,
+            case.workers,
+            case.usual,
+            superframe=case.superframe,
+        ) as switch:
+            return switch.load(case.values, window, message, self.seconds)
 
     def medians(self, cases: Sequence[Case]) -> Iterator[tuple[Result, float]]:
         """Of each case what it came to, and its gradient Mbit/s; a round measures all of them."""
         found: list[list[Result]] = [[] for _ in cases]
         for _ in range(self.rounds):
             for results, case in zip(found, cases, strict=True):
-                results.append(self.load(*case))
-        for results, (_, _, style, values, workers, *_) in zip(found, cases, strict=True):
+                results.append(self.load(case))
+        for results, case in zip(found, cases, strict=True):
             rate = median(each.rate for each in results)
             # ATP's results pass the switch as well, and bring no gradients.
-            share = workers / (workers + 1) if style is Style.ATP else 1
+            share = case.workers / (case.workers + 1) if case.style is Style.ATP else 1
             yield (
                 Result(
                     rate,
@@ -83,7 +93,7 @@ class Bench:
                     median(each.load_us for each in results),
                     sum(each.given_up for each in results),
                 ),
-                rate * share * values * 32 / 1e6,
+                rate * share * case.values * 32 / 1e6,
             )
 
 
@@ -96,16 +106,16 @@ def styles(bench: Bench) -> None:
     for values in (32, 64, 256):
         program = ina(values)
         for style in Style:
-            cases: list[Case] = [
-                (each, program, style, values, WORKERS, False, LARGEST_DATAGRAM)
+            cases = [
+                Case(each, program, style, values, superframe=LARGEST_DATAGRAM)
                 for each in bench.targets
             ]
             rates, spent = {}, {}
             for case, (result, mbit_s) in zip(cases, bench.medians(cases), strict=True):
-                rates[case[0]], spent[case[0]] = result.rate, result.switch_us
+                rates[case.target], spent[case.target] = result.rate, result.switch_us
                 print(
-                    f"| {values} | {style.value} | {case[0]} | {result.rate:,.0f} | {mbit_s:,.0f} "
-                    f"| {result.switch_us:.2f} | {result.given_up or ''} |",
+                    f"| {values} | {style.value} | {case.target} | {result.rate:,.0f} "
+                    f"| {mbit_s:,.0f} | {result.switch_us:.2f} | {result.given_up or ''} |",
                     flush=True,
                 )
             if values == 256 and "bmv2" in rates:
@@ -126,7 +136,7 @@ def layouts(bench: Bench) -> None:
     programs = [(per_value(32), 32), (per_value(64), 64)]
     programs += [(ina(values), values) for values in (32, 64, 256)]
     cases = [
-        ("bmv2", program, Style.SWITCHML, values, WORKERS, place < 2)
+        Case("bmv2", program, Style.SWITCHML, values, usual=place < 2)
         for place, (program, values) in enumerate(programs)
     ]
     print("| layout | values | packets/s | gradients, Mbit/s | of the first | switch, µs/packet |")
@@ -135,7 +145,7 @@ def layouts(bench: Bench) -> None:
     for name, case, (result, mbit_s) in zip(names, cases, bench.medians(cases), strict=True):
         first = first or mbit_s
         print(
-            f"| {name} | {case[3]} | {result.rate:,.0f} | {mbit_s:,.0f} | {mbit_s / first:.1f} "
+            f"| {name} | {case.values} | {result.rate:,.0f} | {mbit_s:,.0f} | {mbit_s / first:.1f} "
             f"| {result.switch_us:.1f} |"
         )
     bench.aims["BMv2: 256 wide lanes to 32 registers, in gradients"] = mbit_s / first, 10, "x"
@@ -147,8 +157,7 @@ def saturation(bench: Bench) -> None:
     print("| --- | --- | --- | --- |")
     for target in bench.targets:
         cases = [
-            (target, ina(256, saturate), Style.SWITCHML, 256, WORKERS, False)
-            for saturate in (False, True)
+            Case(target, ina(256, saturate), Style.SWITCHML, 256) for saturate in (False, True)
         ]
         for how, (result, _) in zip(("wrap", "saturate"), bench.medians(cases), strict=True):
             print(f"| {target} | {how} | {result.rate:,.0f} | {result.switch_us:.2f} |")
@@ -165,7 +174,7 @@ def most(bench: Bench) -> None:
     rates = []
     for superframe in (1, LARGEST_SUPERFRAME, LARGEST_DATAGRAM):
         for workers in (4, 16, 64):
-            case = ("native", program, Style.SWITCHML, 256, workers, False, superframe)
+            case = Case("native", program, Style.SWITCHML, 256, workers, superframe=superframe)
             ((result, mbit_s),) = bench.medians([case])
             rates.append(result.rate)
             print(
