@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
-from testbed.dataplane import wire
+from testbed.dataplane.framing import Framing
 from testbed.endpoint.task import Unit
 from testbed.plan.program import Plan
 from testbed.simulation.routes import Links, Ways
@@ -33,7 +33,7 @@ from testbed.units import format_size, parse_size
 
 QUEUE = 256_000
 HOP_S = 1e-6
-ETHERNET, PPP = wire.MTU + 14, wire.MTU + 2
+ETHERNET, PPP = Framing().full_frame, Framing().mtu + 2
 
 MODEL = r"""
 #include "ns3/core-module.h"

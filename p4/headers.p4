@@ -5,7 +5,7 @@
 #define SLOTS 4096              // aggregators; entries of every register of switch memory
 #endif
 #ifndef VALUES
-#define VALUES 256              // 32-bit values in a packet: 32, 64 or 256
+#define VALUES 256              // 32-bit values in a packet: 32, 64, 256 or 1024
 #endif
 #define TREES 256               // aggregation trees that can be told of
 #define JOBS 256                // jobs whose events are counted
@@ -45,6 +45,16 @@ typedef bit<48> fragment_t;     // tree ++ sequence number
 typedef bit<1024> lanes_t;      // 32 values of 32 bits
 #else
 typedef bit<2048> lanes_t;      // 64 values of 32 bits
+#endif
+
+// All lanes of a packet.
+#if VALUES == 1024
+#define EACH(of) of(a) of(b) of(c) of(d) of(e) of(f) of(g) of(h) \
+                 of(i) of(j) of(k) of(l) of(m) of(n) of(o) of(p)
+#elif VALUES == 256
+#define EACH(of) of(a) of(b) of(c) of(d)
+#else
+#define EACH(of) of(a)
 #endif
 
 header ethernet_t {
@@ -101,12 +111,8 @@ header ina_t {
 }
 
 header values_t {
-    lanes_t a;
-#if VALUES == 256
-    lanes_t b;
-    lanes_t c;
-    lanes_t d;
-#endif
+#define FIELD(x) lanes_t x;
+    EACH(FIELD)
 }
 
 struct headers_t {

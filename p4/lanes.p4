@@ -15,12 +15,6 @@ const lanes_t H = 2048w0x8000000080000000800000008000000080000000800000008000000
 const lanes_t L = 2048w0x7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff;
 #endif
 
-#if VALUES == 256
-#define EACH(of) of(a) of(b) of(c) of(d)
-#else
-#define EACH(of) of(a)
-#endif
-
 #define LANE_SUM(x, y) (((x & L) + (y & L)) ^ ((x ^ y) & H))
 
 // The carry into a lane's top bit is that of `(x & L) + (y & L)`. A lane overflows where x and y have

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
 
-from testbed.dataplane import wire
+from testbed.dataplane.framing import framing
 from testbed.plan import chain
 from testbed.plan.chain import Transfer
 from testbed.plan.program import Multicast, Plan, SwitchReduce, TreeOperation
@@ -68,7 +68,7 @@ class _Loads:
     """Bytes on links for transfers of ``plan``."""
 
     def __init__(self, plan: Plan, fabric: Fabric) -> None:
-        self._plan, self._fabric = plan, fabric
+        self._plan, self._fabric, self._framing = plan, fabric, framing(fabric)
         self._ways: dict[tuple[str, str], Load] = {}
 
     def of(self, phase: Phase) -> Load:
@@ -80,15 +80,16 @@ class _Loads:
             else:
                 # TCP: the stream, and its acknowledgements on the way back.
                 source, to = hosts[what.source], hosts[what.to]
-                self._add(source, to, float(share) / wire.TCP_EFFICIENCY, load)
-                self._add(to, source, float(share) * wire.TCP_ACK_SHARE, load)
+                self._add(source, to, float(share) / self._framing.tcp_efficiency, load)
+                self._add(to, source, float(share) * self._framing.tcp_ack_share, load)
         return dict(load)
 
     def _on_tree(
         self, operation: TreeOperation, share: float, load: defaultdict[tuple[str, str], float]
     ) -> None:
         tree = self._plan.trees[operation.tree]
-        stream, receipts = share / wire.INA_EFFICIENCY, share * wire.INA_ACK_SHARE
+        stream = share / self._framing.ina_efficiency
+        receipts = share * self._framing.ina_ack_share
         up = receipts if isinstance(operation, Multicast) else stream
         down = receipts if isinstance(operation, SwitchReduce) else stream
         for parent in tree.parent.values():

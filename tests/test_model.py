@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 
 from testbed import model
-from testbed.dataplane import wire
+from testbed.dataplane.framing import Framing
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 
 RATE = 1e9
-TCP = 1 / wire.TCP_EFFICIENCY + wire.TCP_ACK_SHARE
+FRAMING = Framing()
+TCP = 1 / FRAMING.tcp_efficiency + FRAMING.tcp_ack_share
 """A stream, beside the acknowledgements of one that goes the other way."""
 
-INA = 1 / wire.INA_EFFICIENCY
+INA = 1 / FRAMING.ina_efficiency
 
 
 def plan_of(system: str, fabric, workers: int, servers: int = 0, **options):
@@ -85,7 +86,7 @@ def test_rina_pays_for_its_groups(ina, groups):
         assert pace("rina", 12) == pytest.approx(around * TCP)
     else:
         # Receipts where no sum comes back; TCP's segments are larger than INA packets.
-        most = around * (INA + wire.INA_ACK_SHARE) + INA / groups
+        most = around * (INA + FRAMING.ina_ack_share) + INA / groups
         assert around * TCP + INA / groups < pace("rina", 12, ina) <= most + 1e-9
     if groups == 3:
         assert pace("rina", 12, ina) == pytest.approx(most)
@@ -119,7 +120,7 @@ def test_rina_pays_a_shorter_chain(groups):
     """(2(G-1)+1) (latency + M/GB), receipts aside."""
     fabric = leaf_spine(2, 3, 4, RATE, RATE, 10**6).with_ina(["t0", "t1", "t2"])
     chain = 2 * (groups - 1) + 1
-    receipts = 2 * (groups - 1) / groups * wire.INA_ACK_SHARE
+    receipts = 2 * (groups - 1) / groups * FRAMING.ina_ack_share
     found = alone("rina", fabric, 4 * groups, 0.5)
     assert found == pytest.approx(chain * (0.5 + INA / groups) + receipts)
 

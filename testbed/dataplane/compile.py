@@ -1,8 +1,8 @@
 """Compiles the P4 program for BMv2; the native target reads the same JSON.
 
-``python -m testbed.dataplane.compile`` writes ``p4/build/ina.json`` and beside it ``ina.sha256``:
-the digests of the sources and of the JSON made from them, so that a JSON that is stale, or was
-touched by hand, is noticed where no compiler is installed.
+``python -m testbed.dataplane.compile`` writes ``p4/build/*.json``, one for each size of packet, and
+beside them ``ina.sha256``: the digests of the sources and of what was made from them, so that a
+JSON that is stale, or was touched by hand, is noticed where no compiler is installed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from testbed.compiler import cache
+from testbed.dataplane import wire
 
 COMPILER = "p4c-bm2-ss"
 SOURCES = Path(__file__).resolve().parents[2] / "p4"
 PROGRAM = SOURCES / "build" / "ina.json"
+PROGRAMS = {
+    values: PROGRAM if values == wire.VALUES else PROGRAM.with_name(f"ina_{values}.json")
+    for values in wire.SIZES
+}
+"""By the values of a packet."""
+_LANES = "values_t"
 DIGESTS = PROGRAM.with_suffix(".sha256")
 
 
@@ -50,10 +57,10 @@ def compile_program(sources: Path = SOURCES, defines: Sequence[str] = ()) -> byt
     return done.stdout
 
 
-def compile_user_program(source: Path) -> Path:
+def compile_user_program(source: Path, values: int = wire.VALUES) -> Path:
     """The JSON of a user's program, made where it was not made before. CompileError if refused.
 
-    Its includes are looked for beside it, and then in ``p4/``.
+    Its includes are looked for beside it, and then in ``p4/``; ``VALUES`` are those of a packet.
     """
     compiler = shutil.which(COMPILER)
     if compiler is None:
@@ -61,7 +68,10 @@ def compile_user_program(source: Path) -> Path:
             f"{COMPILER} is not installed: p4lang's package p4lang-p4c has it; or give the .json"
         )
     done = subprocess.run(
-        [compiler, "--std", "p4-16", f"-I{SOURCES}", "-o", "/dev/stdout", source.name],
+        [
+            *(compiler, "--std", "p4-16", f"-I{SOURCES}", f"-DVALUES={values}"),
+            *("-o", "/dev/stdout", source.name),
+        ],
         cwd=source.parent,
         capture_output=True,
         check=False,
@@ -74,15 +84,24 @@ def compile_user_program(source: Path) -> Path:
     return made
 
 
-def check_interface(program: Path) -> None:
-    """CompileError unless a compiled program has the tables and actions that entries name."""
+def check_interface(program: Path, values: int = wire.VALUES) -> None:
+    """CompileError unless a compiled program has the tables and actions that entries name, and
+    packets of ``values``."""
     try:
-        theirs, ours = (_interface(json.loads(path.read_bytes())) for path in (program, PROGRAM))
+        compiled = json.loads(program.read_bytes())
+        theirs, ours = _interface(compiled), _interface(json.loads(PROGRAM.read_bytes()))
+        lanes = [each["fields"] for each in compiled["header_types"] if each["name"] == _LANES]
+        found = sum(bits for fields in lanes for _, bits, _ in fields) // 32
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CompileError(f"not a program that p4c compiled for BMv2: {error}") from error
     if missing := sorted(ours - theirs):
         raise CompileError(
             f"lacks {', '.join(missing)}, which the testbed fills or reads; keep the names of p4/"
+        )
+    if found and found != values:
+        raise CompileError(
+            f"has packets of {found} values, and the fabric's are of {values}; set fabric.values to"
+            f" {found}, or compile it with -DVALUES={values}"
         )
 
 
@@ -109,19 +128,23 @@ def sources_digest(sources: Path = SOURCES) -> str:
     return digest.hexdigest()
 
 
-def digests(sources: str, program: bytes) -> str:
-    """The content of ``ina.sha256``."""
-    return f"{sources}  *.p4\n{hashlib.sha256(program).hexdigest()}  {PROGRAM.name}\n"
+def digests(sources: str) -> str:
+    """The content of ``ina.sha256``, for the programs that there are."""
+    made = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in PROGRAMS.values()
+    ]
+    return f"{sources}  *.p4\n{''.join(made)}"
 
 
 def main() -> None:
+    PROGRAM.parent.mkdir(exist_ok=True)
     try:
-        program = compile_program()
+        for values, path in PROGRAMS.items():
+            path.write_bytes(compile_program(defines=[f"VALUES={values}"]))
     except CompileError as error:
         sys.exit(str(error))
-    PROGRAM.parent.mkdir(exist_ok=True)
-    PROGRAM.write_bytes(program)
-    DIGESTS.write_text(digests(sources_digest(), program))
+    DIGESTS.write_text(digests(sources_digest()))
 
 
 if __name__ == "__main__":

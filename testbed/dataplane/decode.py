@@ -49,7 +49,7 @@ def _line(packet: Packet) -> str:
         parts.append(_ina(packet[INA]))
     elif not parts:
         return f"{ends} {packet[IP].payload.summary()}"
-    elif AETH not in packet and len(payload := bytes(packet[BTH].payload)) == wire.VALUES * 4:
+    elif AETH not in packet and len(payload := bytes(packet[BTH].payload)) // 4 in wire.SIZES:
         parts.append(_values(np.frombuffer(payload, ">i4").tolist()))
     return f"{ends} {' '.join(parts)}"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from testbed.dataplane import wire
 from testbed.dataplane.control import Control, Exact, Lpm, Replica, TableEntry
+from testbed.dataplane.framing import framing
 from testbed.plan.trees import Style, Tree
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
@@ -92,7 +93,7 @@ def derive(
     # that others fill as well.
     marks = any(each.tree.style is Style.ATP for each in joined)
     queue = min(fabric.link(switch, neighbour).queue for neighbour in fabric.neighbours(switch))
-    long_queue = 3 * queue // (4 * wire.FRAME) if marks else 0
+    long_queue = 3 * queue // (4 * framing(fabric).frame) if marks else 0
     return SwitchEntries(tuple(entries), groups, long_queue)
 
 

@@ -47,21 +47,23 @@ _OPCODES = {
 }
 _OF_WIDTH = {8: ByteField, 16: ShortField, 32: IntField, 64: LongField}
 _VALUES = wire.PACKET["values"].base
+_SIZES = " or ".join(map(str, wire.SIZES))
 
 
 class _Values(Field):  # type: ignore[type-arg]
-    """The fragment, a list of 256 int; scapy's own list of fields takes a hundred at most."""
+    """The fragment, a list of int; scapy's own list of fields takes a hundred at most."""
 
     islist = 1
 
     def addfield(self, pkt: Any, s: bytes, val: Any) -> bytes:
-        if len(val) != wire.VALUES:
-            raise ValueError(f"found {len(val)} values, wanted {wire.VALUES}")
+        if len(val) not in wire.SIZES:
+            raise ValueError(f"found {len(val)} values, wanted {_SIZES}")
         return s + np.asarray(val, _VALUES).tobytes()
 
     def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, list[int]]:
-        size = _VALUES.itemsize * wire.VALUES
-        return s[size:], np.frombuffer(s, _VALUES, wire.VALUES).tolist()
+        if len(s) not in (_VALUES.itemsize * size for size in wire.SIZES):
+            raise ValueError(f"found {len(s)} bytes of values, wanted {_SIZES} values")
+        return b"", np.frombuffer(s, _VALUES).tolist()
 
 
 def _field(name: str, bits: int) -> Any:
@@ -73,7 +75,7 @@ def _field(name: str, bits: int) -> Any:
 
 
 class INA(Packet):
-    """Header of a fragment, and its 256 signed integers of 32 bits where it carries values."""
+    """Header of a fragment, and its signed integers of 32 bits where it carries values."""
 
     name = "INA"
     fields_desc = [  # noqa: RUF012  as scapy has it

@@ -8,7 +8,10 @@ PORT = 0xBEE0
 """UDP port of every INA endpoint, source and destination."""
 
 VALUES = 256
-"""int32 values in one packet (a fragment)."""
+"""int32 values in one packet (a fragment), where a fabric does not say otherwise."""
+
+SIZES = (64, VALUES, 1024)
+"""How many values a packet may have; ``p4/build`` has a program for each."""
 
 KIND_DATA, KIND_RESULT, KIND_RECEIPT, KIND_ACK = 1, 2, 3, 4
 FLAG_RESEND, FLAG_COLLISION, FLAG_OVERFLOW, FLAG_ECN, FLAG_FLOATS = 0x01, 0x02, 0x04, 0x08, 0x10
@@ -47,23 +50,6 @@ FIELDS = (
 
 HEADER = np.dtype([(name, f">u{bits // 8}") for name, bits in FIELDS])
 PACKET = np.dtype([*HEADER.descr, ("values", ">i4", (VALUES,))])
-
-_ETHERNET, _IP, _UDP, _TCP = 14, 20, 8, 32
-MTU = 1500
-FRAME = _ETHERNET + _IP + _UDP + PACKET.itemsize
-"""Bytes of an INA packet on a link."""
-
-INA_EFFICIENCY = VALUES * 4 / FRAME
-"""Gradient bytes per byte on a link, INA packets."""
-
-TCP_EFFICIENCY = (MTU - _IP - _TCP) / (MTU + _ETHERNET)
-"""The same for full TCP segments with timestamps."""
-
-TCP_ACK_SHARE = (_ETHERNET + _IP + _TCP) / 2 / (MTU - _IP - _TCP)
-"""Bytes of acknowledgement on the way back per byte of stream (one for two segments)."""
-
-INA_ACK_SHARE = (_ETHERNET + _IP + _UDP + HEADER.itemsize) / (VALUES * 4)
-"""Bytes of receipts on the way back per byte of gradient, where a sum does not come back."""
 
 
 def connection(tree: int, rank: int) -> int:

@@ -159,7 +159,7 @@ class Network:
                 )
         cut = all(target.cuts_superframes for target in targets.values())
         whole = whole_frames or loss > 0 or not cut
-        self._superframe = 1 if whole else node_setup.LARGEST_SUPERFRAME
+        self._superframe = 1 if whole else node_setup.superframe(fabric)
         self._nodes: dict[str, Any] = {}
         self._queues: Queues | None = None
         self._stack = ExitStack()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 
+from testbed.dataplane.framing import framing
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric, Kind, Link
 from testbed.topology.pins import Pins
@@ -41,16 +42,22 @@ LARGEST_SUPERFRAME = 6
 """Segments that the kernel may carry through the fabric as one, as it does to and from network
 cards: most of the processor's time is per packet, and six are still small against a queue."""
 
-_FULL_FRAME = 1514
-_LEAST_BURST = 2 * _FULL_FRAME
-_BURST_TIME = 0.0005
+_SUPERFRAME_BYTES = 32_768
+"""That many are allowed where frames are jumbos."""
 
+_LEAST_BURST = 2  # full frames
+_BURST_TIME = 0.0005
 
 _FIRST_TABLE = 100
 """Of the routing tables for pinned flows; a router has one for each neighbour."""
 
 _LOSS_PARTS = 1_000_000
 """Loss is drawn as whole parts of this."""
+
+
+def superframe(fabric: Fabric) -> int:
+    """How many segments a frame may be of on ``fabric``."""
+    return max(1, min(LARGEST_SUPERFRAME, _SUPERFRAME_BYTES // fabric.mtu))
 
 
 def script(
@@ -85,9 +92,10 @@ def script(
     else:
         lines += _batch(
             "ip",
-            [f"link set {name} gso_max_segs {LARGEST_SUPERFRAME}" for name in interfaces.values()],
+            [f"link set {name} gso_max_segs {superframe(fabric)}" for name in interfaces.values()],
         )
-    commands = _ip(node, fabric, addressing, interfaces, p4)
+    commands = [f"link set {name} mtu {fabric.mtu}" for name in interfaces.values()]
+    commands += _ip(node, fabric, addressing, interfaces, p4)
     if router:
         commands += _pinned(node, fabric, addressing, interfaces, pins or {})
     lines += _batch("ip", commands)
@@ -97,7 +105,7 @@ def script(
             [
                 command
                 for neighbour, name in interfaces.items()
-                for command in _shape(name, fabric.link(node, neighbour), dilation)
+                for command in _shape(name, fabric, fabric.link(node, neighbour), dilation)
             ],
         )
     return "\n".join(lines) + "\n"
@@ -194,22 +202,22 @@ def _pinned(
     ]
 
 
-def slack_bytes(rate: float) -> int:
+def slack_bytes(fabric: Fabric, rate: float) -> int:
     """How much more than its rate (bit/s) makes up a link may send in any stretch of time: what
     the shaper lets pass at once, at either end, and the superframe that is under way."""
-    return 2 * _burst(rate) + LARGEST_SUPERFRAME * _FULL_FRAME
+    return 2 * _burst(fabric, rate) + superframe(fabric) * framing(fabric).full_frame
 
 
-def _burst(rate: float) -> int:
-    return max(_LEAST_BURST, round(rate / 8 * _BURST_TIME))
+def _burst(fabric: Fabric, rate: float) -> int:
+    return max(_LEAST_BURST * framing(fabric).full_frame, round(rate / 8 * _BURST_TIME))
 
 
-def _shape(name: str, link: Link, dilation: float) -> list[str]:
+def _shape(name: str, fabric: Fabric, link: Link, dilation: float) -> list[str]:
     rate = link.rate / dilation
-    burst = _burst(rate)
+    burst = _burst(fabric, rate)
     return [
         f"qdisc add dev {name} root handle 1: htb default 1",
         f"class add dev {name} parent 1: classid 1:1 htb rate {round(rate)}bit"
-        f" burst {burst} cburst {burst} quantum {_FULL_FRAME}",
+        f" burst {burst} cburst {burst} quantum {framing(fabric).full_frame}",
         f"qdisc add dev {name} parent 1:1 handle 10: bfifo limit {link.queue}",
     ]

@@ -27,13 +27,15 @@ _SHORTEST_GAP_S, _LONGEST_GAP_S = 0.005, 0.05
 class Port:
     """What one sending end of a link made of its ``rate`` (bit/s on the emulator's clock).
 
-    ``queue`` is its size in bytes. ``most`` is the largest share of the rate that left in any
+    ``queue`` is its size in bytes, ``slack`` what may leave beyond its rate in any stretch of time.
+    ``most`` is the largest share of the rate that left in any
     second, what a shaper may let pass at once not counted. ``busy_s`` is time in which packets
     waited all along, ``owed`` the bytes that should have left in it, ``paid`` those that did.
     """
 
     rate: float
     queue: int
+    slack: int
     most: float = 0.0
     busy_s: float = 0.0
     owed: float = 0.0
@@ -41,7 +43,7 @@ class Port:
 
     def passed(self, before: Reading, after: Reading) -> None:
         """Look at what left between two readings."""
-        sent = after.sent_bytes - before.sent_bytes - slack_bytes(self.rate)
+        sent = after.sent_bytes - before.sent_bytes - self.slack
         self.most = max(self.most, sent * 8 / self.rate / (after.ended - before.begun))
 
     def waited(self, before: Reading, after: Reading) -> None:
@@ -57,7 +59,7 @@ class Port:
     @property
     def share(self) -> float | None:
         """What part of its rate it carried while packets waited; None if that was too short."""
-        owed = self.owed - slack_bytes(self.rate)
+        owed = self.owed - self.slack
         return self.paid / owed if owed > 0 else None
 
 
@@ -102,7 +104,9 @@ class Rates:
 def ports(fabric: Fabric, addressing: Addressing, dilation: float) -> dict[str, Port]:
     """Both sending ends of every link, by interface."""
     return {
-        addressing.interface(*ends): Port(link.rate / dilation, link.queue)
+        addressing.interface(*ends): Port(
+            link.rate / dilation, link.queue, slack_bytes(fabric, link.rate / dilation)
+        )
         for link in fabric.links
         for ends in ((link.a, link.b), (link.b, link.a))
     }

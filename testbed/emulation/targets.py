@@ -6,8 +6,14 @@ import platform
 import re
 from pathlib import Path
 
-from testbed.dataplane import bmv2
-from testbed.dataplane.compile import CompileError, check_interface, compile_user_program
+from testbed.dataplane import bmv2, wire
+from testbed.dataplane.compile import (
+    PROGRAM,
+    PROGRAMS,
+    CompileError,
+    check_interface,
+    compile_user_program,
+)
 from testbed.dataplane.control import ControlError
 from testbed.dataplane.native.build import BuildError, build
 from testbed.dataplane.native.target import NativeSwitch
@@ -16,8 +22,6 @@ from testbed.endpoint import aggregation
 
 _UDP_SUPERFRAMES = (6, 2)
 """The first Linux that hands UDP's on to packet sockets; those before would drop them."""
-
-PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "build" / "ina.json"
 
 
 def choose(wanted: str) -> str:
@@ -30,18 +34,19 @@ def choose(wanted: str) -> str:
     return "native" if wanted == "auto" else wanted
 
 
-def program(wanted: str | None) -> Path:
-    """The compiled program of an experiment: its own, compiled now if it is P4, or ours.
+def program(wanted: str | None, values: int = wire.VALUES) -> Path:
+    """The compiled program of an experiment for packets of ``values``: its own, compiled now if it
+    is P4, or ours.
 
     EmulationError if it does not compile, or lacks what the testbed tells every INA switch.
     """
     if wanted is None:
-        return PROGRAM
+        return PROGRAMS[values]
     path = Path(wanted)
     try:
         if path.suffix == ".p4":
-            path = compile_user_program(path)
-        check_interface(path)
+            path = compile_user_program(path, values)
+        check_interface(path, values)
     except CompileError as error:
         raise EmulationError(f"p4_program {wanted}: {error}") from error
     return path
@@ -89,10 +94,10 @@ def _linux() -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 
 
-def prepare(target: str, program: Path = PROGRAM) -> None:
+def prepare(target: str, program: Path = PROGRAM, values: int = wire.VALUES) -> None:
     """Compile, once, what hosts and native switches run. EmulationError without a C compiler."""
     try:
-        aggregation.load()
+        aggregation.load(values)
         if target == "native":
             build(program)
     except BuildError as error:

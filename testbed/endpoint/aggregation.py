@@ -138,12 +138,14 @@ class Endpoint:
     """A rank's UDP socket at ``address`` and its trees.
 
     ``tick_s`` is how long packets may gather after a wake-up before they are read: interrupt
-    moderation, as network cards do it. ``burst`` packets may leave back to back. Raises
-    ``BuildError`` without a C compiler, and OSError as sockets do.
+    moderation, as network cards do it. ``burst`` packets may leave back to back, each of ``values``
+    int32. Raises ``BuildError`` without a C compiler, and OSError as sockets do.
     """
 
-    def __init__(self, address: str, tick_s: float = 0.0, burst: int = 1) -> None:
-        self._library = load()
+    def __init__(
+        self, address: str, tick_s: float = 0.0, burst: int = 1, values: int = wire.VALUES
+    ) -> None:
+        self._library = load(values)
         self._flows = 0
         error = c_int()
         self._open: int | None = self._library.endpoint_open(
@@ -188,9 +190,9 @@ class Endpoint:
     def push(self, flow: int, operation: Operation, address: int, fragments: int) -> None:
         """The next ``fragments`` of the tree's sequence are the chunk at ``address``.
 
-        It is memory of native int32, 256 per fragment, that must outlive the operation. ALL_REDUCE
-        (members): the sum replaces what is there. REDUCE: members keep it, the root's becomes
-        the sum with theirs. MULTICAST: the root's replaces the members'.
+        It is memory of native int32, a packet's per fragment, that must outlive the operation.
+        ALL_REDUCE (members): the sum replaces what is there. REDUCE: members keep it, the root's
+        becomes the sum with theirs. MULTICAST: the root's replaces the members'.
         """
         status = self._library.endpoint_push(
             self._endpoint, self._known(flow), operation, address, fragments
@@ -236,11 +238,11 @@ class Endpoint:
 
 
 @cache
-def load(sanitize: bool = False) -> ctypes.CDLL:
-    """The engine, compiled now if it was not. Raises ``BuildError``."""
+def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
+    """The engine for packets of ``values``, compiled now if it was not. Raises ``BuildError``."""
     files = [*(_ENGINE / f"{name}.c" for name in _SOURCES), *sorted(_ENGINE.glob("*.h"))]
     sources = {path.name: path.read_text() for path in files}
-    sources["wire.h"] = wire_header()
+    sources["wire.h"] = wire_header(values)
     flags = [*_FLAGS, *(_SANITIZED if sanitize else []), "-shared", "-fPIC"]
     library = ctypes.CDLL(str(compiled("engine", sources, flags, ["-lm"])))
     endpoint, flow = c_void_p, c_int
@@ -261,9 +263,10 @@ def load(sanitize: bool = False) -> ctypes.CDLL:
     return library
 
 
-def wire_header() -> str:
-    """``wire`` as a C header, so that there is one truth."""
+def wire_header(values: int = wire.VALUES) -> str:
+    """``wire`` as a C header, so that there is one truth; packets are of ``values``."""
     constants = {k: v for k, v in vars(wire).items() if k[0].isupper() and isinstance(v, int)}
+    constants["VALUES"] = values
     members = "".join(f"    uint{bits}_t {name};\n" for name, bits in wire.FIELDS)
     numbers = "".join(f"    {name} = {value},\n" for name, value in constants.items())
     numbers += f"    HEADER_BYTES = {wire.HEADER.itemsize},\n"

@@ -10,7 +10,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from testbed.dataplane import wire
 from testbed.endpoint.aggregation import Endpoint, Operation, Wake
 from testbed.endpoint.interpreter import Values
 from testbed.endpoint.ring import Neighbours, RingEndpoint
@@ -41,13 +40,13 @@ _OPERATIONS = {
 
 
 class _Flow:
-    """One tree of an endpoint."""
+    """One tree of an endpoint, whose packets have ``size`` values."""
 
-    def __init__(self, endpoint: Endpoint, number: int) -> None:
-        self._endpoint, self._number = endpoint, number
+    def __init__(self, endpoint: Endpoint, number: int, size: int) -> None:
+        self._endpoint, self._number, self._size = endpoint, number, size
 
     def push(self, operation: TreeOperation, values: Values) -> None:
-        fragments = len(values) // wire.VALUES
+        fragments = len(values) // self._size
         what = _OPERATIONS[type(operation)]
         self._endpoint.push(self._number, what, values.ctypes.data, fragments)
 
@@ -67,12 +66,12 @@ class _Flow:
 class _RingFlow:
     """The only tree of a rank on NetReduce's ring."""
 
-    def __init__(self, endpoint: RingEndpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: RingEndpoint, size: int) -> None:
+        self._endpoint, self._size = endpoint, size
 
     def push(self, operation: TreeOperation, values: Values) -> None:
         assert isinstance(operation, SwitchAllReduce)
-        self._endpoint.push(values.ctypes.data, len(values) // wire.VALUES)
+        self._endpoint.push(values.ctypes.data, len(values) // self._size)
 
     def done(self) -> int:
         return self._endpoint.done()
@@ -103,14 +102,14 @@ class Connections:
         for tree, role in roles.items():
             if isinstance(role, Neighbours):
                 assert len(roles) == 1, "a rank has one ring, and then no other tree"
-                self._endpoint = RingEndpoint(address, role, task.tick_s)
-                flow: _Flow | _RingFlow = _RingFlow(self._endpoint)
+                self._endpoint = RingEndpoint(address, role, task.tick_s, task.values)
+                flow: _Flow | _RingFlow = _RingFlow(self._endpoint, task.values)
             else:
                 if not isinstance(self._endpoint, Endpoint):
-                    self._endpoint = Endpoint(address, task.tick_s, task.burst)
-                flow = _Flow(self._endpoint, self._endpoint.add(role))
+                    self._endpoint = Endpoint(address, task.tick_s, task.burst, task.values)
+                flow = _Flow(self._endpoint, self._endpoint.add(role), task.values)
             self._flows.append(flow)
-            self._uses[tree] = Uses(task.plan, task.rank, tree, flow)
+            self._uses[tree] = Uses(task.plan, task.rank, tree, flow, task.values)
 
     def watch(self, readable: Readable) -> None:
         """Let :meth:`wait` return when there is something to read."""

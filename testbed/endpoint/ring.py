@@ -55,12 +55,18 @@ class _Role(ctypes.Structure):
 class RingEndpoint:
     """The socket of ``neighbours``' rank at ``address``; see ``aggregation.Endpoint``."""
 
-    def __init__(self, address: str, neighbours: Neighbours, tick_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        neighbours: Neighbours,
+        tick_s: float = 0.0,
+        values: int = wire.VALUES,
+    ) -> None:
         if not 1 <= neighbours.window <= wire.LIVE_MESSAGES:
             raise ValueError(
                 f"a window of {neighbours.window} messages, wanted 1 to {wire.LIVE_MESSAGES}"
             )
-        self._library = _library()
+        self._library = _library(values)
         self._ring: int | None = None
         role = _Role(
             neighbours.tree,
@@ -111,8 +117,8 @@ class RingEndpoint:
 
 
 @cache
-def _library() -> ctypes.CDLL:
-    library = load()
+def _library(values: int) -> ctypes.CDLL:
+    library = load(values)
     ring = c_void_p
     signatures = {
         "open": (c_void_p, c_uint32, POINTER(_Role), c_double, POINTER(c_int)),

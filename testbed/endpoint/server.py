@@ -21,7 +21,7 @@ class Server:
         self._interpreter = Interpreter(
             task.plan,
             task.rank,
-            grain(task.plan),
+            grain(task.plan, task.values),
             self._connections.send,
             # What comes up a tree is answered as it comes, without the program.
             lambda operation, unit, values: None,

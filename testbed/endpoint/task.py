@@ -51,6 +51,7 @@ class Task:
         step_s: how long a host takes for each transfer before it starts.
         tick_s: how long a rank that was woken by packets lets more of them gather before it is
             woken again: interrupt moderation, as network cards do it.
+        values: int32 values in an INA packet.
         burst: packets that may leave back to back, whatever the link's rate.
         forward: the parts of the forward pass, each of which waits for the sums of its bucket
             only; empty if an iteration waits for all sums of the one before.
@@ -68,6 +69,7 @@ class Task:
     start_s: float = 0.0
     step_s: float = 0.0
     tick_s: float = 0.0
+    values: int = wire.VALUES
     burst: int = 1
     forward: tuple[Need, ...] = ()
 
@@ -117,17 +119,19 @@ class Outcome:
     quantisation_error: float | None = None
 
 
-def grain(plan: Plan) -> int:
-    """Chunks are multiples of so many values: whole packets where switches sum."""
-    return wire.VALUES if plan.trees else 1
+def grain(plan: Plan, values: int) -> int:
+    """Chunks are multiples of so many values: whole packets, of ``values``, where switches sum."""
+    return values if plan.trees else 1
 
 
-def cut(buckets: Sequence[Bucket], plan: Plan, scale: Fraction | float) -> tuple[Unit, ...]:
+def cut(
+    buckets: Sequence[Bucket], plan: Plan, scale: Fraction | float, values: int = wire.VALUES
+) -> tuple[Unit, ...]:
     """The units of one iteration: buckets, or pieces of at most ``plan.partition`` bytes, scaled.
 
-    A unit is padded so that it divides into the plan's chunks.
+    A unit is padded so that it divides into the plan's chunks, of whole packets of ``values``.
     """
-    whole = grain(plan) * (plan.chunks if plan.shares is None else 1)
+    whole = grain(plan, values) * (plan.chunks if plan.shares is None else 1)
     most = None if plan.partition is None else max(1, int(plan.partition * scale / 4))
     units: list[Unit] = []
     offset = 0

@@ -15,7 +15,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from testbed.dataplane import wire
 from testbed.plan.program import Plan, TreeOperation
 
 Values = npt.NDArray[np.int32]
@@ -46,10 +45,11 @@ class Use:
 
 
 class Uses:
-    """The operations of rank ``rank`` on tree ``tree`` of ``plan``, pushed in turn to ``flow``."""
+    """The operations of rank ``rank`` on tree ``tree`` of ``plan``, pushed in turn to ``flow``,
+    ``size`` values a fragment."""
 
-    def __init__(self, plan: Plan, rank: int, tree: int, flow: Flow) -> None:
-        self._flow = flow
+    def __init__(self, plan: Plan, rank: int, tree: int, flow: Flow, size: int) -> None:
+        self._flow, self._size = flow, size
         self._order = [
             op for op in plan.programs[rank] if isinstance(op, TreeOperation) and op.tree == tree
         ]
@@ -70,7 +70,7 @@ class Uses:
             self._turn += 1
 
     def _push(self, operation: TreeOperation, unit: int, values: Values) -> None:
-        end = self._first + len(values) // wire.VALUES
+        end = self._first + len(values) // self._size
         self._pushed.append(Use(unit, operation.chunk, values, self._first, end))
         self._flow.push(operation, values)
         self._first = end

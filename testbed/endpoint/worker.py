@@ -10,7 +10,6 @@ from multiprocessing.connection import Connection
 import numpy as np
 import numpy.typing as npt
 
-from testbed.dataplane import wire
 from testbed.endpoint.connections import Connections
 from testbed.endpoint.interpreter import Interpreter, Values
 from testbed.endpoint.task import Iteration, Outcome, Task, Unit, grain
@@ -36,7 +35,7 @@ class Worker:
         self._interpreter = Interpreter(
             task.plan,
             task.rank,
-            grain(task.plan),
+            grain(task.plan, task.values),
             self._connections.send,
             self._connections.aggregate,
             self._finish,
@@ -141,8 +140,8 @@ class Worker:
     def _note_floats(self, use: Use, fragments: npt.NDArray[np.int64]) -> None:
         start = (use.values.ctypes.data - self._values.ctypes.data) // self._values.itemsize
         for fragment in fragments.tolist():
-            first = start + fragment * wire.VALUES
-            self._summed_as_floats.append(slice(first, first + wire.VALUES))
+            first = start + fragment * self._task.values
+            self._summed_as_floats.append(slice(first, first + self._task.values))
 
     def _may_begin(self, released: int) -> bool:
         under_way = released - (len(self._task.units) - self._unfinished)

@@ -63,7 +63,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     if fabric is not None:
         # Nodes cannot be named or counted in a fabric whose shape is in doubt.
         sound = not doubtful & fabric.shape
-        findings = list(fabric_checks.rates(fabric))
+        findings = [*fabric_checks.rates(fabric), *fabric_checks.packets(fabric)]
         if sound:
             misshapen = list(fabric_checks.shape(fabric, emulated))
             sound = not misshapen

@@ -15,6 +15,7 @@ from testbed.experiment.fabrics import (
 from testbed.experiment.findings import Finding, counted, listed, no_such
 from testbed.located import Place
 
+PACKET_HEADERS = 20 + 8 + 12 + 24  # bytes of IPv4, UDP, RoCE and INA: NetReduce's first packet
 INTERFACE_LIMIT = 15  # characters, Linux's IFNAMSIZ less the final zero
 
 
@@ -52,6 +53,17 @@ def _rack_sizes(field: str, found: int, wanted: int, what: str) -> Finding:
         f"found {counted(found, 'number')}, wanted one for each of the {wanted} {what};"
         f" write {wanted} of them, or a single one for all",
     )
+
+
+def packets(fabric: Fabric) -> Iterator[Finding]:
+    """Whether links carry the packets that switches sum."""
+    needed = PACKET_HEADERS + 4 * fabric.values
+    if fabric.mtu < needed:
+        yield Finding(
+            ("fabric", "mtu"),
+            f"found an mtu of {fabric.mtu}, wanted at least {needed} for packets of {fabric.values} values;"
+            f" write {'9000' if needed > 1500 else '1500'}, or lower fabric.values",
+        )
 
 
 def rates(fabric: Fabric) -> Iterator[Finding]:

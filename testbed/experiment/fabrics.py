@@ -49,6 +49,15 @@ class _Fabric(Model):
         examples=["tor"],
     )
     slots: Annotated[int, count("the aggregators in each INA switch's memory", 4096)] = 4096
+    values: Literal[64, 256, 1024] = Field(
+        default=256,
+        description="the 32-bit values in a packet that switches sum: 64, 256 or 1024 (with an mtu"
+        " of 9000)",
+        examples=[256],
+    )
+    mtu: Annotated[
+        int, count("the bytes of the largest IP packet on a link", 1500, least=576, most=9216)
+    ] = 1500
     capacity: Rates | None = Field(
         default=None,
         description="the rate of gradients that an INA switch can aggregate, with its unit, or a"

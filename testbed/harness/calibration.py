@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed import provenance
-from testbed.dataplane import wire
+from testbed.dataplane.framing import Framing
 from testbed.emulation.doctor import Check
 
 FILE = "ina-testbed/calibration.json"
@@ -127,7 +127,7 @@ def describe(calibration: Calibration) -> list[str]:
         line = f"{name:7} {8 / costs.link:6.2f} Gbit/s of links per core"
         line += f", {8 / costs.rank:6.2f} Gbit/s per rank"
         if costs.switch:
-            line += f", {1e9 / costs.switch / wire.FRAME:9,.0f} packets/s into a switch"
+            line += f", {1e9 / costs.switch / Framing().frame:9,.0f} packets/s into a switch"
         lines.append(line)
     late = f"wake-up at most {calibration.late_s * 1e3:.1f} ms late"
     if calibration.kept is not None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from testbed import model
+from testbed.dataplane import wire
 from testbed.emulation.verdict import IDLE_FLOOR, LATE_SHARE
 from testbed.experiment.cells import distinct
 from testbed.experiment.fields import AUTO
@@ -30,6 +31,10 @@ COMFORT = 0.8
 
 BEYOND = 2.0
 """An experiment that needs so many times what may be used is refused."""
+
+EACH_PACKET = 0.75
+"""Of what a packet of 256 values costs, with which machines are calibrated, the part that it costs
+whatever its size (p4/PERFORMANCE.md: 64 to 1024 values)."""
 
 RARER = 2.0
 """A sweep lasts longer than a calibration: its worst wake-up is so much later."""
@@ -109,11 +114,20 @@ def demand(
     # Whether the target is there is asked when something runs.
     target = "bmv2" if experiment.emulation.target == "bmv2" else "native"
     costs = known.costs.get(target, calibration.DEFAULTS.costs[target])
+    packets = _in_packets(costs, fabric.values)
     return Demand(
-        tuple(_load(job, fabric, costs if job.plan.trees else known.costs["tcp"]) for job in jobs),
+        tuple(
+            _load(job, fabric, packets if job.plan.trees else known.costs["tcp"]) for job in jobs
+        ),
         len(os.sched_getaffinity(0)),
         known.late_s,
     )
+
+
+def _in_packets(costs: Costs, values: int) -> Costs:
+    """What a byte costs in packets of ``values``."""
+    each = 1 - EACH_PACKET + EACH_PACKET * wire.VALUES / values
+    return Costs(costs.link * each, costs.rank * each, costs.switch * each)
 
 
 def _load(job: DeployedJob, fabric: Fabric, costs: Costs) -> Load:

@@ -215,7 +215,7 @@ def _deploy(
     compute_s = trace.compute_s * scale
     if not job.overlap:
         buckets = after_compute(buckets, compute_s)
-    units = cut(buckets, plan, scale)
+    units = cut(buckets, plan, scale, fabric.values)
     if job.order == "priority":
         units = by_priority(units, buckets, model.seconds_per_byte(plan, fabric))
         plan = replace(plan, credit=plan.credit or PRIORITY_CREDIT)

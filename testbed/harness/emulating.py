@@ -82,7 +82,10 @@ def observe(
     """Run ``jobs`` side by side. RankFailed or EmulationError if they do not end."""
     emulation = experiment.emulation
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
-    target, program = targets.choose(emulation.target), targets.program(emulation.p4_program)
+    target, program = (
+        targets.choose(emulation.target),
+        targets.program(emulation.p4_program, fabric.values),
+    )
     log_dir.mkdir(parents=True, exist_ok=True)
     # Only a switch that sums for some job needs the P4 program; the others route in the kernel.
     summing = {switch for own in allocations for each in own for switch in each.tree.switches}

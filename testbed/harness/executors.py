@@ -52,14 +52,16 @@ class Local:
     """Cells run here, in their order, each in a process of its own."""
 
     def prepare(self, cells: Sequence[Cell], captures: Sequence[str]) -> None:
-        emulated = [
-            each.experiment.emulation for each in cells if each.experiment.backend == "emulate"
-        ]
+        emulated = {
+            (emulation.target, emulation.p4_program, each.experiment.fabric.values)
+            for each in cells
+            if each.experiment.backend == "emulate" and (emulation := each.experiment.emulation)
+        }
         if emulated:
             require()
         # What is compiled once must not cost the first cell its time.
-        for target, program in {(each.target, each.p4_program) for each in emulated}:
-            targets.prepare(targets.choose(target), targets.program(program))
+        for target, program, values in emulated:
+            targets.prepare(targets.choose(target), targets.program(program, values), values)
         check_captures(cells, captures)
 
     def outcomes(

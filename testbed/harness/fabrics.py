@@ -49,7 +49,14 @@ def without_ina(experiment: Experiment) -> Fabric:
     capacity = wanted.capacity
     if capacity is None or isinstance(capacity, float):
         capacity = dict.fromkeys(fabric.switches, capacity) if capacity else {}
-    return replace(fabric, slots=wanted.slots, capacity=capacity, step_latency=wanted.step_latency)
+    return replace(
+        fabric,
+        slots=wanted.slots,
+        values=wanted.values,
+        mtu=wanted.mtu,
+        capacity=capacity,
+        step_latency=wanted.step_latency,
+    )
 
 
 def _bare(wanted: fabrics.Fabric) -> Fabric:

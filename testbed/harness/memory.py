@@ -9,6 +9,7 @@ from typing import Any
 
 from testbed.dataplane import wire
 from testbed.dataplane.entries import Allocation
+from testbed.dataplane.framing import framing
 from testbed.harness.errors import DeploymentError
 from testbed.plan.program import Plan
 from testbed.plan.trees import Style, Tree
@@ -47,9 +48,8 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     for tree in plan.trees:
         for child, parent in tree.parent.items():
             streams.update(_links(fabric, child, parent))
-    fair = min(
-        fabric.link(*ends).queue // 2 // (wire.FRAME * count) for ends, count in streams.items()
-    )
+    frame = framing(fabric).frame
+    fair = min(fabric.link(*ends).queue // 2 // (frame * count) for ends, count in streams.items())
     fair = max(2, min(fair, LARGEST_WINDOW, fabric.slots // 2))
     busiest = max(plan.trees, key=lambda tree: tree.streams)
     rate = min(fabric.link(*ends).rate for ends in streams)
@@ -64,7 +64,7 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
         raise DeploymentError(
             f"window: found {fragments}, wanted at most the {fabric.slots} slots of a switch"
         )
-    return Window(fragments, message, fragments * busiest.streams * wire.FRAME * 8 / rate)
+    return Window(fragments, message, fragments * busiest.streams * frame * 8 / rate)
 
 
 def _links(fabric: Fabric, source: str, to: str) -> set[tuple[str, str]]:

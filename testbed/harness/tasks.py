@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane.entries import Allocation
-from testbed.emulation.node_setup import LARGEST_SUPERFRAME
+from testbed.emulation.node_setup import superframe
 from testbed.endpoint.aggregation import Child, Member, Role, Root
 from testbed.endpoint.ring import Neighbours
 from testbed.endpoint.task import Task
@@ -60,7 +60,8 @@ def tasks(
             step_s=job.step_s * dilation,
             # Endpoints may let packets gather for a quarter of the time that a window lasts.
             tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),
-            burst=max(1, min(job.window.fragments // 8, LARGEST_SUPERFRAME)),
+            values=job.fabric.values,
+            burst=max(1, min(job.window.fragments // 8, superframe(job.fabric))),
             forward=tuple(replace(part, seconds=part.seconds * dilation) for part in job.forward),
         )
         for rank in plan.ranks
@@ -76,7 +77,7 @@ def gradients(job: DeployedJob, seed: int) -> Gradients:
         quantiser = Factor(told.factor * job.sample.rms)
     elif job.sample is not None and told.quantisation == "block_exponent":
         drawn = (job.sample.draw(seed, rank, elements) for rank in range(workers))
-        quantiser = BlockExponent.agreed(drawn, workers, room=LARGEST_CONSTANT)
+        quantiser = BlockExponent.agreed(drawn, workers, job.fabric.values, room=LARGEST_CONSTANT)
     return Gradients(seed, workers, elements, told.fixed_point, job.sample, quantiser)
 
 

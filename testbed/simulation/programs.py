@@ -47,6 +47,7 @@ class Programs:
         self._line = cache(lambda source, to: channels.line(ways.stream(source, to)))
         self._tree_lines: dict[tuple[int, type], int] = {}
         self._on_tree = ways.on_tree
+        self._grain = grain(job.plan, ways.framing.values)
         plan = job.plan
         self._code = [self._by_chunk(rank) for rank in plan.ranks]
         self._sizes = [self._cut(unit.elements) for unit in job.units]
@@ -74,7 +75,7 @@ class Programs:
         return {operation: turn for turn, operation in enumerate(uses)}
 
     def _cut(self, elements: int) -> list[int]:
-        cuts = self._plan.cuts(elements, grain(self._plan))
+        cuts = self._plan.cuts(elements, self._grain)
         return [4 * (cuts[chunk + 1] - cuts[chunk]) for chunk in range(self._plan.chunks)]
 
     def begin(self, rank: int, number: int) -> None:

@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from testbed.dataplane import wire
+from testbed.dataplane.framing import framing
 from testbed.plan.program import Multicast, SwitchAllReduce, SwitchReduce, TreeOperation
 from testbed.plan.trees import Tree
 from testbed.simulation.fairness import Floats
@@ -22,9 +22,6 @@ from testbed.simulation.scenario import Assumptions, Job
 from testbed.topology.fabric import Fabric
 
 Load = dict[int, float]
-
-_SEGMENT = wire.MTU + 14
-"""Bytes of a full TCP segment on a link."""
 
 
 @dataclass
@@ -69,6 +66,7 @@ class Ways:
         self, fabric: Fabric, links: Links, assumptions: Assumptions, job: Job, name: str
     ) -> None:
         self._fabric, self._assumptions, self._job, self._name = fabric, assumptions, job, name
+        self.framing = framing(fabric)
         self._number, self._capacity = links.number, links.capacity
         self._split = cache(self._split_evenly)
 
@@ -76,9 +74,9 @@ class Ways:
         """TCP from rank to rank: the stream, and its acknowledgements on the way back."""
         here, there = self._job.plan.hosts[source], self._job.plan.hosts[to]
         demand = Demand()
-        _add(demand.load, self.way(here, there), 1 / wire.TCP_EFFICIENCY)
-        _add(demand.receipts, self.way(there, here), wire.TCP_ACK_SHARE)
-        _, demand.latency_s = self._latency(here, there, _SEGMENT)
+        _add(demand.load, self.way(here, there), 1 / self.framing.tcp_efficiency)
+        _add(demand.receipts, self.way(there, here), self.framing.tcp_ack_share)
+        _, demand.latency_s = self._latency(here, there, self.framing.full_frame)
         return demand
 
     def on_tree(self, operation: TreeOperation) -> Demand:
@@ -86,7 +84,7 @@ class Ways:
         tree, demand = self._job.plan.trees[operation.tree], Demand()
         up = demand.receipts if isinstance(operation, Multicast) else demand.load
         down = demand.receipts if isinstance(operation, SwitchReduce) else demand.load
-        stream, receipt = 1 / wire.INA_EFFICIENCY, wire.INA_ACK_SHARE
+        stream, receipt = 1 / self.framing.ina_efficiency, self.framing.ina_ack_share
         switches = frozenset(tree.switches)
         for child, parent in tree.parent.items():
             for source, to, load in ((child, parent, up), (parent, child, down)):
@@ -102,13 +100,15 @@ class Ways:
         whole, after = self._depth(tree)
         demand.latency_s = whole + after if isinstance(operation, SwitchAllReduce) else after
         if self._job.window is not None and whole > 0:
-            demand.most = self._job.window * wire.VALUES * 4 * self._assumptions.scale / (2 * whole)
+            window = self._job.window * self.framing.values * 4
+            demand.most = window * self._assumptions.scale / (2 * whole)
         return demand
 
     def _depth(self, tree: Tree) -> tuple[float, float]:
         """`_latency` of the longest way up ``tree``."""
         edges = {
-            child: self._latency(child, parent, wire.FRAME) for child, parent in tree.parent.items()
+            child: self._latency(child, parent, self.framing.frame)
+            for child, parent in tree.parent.items()
         }
         above = {tree.root: 0.0}
         for node in (*reversed(tree.switches), *tree.rank_of):

@@ -50,6 +50,8 @@ class Fabric:
     Attributes:
         capacity: bit/s of gradients that a switch can aggregate; one not named here has no
             limit but its links.
+        values: int32 values in a packet that switches sum; the width of their memory.
+        mtu: bytes of the largest IP packet on a link.
         step_latency: seconds that each dependent step costs at a host (the α of the closed
             forms).
     """
@@ -59,6 +61,8 @@ class Fabric:
     links: tuple[Link, ...]
     ina: frozenset[str] = frozenset()
     slots: int = 4096
+    values: int = 256
+    mtu: int = 1500
     capacity: Mapping[str, float] = field(default_factory=dict)
     step_latency: float = 0.0
     _hops: dict[tuple[str, str], tuple[str, ...]] = field(

@@ -24,7 +24,7 @@ _T = TypeVar("_T", bound=np.generic)
 
 INT32_MAX = 2**31 - 1
 BLOCK = 256
-"""Values of a packet."""
+"""Values of a packet, where a fabric does not say otherwise."""
 
 ATP_FACTOR = 1e6
 """That of ATP's released client (in-ATP/ATP); its paper names 1e8."""
@@ -136,24 +136,29 @@ class Factor:
 
 @dataclass(frozen=True)
 class BlockExponent:
-    """An ``exponent`` for each block of `BLOCK` values, on which ``workers`` have agreed, as in
+    """An ``exponent`` for each ``block`` of values, on which ``workers`` have agreed, as in
     SwitchML. ``room`` is left in each worker's integers for what else it adds to them."""
 
     exponent: Int32
     workers: int
+    block: int = BLOCK
     room: int = 0
 
     @classmethod
-    def agreed(cls, gradients: Iterable[Float32], workers: int, room: int = 0) -> BlockExponent:
+    def agreed(
+        cls, gradients: Iterable[Float32], workers: int, block: int = BLOCK, room: int = 0
+    ) -> BlockExponent:
         """For the ``gradients``, float32[values], of all workers."""
-        return cls(np.maximum.reduce([exponents(each) for each in gradients]), workers, room)
+        largest = np.maximum.reduce([exponents(each, block) for each in gradients])
+        return cls(largest, workers, block, room)
 
     def quantise(self, values: Float32) -> Int32:
-        return to_blocks(values, self.exponent, self.workers, room=self.room)
+        return to_blocks(values, self.exponent, self.workers, self.block, self.room)
 
     def restore(self, total: Float64) -> Float64:
         factor = np.ldexp(1.0 / (INT32_MAX // self.workers - self.room), self.exponent)
-        restored: Float64 = (_blocks(total, BLOCK) * factor[:, None]).reshape(-1)[: len(total)]
+        scaled = _blocks(total, self.block) * factor[:, None]
+        restored: Float64 = scaled.reshape(-1)[: len(total)]
         return restored
 
 

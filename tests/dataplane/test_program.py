@@ -12,7 +12,7 @@ from testbed.dataplane import wire
 from testbed.dataplane.compile import (
     COMPILER,
     DIGESTS,
-    PROGRAM,
+    PROGRAMS,
     SOURCES,
     CompileError,
     compile_program,
@@ -22,10 +22,12 @@ from testbed.dataplane.compile import (
 from testbed.dataplane.entries import STYLES
 from testbed.topology.fabric import Fabric
 
+every_program = pytest.mark.parametrize(("values", "program"), PROGRAMS.items())
 
-def test_the_compiled_program_is_not_stale():
-    assert DIGESTS.read_text() == digests(sources_digest(), PROGRAM.read_bytes()), (
-        "p4/build/ina.json is not made from p4/*.p4: run python -m testbed.dataplane.compile"
+
+def test_the_compiled_programs_are_not_stale():
+    assert DIGESTS.read_text() == digests(sources_digest()), (
+        "p4/build/*.json are not made from p4/*.p4: run python -m testbed.dataplane.compile"
     )
 
 
@@ -54,8 +56,10 @@ def test_the_digest_notices_a_source(tmp_path, change):
 
 @pytest.mark.bmv2
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
-def test_compiling_again_elsewhere_gives_the_same_program(tmp_path):
-    assert compile_program(copy_of_the_sources(tmp_path)) == PROGRAM.read_bytes()
+@every_program
+def test_compiling_again_elsewhere_gives_the_same_program(tmp_path, values, program):
+    again = compile_program(copy_of_the_sources(tmp_path), [f"VALUES={values}"])
+    assert again == program.read_bytes()
 
 
 @pytest.mark.bmv2
@@ -67,13 +71,15 @@ def test_a_refused_program_is_told_with_its_place(tmp_path):
         compile_program(folder)
 
 
-def test_the_hosts_read_the_header_that_the_switch_reads():
-    program = json.loads(PROGRAM.read_bytes())
-    types = {each["name"]: each["fields"] for each in program["header_types"]}
+@every_program
+def test_the_hosts_read_the_header_that_the_switch_reads(values, program):
+    types = {
+        each["name"]: each["fields"] for each in json.loads(program.read_bytes())["header_types"]
+    }
     assert [(name, bits) for name, bits, signed in types["ina_t"]] == list(wire.FIELDS)
-    assert sum(bits for _, bits, _ in types["values_t"]) == 32 * wire.VALUES
+    assert sum(bits for _, bits, _ in types["values_t"]) == 32 * values
     payload = sum(bits for name in ("ina_t", "values_t") for _, bits, _ in types[name])
-    assert payload == 8 * wire.PACKET.itemsize
+    assert payload == 8 * (wire.HEADER.itemsize + 4 * values)
 
 
 def constants() -> dict[str, int]:
@@ -89,8 +95,9 @@ def test_constants_are_those_of_the_headers():
     for name in of:
         if name.startswith(("KIND_", "FLAG_")):
             assert of[name] == getattr(wire, name)
-    assert of["SLOTS"] == wire.SLOTS == Fabric("", {}, ()).slots
-    assert of["VALUES"] == wire.VALUES
+    fabric = Fabric("", {}, ())
+    assert of["SLOTS"] == wire.SLOTS == fabric.slots
+    assert of["VALUES"] == wire.VALUES == fabric.values
     assert of["TREES"] == wire.MAX_TREES
     enum = re.search(
         r"enum bit<8> Style \{(.*?)\}", (SOURCES / "headers.p4").read_text(), re.DOTALL
@@ -100,10 +107,11 @@ def test_constants_are_those_of_the_headers():
     assert numbers == {style.name: str(number) for style, number in STYLES.items()}
 
 
-def test_every_register_of_switch_memory_has_an_entry_a_slot():
-    registers = json.loads(PROGRAM.read_bytes())["register_arrays"]
+@every_program
+def test_every_register_of_switch_memory_has_an_entry_a_slot(values, program):
+    registers = json.loads(program.read_bytes())["register_arrays"]
     memory = [each for each in registers if ".aggregation." in each["name"]]
-    assert len(memory) == 8
+    assert len(memory) == 4 + values // 64
     assert {each["size"] for each in memory} == {constants()["SLOTS"]}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +14,11 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from testbed.dataplane import wire
-from testbed.dataplane.layer import INA
+from testbed.dataplane.framing import Framing, framing
+from testbed.dataplane.layer import BTH, INA
+from testbed.experiment import fabrics
+from testbed.experiment.fabric_checks import PACKET_HEADERS
+from testbed.topology.fabric import Fabric
 
 headers = st.fixed_dictionaries(
     {name: st.integers(0, 2**bits - 1) for name, bits in wire.FIELDS}
@@ -67,9 +72,24 @@ def test_acknowledgements_carry_no_values(kind):
     assert INA(data).values is None
 
 
-def test_a_frame_on_the_link_is_as_long_as_is_said():
-    frame = Ether() / IP() / UDP(sport=wire.PORT, dport=wire.PORT) / INA()
-    assert len(bytes(frame)) == wire.FRAME <= wire.MTU + 14
+@pytest.mark.parametrize("values", wire.SIZES)
+def test_a_frame_on_the_link_is_as_long_as_is_said(values):
+    frame = Ether() / IP() / UDP(sport=wire.PORT, dport=wire.PORT) / INA(values=[7] * values)
+    assert len(bytes(frame)) == Framing(values).frame
+
+
+@pytest.mark.parametrize("values", wire.SIZES)
+def test_the_longest_packet_is_the_first_one_of_a_message(values):
+    ina = INA(values=[7] * values)
+    packet = IP() / UDP(sport=wire.ROCE_PORT, dport=wire.ROCE_PORT) / BTH(opcode="first") / ina
+    assert len(bytes(packet)) == PACKET_HEADERS + 4 * values
+
+
+def test_what_a_file_may_say_of_packets_is_what_there_is():
+    asked = fabrics.LeafSpine.model_fields
+    assert get_args(asked["values"].annotation) == wire.SIZES
+    said = {name: asked[name].default for name in ("values", "mtu")}
+    assert framing(Fabric("", {}, (), **said)) == framing(Fabric("", {}, ())) == Framing()
 
 
 def test_the_layer_is_found_behind_its_port():
@@ -96,9 +116,13 @@ def test_a_header_has_room_for_every_slot_and_job():
 
 
 def test_efficiencies_are_shares_of_the_link():
-    assert pytest.approx(1024 / 1090) == wire.INA_EFFICIENCY
-    assert pytest.approx(1448 / 1514) == wire.TCP_EFFICIENCY
-    assert pytest.approx(66 / 2 / 1448) == wire.TCP_ACK_SHARE
+    usual, jumbo = Framing(), Framing(1024, 9000)
+    assert usual.ina_efficiency == pytest.approx(1024 / 1090)
+    assert usual.tcp_efficiency == pytest.approx(1448 / 1514)
+    assert usual.tcp_ack_share == pytest.approx(66 / 2 / 1448)
+    assert jumbo.ina_efficiency == pytest.approx(4096 / 4162)
+    assert jumbo.ina_ack_share == pytest.approx(66 / 4096)
+    assert jumbo.tcp_efficiency == pytest.approx(8948 / 9014)
 
 
 def test_a_fragment_cut_short_is_no_packet():
@@ -108,5 +132,5 @@ def test_a_fragment_cut_short_is_no_packet():
 
 
 def test_a_fragment_of_another_length_cannot_be_made():
-    with pytest.raises(ValueError, match="found 3 values, wanted 256"):
+    with pytest.raises(ValueError, match="found 3 values, wanted 64 or 256 or 1024"):
         bytes(INA(values=[1, 2, 3]))

@@ -16,6 +16,7 @@ from typing import Any
 from testbed.emulation.network import SwitchTarget
 
 _RELAY = Path(__file__).with_name("relay.py")
+_MTU = 9216  # of any fabric
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class HostileTarget:
         self, interfaces: Mapping[int, str], prefix_command: Sequence[str], superframe: int
     ) -> None:
         make = "".join(
-            f"link add r{port} type veth peer name s{port}\n"
+            f"link add r{port} mtu {_MTU} type veth peer name s{port} mtu {_MTU}\n"
             f"link set r{port} up\nlink set s{port} up\n"
             for port in interfaces
         )

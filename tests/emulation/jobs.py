@@ -11,6 +11,7 @@ from leftovers import namespaces
 from traffic import switches
 
 from testbed.dataplane.entries import Allocation
+from testbed.emulation import targets
 from testbed.emulation.network import Network, Statistics
 from testbed.endpoint.crew import Crew
 from testbed.endpoint.task import Outcome
@@ -66,8 +67,9 @@ def reduce(
     every = [each for own in allocations for each in own]
     p4 = {switch for each in every for switch in each.tree.switches}
     emulation = experiment.emulation
-    targets = made(emulation.target, p4, folder)
-    with Network(fabric, emulation.dilation, targets, every, emulation.seed) as network:
+    program = targets.program(emulation.p4_program, fabric.values)
+    running = made(emulation.target, p4, folder, program)
+    with Network(fabric, emulation.dilation, running, every, emulation.seed) as network:
         addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
         told = [
             task

@@ -12,7 +12,7 @@ from leftovers import assert_gone, processes_in
 from tiny import FRAGMENTS, experiment
 from traffic import TARGETS
 
-from testbed.dataplane import wire
+from testbed.dataplane.framing import Framing
 from testbed.endpoint.crew import RankFailed
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
@@ -36,7 +36,7 @@ def test_atp_is_exact_and_sums_where_it_shall(target, ina, tmp_path):
     (job,) = done.jobs
     fragments = 3 * job.gradient_bytes // 1024
     assert fragments == 3 * FRAGMENTS
-    into_server = done.statistics.sent_bytes["t1-h4"] / wire.FRAME
+    into_server = done.statistics.sent_bytes["t1-h4"] / Framing().frame
     again = sum(each.retransmitted for each in done.workers)
     assert tree.streams * fragments <= into_server
     assert into_server <= (tree.streams * fragments + again * 4) * 1.02

@@ -11,6 +11,7 @@ from traffic import RATE, TARGETS, best_of, fabric, switches, transfer, unreacha
 
 from testbed.dataplane import wire
 from testbed.dataplane.control import ControlError
+from testbed.dataplane.framing import Framing
 from testbed.emulation import network as network_module
 from testbed.emulation.cleanup import TAG
 from testbed.emulation.network import EmulationError, Network
@@ -46,13 +47,13 @@ def test_p4_switches_connect_every_pair(target, p4, tmp_path):
 
 
 def rate_of_tcp(network, source, to):
-    return 8 * transfer(network, source, to, "tcp", 1 << 16)[0] / wire.TCP_EFFICIENCY
+    return 8 * transfer(network, source, to, "tcp", 1 << 16)[0] / Framing().tcp_efficiency
 
 
 def rate_of_packets(network, source, to):
     bytes_s, packets_s = transfer(network, source, to, "udp", wire.PACKET.itemsize)
     assert bytes_s == pytest.approx(packets_s * wire.PACKET.itemsize)
-    return 8 * wire.FRAME * packets_s
+    return 8 * Framing().frame * packets_s
 
 
 def test_kernel_routers_carry_the_configured_rate():

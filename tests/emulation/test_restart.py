@@ -46,9 +46,10 @@ def test_a_restarted_switch_never_makes_a_wrong_sum(style, target, tmp_path):
     """ATP survives it. In the other styles who lacks a sum may ask in vain, which is reported."""
     made, counted = {}, []
 
-    def restartable(target, names, folder):
+    def restartable(target, names, folder, program):
         made.update(
-            (name, Restartable(each)) for name, each in switches(target, names, folder).items()
+            (name, Restartable(each))
+            for name, each in switches(target, names, folder, program).items()
         )
         return made
 

@@ -38,8 +38,8 @@ class Hostile:
     def __init__(self, links):
         self._links, self.targets = links, {}
 
-    def __call__(self, target, names, folder):
-        made = switches(target, names, folder)
+    def __call__(self, target, names, folder, program):
+        made = switches(target, names, folder, program)
         self.targets = {name: HostileTarget(each, self._links) for name, each in made.items()}
         return self.targets
 
@@ -51,8 +51,11 @@ class Hostile:
         return sum(each.disturbed.get(what, 0) for each in self.targets.values())
 
 
-def tiny(folder, system, ina="all", fragments=64, racks=TWO_RACKS, iterations=1, target="native"):
-    trace_file(folder, fragments)
+def tiny(
+    folder, system, ina="all", fragments=64, racks=TWO_RACKS, iterations=1, target="native",
+    values=256,
+):  # fmt: skip
+    trace_file(folder, fragments * values // 256)
     return experiment(
         folder,
         emulation__target=target,
@@ -61,6 +64,8 @@ def tiny(folder, system, ina="all", fragments=64, racks=TWO_RACKS, iterations=1,
         jobs__0__iterations=iterations,
         jobs__0__warmup=0,
         fabric__ina=ina,
+        fabric__values=values,
+        fabric__mtu=9000 if values > 256 else 1500,
         fabric__spines=1,
         fabric__hosts_per_leaf=racks,
     )
@@ -86,6 +91,17 @@ def sums_are_exact(style, links, fragments, racks, target, folder):
     done.assert_exact()
     for what in ("lost", "doubled", "delayed"):
         assert hostile.did(what) > 0 or getattr(links, what) < 0.01
+
+
+@pytest.mark.parametrize("values", [64, 1024])
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_sums_of_packets_of_other_sizes_are_exact(style, values, tmp_path):
+    """Undisturbed, when several travel as one, and over bad links."""
+    asked = tiny(tmp_path, **style, values=values, iterations=3)
+    reduce(asked, tmp_path).assert_exact()
+    hostile = Hostile(LINKS["all of it in one rack"][0])
+    reduce(asked, tmp_path, hostile.begin, made=hostile).assert_exact()
+    assert hostile.did("lost") > 0
 
 
 MEMORY = [each["name"] for each in json.loads(PROGRAM.read_bytes())["register_arrays"]]

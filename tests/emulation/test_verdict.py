@@ -9,12 +9,11 @@ from math import inf
 import pytest
 
 from testbed.emulation import verdict as verdict_module
-from testbed.emulation.node_setup import slack_bytes
 from testbed.emulation.queues import Reading
 from testbed.emulation.rates import Port
 from testbed.emulation.verdict import VALID, Sampler, Signs, verdict
 
-RATE, QUEUE = 8e6, 256_000
+RATE, QUEUE, SLACK = 8e6, 256_000, 15_140
 
 FINE = Signs(
     idle=(0.5, 0.36),
@@ -22,7 +21,7 @@ FINE = Signs(
     late_s=0.004,
     iteration_s=0.1,
     lost={"the sockets of h0": 0},
-    ports={"h0-t0": Port(RATE, QUEUE, most=1.04, busy_s=1.0, owed=1e6, paid=0.95e6)},
+    ports={"h0-t0": Port(RATE, QUEUE, SLACK, most=1.04, busy_s=1.0, owed=1e6, paid=0.95e6)},
     resent=10,
     sent=1000,
 )
@@ -40,11 +39,14 @@ def test_a_machine_that_carried_the_run_is_not_blamed():
         ({"waiting": (0.81, 0.2)}, r"waited for a processor 81% .*\(1 of 2 seconds"),
         ({"late_s": 0.006}, "woken 6 ms late, 6% of an iteration"),
         ({"lost": {"the packet ring of t1": 3}}, "3 packets lost in the packet ring of t1"),
-        ({"ports": {"t0-h0": Port(RATE, QUEUE, most=1.06)}}, "1 link end faster .* t0-h0 at 106%"),
+        (
+            {"ports": {"t0-h0": Port(RATE, QUEUE, SLACK, most=1.06)}},
+            "1 link end faster .* t0-h0 at 106%",
+        ),
         (
             {
                 "ports": {
-                    name: Port(RATE, QUEUE, busy_s=1.0, owed=1e6, paid=paid)
+                    name: Port(RATE, QUEUE, SLACK, busy_s=1.0, owed=1e6, paid=paid)
                     for name, paid in (("h0-t0", 0.8e6), ("h1-t0", 0.4e6), ("h2-t0", 1e6))
                 }
             },
@@ -75,10 +77,10 @@ def reading(at: float, sent: float, waiting: int = 0) -> Reading:
 
 
 def test_a_port_is_fast_only_beyond_what_a_shaper_lets_pass_at_once():
-    allowed = Port(RATE, QUEUE)
-    allowed.passed(reading(10.0, 500), reading(11.0, 500 + RATE / 8 + slack_bytes(RATE)))
+    allowed = Port(RATE, QUEUE, SLACK)
+    allowed.passed(reading(10.0, 500), reading(11.0, 500 + RATE / 8 + SLACK))
     assert allowed.most == pytest.approx(1.0, abs=0.01)
-    fast = Port(RATE, QUEUE)
+    fast = Port(RATE, QUEUE, SLACK)
     fast.passed(reading(10.0, 500), reading(11.0, 500 + 1.2 * RATE / 8))
     assert fast.most > 1.15
 
@@ -86,7 +88,7 @@ def test_a_port_is_fast_only_beyond_what_a_shaper_lets_pass_at_once():
 def test_a_port_is_slow_only_while_something_waits_all_along():
     gap = 0.05
     full = round(RATE / 8 * 2 * gap)
-    slow, busy, idle = Port(RATE, QUEUE), Port(RATE, QUEUE), Port(RATE, QUEUE)
+    slow, busy, idle = Port(RATE, QUEUE, SLACK), Port(RATE, QUEUE, SLACK), Port(RATE, QUEUE, SLACK)
     for second in range(10):
         now, later = float(second), second + gap
         slow.waited(reading(now, 0, full), reading(later, 0.5 * RATE / 8 * gap))
@@ -101,7 +103,7 @@ def test_a_port_is_slow_only_while_something_waits_all_along():
 
 
 def test_one_short_look_proves_nothing():
-    port = Port(RATE, QUEUE)
+    port = Port(RATE, QUEUE, SLACK)
     port.waited(reading(0.0, 0, QUEUE), reading(0.01, 0))
     assert port.share is None
 

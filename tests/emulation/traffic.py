@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from testbed.emulation import targets
-from testbed.emulation.network import Network
+from testbed.emulation.network import Network, SwitchTarget
 from testbed.topology.builders import leaf_spine
 from testbed.topology.fabric import Fabric
 
@@ -67,8 +67,10 @@ def fabric(
     return leaf_spine(spines, len(racks), racks, rate, rate, QUEUE).with_ina(ina)
 
 
-def switches(target: str, names: Iterable[str], folder: Path):
-    return {name: targets.make(target, folder / f"{name}.log") for name in names}
+def switches(
+    target: str, names: Iterable[str], folder: Path, program: Path = targets.PROGRAM
+) -> dict[str, SwitchTarget]:
+    return {name: targets.make(target, folder / f"{name}.log", program) for name in names}
 
 
 def transfer(network: Network, source: str, to: str, kind: str, size: int) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from simulated import SUMMING, expected, job, plan, trained
 
-from testbed.dataplane import wire
+from testbed.dataplane.framing import Framing
 from testbed.plan.program import Receive, Send
 from testbed.simulation.scenario import Assumptions
 from testbed.simulation.simulate import Stalled, simulate
@@ -132,7 +132,7 @@ def test_a_window_lets_so_many_fragments_through_in_a_round_trip():
     fabric = FABRICS[0]
     atp = plan("atp", fabric, 8)
     made = job(atp, [10_240_000], window=4)
-    round_trip = 2 * 2 * (wire.FRAME * 8 / 1e10 + 50e-6)
+    round_trip = 2 * 2 * (Framing().frame * 8 / 1e10 + 50e-6)
     found = simulate(fabric, [made], Assumptions(hop_s=50e-6)).jct_s(0)
     assert found == pytest.approx(10_240_000 / (4 * 1024) * round_trip, rel=0.01)
     wide = simulate(fabric, [replace(made, window=4000)], Assumptions(hop_s=50e-6)).jct_s(0)
@@ -162,7 +162,7 @@ def test_what_links_carry():
     found = simulate(RACK, [made], EVEN)
     sent = 2 * 3 / 4 * 64e6
     assert found.carried["h0", "t0"] == pytest.approx(
-        sent * (1 / wire.TCP_EFFICIENCY + wire.TCP_ACK_SHARE), rel=0.001
+        sent * (1 / Framing().tcp_efficiency + Framing().tcp_ack_share), rel=0.001
     )
     rates = {ends: 1e10 for ends in found.carried}
     assert found.utilisation(rates)["h0", "t0"] == pytest.approx(1, rel=0.001)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed import model
-from testbed.dataplane import wire
+from testbed.dataplane.framing import Framing
 from testbed.plan.checker import check
 from testbed.plan.program import Consistency
 from testbed.systems import Assignment, registry
@@ -14,7 +14,7 @@ from testbed.topology.builders import leaf_spine
 RATE = 1e10
 FABRIC = leaf_spine(2, 2, 8, RATE, RATE, 256_000)
 NAMES = ("asp", "ssp", "r2sp")
-STREAM = (1 / wire.TCP_EFFICIENCY + wire.TCP_ACK_SHARE) * 8 / RATE
+STREAM = (1 / Framing().tcp_efficiency + Framing().tcp_ack_share) * 8 / RATE
 """Seconds per byte of a stream each way."""
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed import model
-from testbed.dataplane import wire
+from testbed.dataplane.framing import Framing
 from testbed.plan.checker import check
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.systems import gradient_routing, grid
@@ -42,7 +42,7 @@ def example(**options) -> Assignment:
 
 def pace(made: Plan, fabric: Fabric) -> float:
     """Bit/s of gradients by the plan's own closed form, but for headers on links."""
-    efficiency = wire.INA_EFFICIENCY if made.trees else wire.TCP_EFFICIENCY
+    efficiency = Framing().ina_efficiency if made.trees else Framing().tcp_efficiency
     return min(
         fabric.capacity[a] / load if a == b else fabric.link(a, b).rate / load / efficiency
         for (a, b), load in model.link_loads(made, fabric).items()

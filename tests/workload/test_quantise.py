@@ -80,18 +80,24 @@ def test_every_scheme_keeps_the_shape_and_sums_zeros_to_zero() -> None:
         assert relative_error(total, zeros) == 0
 
 
-@given(st.integers(0, 1000), st.integers(1, 64), st.integers(1, 600), st.integers(0, 2**16))
+@given(
+    st.integers(0, 1000),
+    st.integers(1, 64),
+    st.integers(1, 600),
+    st.sampled_from([64, 256, 1024]),
+    st.integers(0, 2**16),
+)
 def test_what_a_job_sums_by_block_exponents_stands_for_the_exact_sum(
-    seed: int, workers: int, values: int, room: int
+    seed: int, workers: int, values: int, block: int, room: int
 ) -> None:
     gradients = drawn(seed, workers, values)
-    quantiser = BlockExponent.agreed(list(gradients), workers, room)
+    quantiser = BlockExponent.agreed(list(gradients), workers, block, room)
     sent = [quantiser.quantise(each).astype(np.int64) + room for each in gradients]
     total = sum(sent, np.zeros(values, np.int64))
     assert np.abs(total).max() <= INT32_MAX  # with all that the room is for
     restored = quantiser.restore((total - workers * room).astype(np.float64))
     step = np.ldexp(1.0 / (INT32_MAX // workers - room), quantiser.exponent)
-    bound = workers / 2 * step.repeat(BLOCK)[:values]
+    bound = workers / 2 * step.repeat(block)[:values]
     assert np.all(np.abs(restored - gradients.sum(axis=0, dtype=np.float64)) <= bound * (1 + 1e-9))
 
 

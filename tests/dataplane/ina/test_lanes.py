@@ -22,7 +22,7 @@ from reference_switch import ReferenceSwitch
 
 from testbed.compiler import cache
 from testbed.dataplane import wire
-from testbed.dataplane.compile import COMPILER, PROGRAM, compile_program, sources_digest
+from testbed.dataplane.compile import COMPILER, PROGRAMS, compile_program, sources_digest
 from testbed.dataplane.native.target import NativeSwitch
 from testbed.plan.trees import Style
 
@@ -49,26 +49,27 @@ class Build:
         return f"{self.lanes}{' saturating' if self.saturate else ''}"
 
 
-COMMITTED, SATURATING = Build(wire.VALUES), Build(wire.VALUES, saturate=True)
+COMMITTED, SATURATING = [Build(size) for size in wire.SIZES], Build(wire.VALUES, saturate=True)
 
 
 def targets():
-    """The committed program is tested everywhere, the others where they can be compiled."""
+    """The committed programs are tested everywhere, the others where they can be compiled."""
     compiled = [
         pytest.mark.bmv2,
         pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed"),
     ]
-    yield pytest.param(("native", COMMITTED))
-    for build in (Build(64), Build(32), SATURATING):
+    for build in COMMITTED:
+        yield pytest.param(("native", build))
+    for build in (Build(32), SATURATING):
         yield pytest.param(("native", build), marks=compiled)
-    for build in (COMMITTED, SATURATING):
+    for build in (*COMMITTED[1:], SATURATING):
         yield pytest.param(("bmv2", build), marks=[pytest.mark.root, *compiled])
 
 
 def compiled(build):
     """The program of a build, compiled once for these sources: p4c takes its time."""
-    if build == COMMITTED:
-        return PROGRAM
+    if build in COMMITTED:
+        return PROGRAMS[build.lanes]
     made = cache() / f"ina-{'-'.join(build.defines)}-{sources_digest()}.json"
     if not made.exists():
         program = compile_program(defines=build.defines)
