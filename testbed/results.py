@@ -120,6 +120,7 @@ class Iteration:
         start_s, compute_end_s: from the forward pass to the end of the backward pass.
         end_s: when the last sum was there, which may be during the next iteration.
         stalled_s: how long the forward pass waited on its way for sums of the iteration before.
+        stalls: when it did so: [from, to] of each time, as a JSON list; empty if not recorded.
     """
 
     cell: str
@@ -133,6 +134,7 @@ class Iteration:
     compute_end_s: float
     end_s: float
     stalled_s: float = 0.0
+    stalls: str = "[]"
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class LinkLoad:
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
     "error", "started_at", "settings", "version", "quantisation", "source", "target",
-    "source_kind", "target_kind",
+    "source_kind", "target_kind", "stalls",
 }  # fmt: skip
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))

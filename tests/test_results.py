@@ -65,7 +65,8 @@ def run(tmp_path: Path) -> RunDirectory:
 
 def test_a_row_reads_back_as_it_was(run: RunDirectory) -> None:
     run.append([ROW])
-    run.append_iterations([ITERATION, replace(ITERATION, iteration=2)])
+    waited = replace(ITERATION, iteration=2, stalled_s=0.125, stalls="[[0.5, 0.625]]")
+    run.append_iterations([ITERATION, waited])
     tables = read(run.path)
     assert list(tables.results.columns) == [*COLUMNS, "run"]
     found = {str(name): value for name, value in tables.results.iloc[0].items()}
@@ -73,6 +74,8 @@ def test_a_row_reads_back_as_it_was(run: RunDirectory) -> None:
     assert Row(**found) == ROW
     assert tables.iterations["iteration"].tolist() == [1, 2]
     assert tables.iterations["end_s"].dtype == float
+    (_, again) = tables.iterations.drop(columns="run").to_dict("records")
+    assert Iteration(**again) == waited
 
 
 def test_loads_of_links_read_back_and_may_be_missing(run: RunDirectory) -> None:

@@ -12,7 +12,7 @@ from testbed.endpoint.ring import Neighbours
 from testbed.plan.program import Plan
 from testbed.workload.buckets import Bucket
 from testbed.workload.gradients import Gradients
-from testbed.workload.replay import Need
+from testbed.workload.replay import Need, Span, lasting_s
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,18 @@ class Task:
 class Iteration:
     """When one iteration began, its compute ended and its last sum arrived (monotonic clock).
 
-    ``stalled``: seconds in which its forward pass waited for sums of the iteration before.
+    ``stalls``: when its forward pass waited for sums of the iteration before.
     """
 
     start: float
     compute_end: float
     end: float
-    stalled: float = 0.0
+    stalls: tuple[Span, ...] = ()
+
+    @property
+    def stalled(self) -> float:
+        """Seconds in which it waited, in all."""
+        return lasting_s(self.stalls)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from testbed.endpoint.connections import Connections
 from testbed.endpoint.interpreter import Interpreter, Values
 from testbed.endpoint.task import Iteration, Outcome, Task, Unit, grain
 from testbed.endpoint.uses import Use
-from testbed.workload.replay import stalled_s
+from testbed.workload.replay import forward, lasting_s
 
 _BLOCK = 1 << 15
 
@@ -52,10 +52,11 @@ class Worker:
             self._iteration = iteration
             self._fill()
             # All sums are here before a backward pass begins, so its times are known by now.
-            stalled = stalled_s(self._task.forward, start, self._arrived, pace)
+            _, stalls = forward(self._task.forward, start, self._arrived, pace)
+            stalled = lasting_s(stalls)
             end = self._synchronise(start, stalled, pace)
             compute_end = start + stalled + self._task.compute_s * pace
-            self._outcome.iterations.append(Iteration(start, compute_end, end, stalled))
+            self._outcome.iterations.append(Iteration(start, compute_end, end, stalls))
             if iteration == self._task.iterations - 1:
                 self._connections.flush()
                 self._outcome.quantisation_error = self._quantisation_error()

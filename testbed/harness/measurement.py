@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -66,6 +67,9 @@ def measure(
             compute_end_s=(each.compute_end - start) * real,
             end_s=(each.end - start) * real,
             stalled_s=each.stalled * real,
+            stalls=json.dumps(
+                [[(at - start) * real for at in (wait.start_s, wait.end_s)] for wait in each.stalls]
+            ),
         )
         for rank, own in enumerate(measured)
         for index, each in enumerate(own)

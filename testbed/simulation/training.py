@@ -9,7 +9,7 @@ from typing import Protocol
 from testbed.endpoint.task import Iteration
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.scenario import Job
-from testbed.workload.replay import stalled_s
+from testbed.workload.replay import forward, lasting_s
 
 
 class Synchroniser(Protocol):
@@ -72,9 +72,10 @@ class Training:
             if own and self._job.forward:
                 start = own[-1].compute_end  # and this forward pass has begun since
             # All sums are here before a backward pass begins, so its times are known by now.
-            stalled = stalled_s(self._job.forward, start, self._arrived[rank], pace)
+            _, stalls = forward(self._job.forward, start, self._arrived[rank], pace)
+            stalled = lasting_s(stalls)
             end = start + stalled + self._job.compute_s * pace
-            own.append(Iteration(start, end, end, stalled))
+            own.append(Iteration(start, end, end, stalls))
             self._ready[rank] = self._begun[rank] = self._done[rank] = 0
             self._computing[rank], self._ended[rank] = True, False
             alike[start + stalled, pace].append(rank)

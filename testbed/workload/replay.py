@@ -11,7 +11,7 @@ the buckets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.workload.buckets import Bucket
@@ -51,7 +51,12 @@ class Iteration:
     @property
     def exposed_s(self) -> float:
         """Communication of the iteration before that computing did not hide."""
-        return sum(wait.end_s - wait.start_s for wait in self.waits)
+        return lasting_s(self.waits)
+
+
+def lasting_s(spans: Iterable[Span]) -> float:
+    """How long they last, in all."""
+    return sum(span.end_s - span.start_s for span in spans)
 
 
 def needs(trace: Trace, buckets: Sequence[Bucket]) -> tuple[Need, ...]:
@@ -109,7 +114,7 @@ def stalled_s(
     factor: float = 1.0,
 ) -> float:
     """How long that forward pass waits, in all: by so much all that follows is later."""
-    return sum(wait.end_s - wait.start_s for wait in forward(parts, start_s, arrived_s, factor)[1])
+    return lasting_s(forward(parts, start_s, arrived_s, factor)[1])
 
 
 def iteration(
@@ -134,7 +139,7 @@ def iteration(
         arrived = [max(arrived)] * len(buckets)
     there = {bucket.index: at for bucket, at in zip(buckets, arrived, strict=True)}
     now, waits = forward(needs(trace, buckets), start_s, there, factor)
-    late_s = sum(wait.end_s - wait.start_s for wait in waits)
+    late_s = lasting_s(waits)
     return Iteration(
         start_s=start_s,
         forward_end_s=now,

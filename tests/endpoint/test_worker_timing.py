@@ -6,13 +6,14 @@ one unit at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from testbed.endpoint import worker as endpoint
-from testbed.endpoint.task import Task, cut
+from testbed.endpoint.task import Iteration, Task, cut
 from testbed.endpoint.uses import Use
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Style, Tree
@@ -81,16 +82,16 @@ class Channel:
         pass
 
 
-def worked(monkeypatch, task: Task, pace: float) -> list[tuple[float, float, float]]:
+def worked(monkeypatch, task: Task, pace: float) -> list[Iteration]:
     clock = Clock()
     monkeypatch.setattr(endpoint, "Connections", lambda task: Channel(clock, pace))
     monkeypatch.setattr(endpoint, "time", clock)
     outcome = endpoint.Worker(task).run(100.0)
     assert outcome.wrong == 0 and outcome.checked == ITERATIONS * task.elements
-    return [(each.start - 100, each.compute_end - 100, each.stalled) for each in outcome.iterations]
+    return outcome.iterations
 
 
-def simulated(job: Job, pace: float) -> list[tuple[float, float, float]]:
+def simulated(job: Job, pace: float) -> list[Iteration]:
     agenda = Agenda()
     training = Training(job, agenda)
     free = 0.0
@@ -106,7 +107,23 @@ def simulated(job: Job, pace: float) -> list[tuple[float, float, float]]:
     while agenda.next < float("inf"):
         agenda.advance(agenda.next)
     assert training.is_over
-    return [(each.start, each.compute_end, each.stalled) for each in training.iterations[0]]
+    return training.iterations[0]
+
+
+def times(iterations: list[Iteration], zero: float = 0.0) -> list[tuple[float, float, float]]:
+    return [(each.start - zero, each.compute_end - zero, each.stalled) for each in iterations]
+
+
+def stalls(
+    each_ones: Iterable[Sequence[replay.Span]], zero: float = 0.0
+) -> list[tuple[int, float, float]]:
+    """In which iteration, from when and to when; but for what rounding makes."""
+    return [
+        (number, span.start_s - zero, span.end_s - zero)
+        for number, spans in enumerate(each_ones)
+        for span in spans
+        if span.end_s - span.start_s > 1e-9
+    ]
 
 
 @pytest.mark.parametrize("by_tensor", [False, True])
@@ -137,9 +154,16 @@ def test_endpoint_simulator_and_replay_agree(
     )  # fmt: skip
     ours = worked(monkeypatch, task, pace)
     job = Job(PLAN, units, TRACE.compute_s, (task.paces,), forward=forward)
-    np.testing.assert_allclose(ours, simulated(job, pace), atol=1e-9)
+    theirs = simulated(job, pace)
+    np.testing.assert_allclose(times(ours, 100), times(theirs), atol=1e-9)
+    stood_still = stalls((each.stalls for each in ours), 100)
+    np.testing.assert_allclose(stood_still, stalls(each.stalls for each in theirs), atol=1e-9)
     # What the replay decides anew in each iteration was settled here before the first one.
     if set(paces) == {1.0} and not (by_tensor and priority and deferred):
         again = replay.replay(TRACE, buckets, seconds, ITERATIONS, priority, not by_tensor)
         ends = [ran.compute_end_s for ran, _ in again]
-        np.testing.assert_allclose([end for _, end, _ in ours], ends, atol=1e-9)
+        np.testing.assert_allclose([each.compute_end - 100 for each in ours], ends, atol=1e-9)
+        if by_tensor:
+            np.testing.assert_allclose(
+                stood_still, stalls(ran.waits for ran, _ in again), atol=1e-9
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -86,8 +87,18 @@ def test_records_add_up(tmp_path):
         assert after.start_s == pytest.approx(before.compute_end_s)
         assert after.compute_end_s - after.start_s == pytest.approx(compute_s + after.stalled_s)
         assert before.end_s > after.start_s + after.stalled_s  # its sums come during the next one
+    for each in own:
+        times = [at for span in json.loads(each.stalls) for at in span]
+        assert times == sorted(times)
+        assert each.start_s <= times[0] and times[-1] < each.compute_end_s
+        assert sum(times[1::2]) - sum(times[::2]) == pytest.approx(each.stalled_s)
     assert row.jct_s == pytest.approx(own[-1].end_s)
     assert row.exposed_comm_s == pytest.approx(row.iteration_s - compute_s)
+
+
+def test_a_whole_forward_pass_does_not_stand_still(tmp_path):
+    _, iterations = run(told(tmp_path, "atp", "priority", "whole"), tmp_path)
+    assert {(each.stalled_s, each.stalls) for each in iterations} == {(0.0, "[]")}
 
 
 def test_the_warm_up_counts_for_as_little_as_it_does_with_a_barrier(tmp_path):
