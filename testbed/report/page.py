@@ -40,7 +40,9 @@ _CAPTIONS = {
     "system's colour communication that it does not hide.",
     "iterations": "How all workers' measured iterations are spread: share of iterations that took "
     "no longer. Dashed: no row is valid.",
-    "timeline": "What every worker does in one measured iteration.",
+    "timeline": "What every worker does in one measured iteration. Nothing hides communication "
+    "after compute, unless forward passes wait for what they need only: then the next one begins "
+    "at once, computes beside it, and stands still where a sum is missing.",
     "closed-form": "JCT against what the closed form says; the band is 10 % either way.",
     "links": "Busy share of the links of each layer in percent, in each direction: mean of all "
     "links | the busiest one, which also gives the colour.",

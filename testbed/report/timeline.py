@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -13,7 +16,7 @@ from testbed.report.bars import Panel, Panels, SeriesLooks
 from testbed.report.data import INVALID
 from testbed.report.settings import SERIES, SETTING
 
-_COMPUTE = "#c9d3de"
+_COMPUTE, _STALLED = "#c9d3de", "#e6ab02"
 _MOST_WORKERS = 16
 _GAP = 3
 """Lines that are left free between two systems."""
@@ -60,8 +63,7 @@ def drawn(panel: Panel, looks: SeriesLooks) -> Figure:
     lines = sum(workers.values()) + _GAP * len(runs)
     figure, (axes,) = canvas.panels(
         [title], height=max(1.2, 0.035 * lines), left=1.0, wide=True,
-        legend=[Patch(color=_COMPUTE, label="compute"),
-                Patch(color="#555555", label="communication that compute does not hide")],
+        legend=_legend(pd.concat(runs.values())),
     )  # fmt: skip
     top, ticks = 0.0, []
     for key, rows in runs.items():
@@ -79,6 +81,16 @@ def drawn(panel: Panel, looks: SeriesLooks) -> Figure:
     return figure
 
 
+def _legend(rows: pd.DataFrame) -> list[Patch]:
+    # Of older runs it is known how long forward passes waited, but not when.
+    placed, waited = rows["stalls"].map(bool), rows["stalled_s"] > 0
+    older = ", in older runs with stalls" if (waited & ~placed).any() else ""
+    entries = [Patch(color=_COMPUTE, label=f"compute{older}")]
+    if (waited & placed).any():
+        entries.append(Patch(color=_STALLED, label="forward pass waits for sums"))
+    return [*entries, Patch(color="#555555", label="communication after compute")]
+
+
 def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
     """The first run's middle iteration on a clock of its own; all of them, before and after it,
     where workers do not wait: there they are at different ones at a time.
@@ -91,18 +103,27 @@ def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
     middle = rows[rows["iteration"] == rows["iteration"].max() // 2]
     start = middle["start_s"].min() if waits else middle["start_s"].median()
     shown = middle if waits else rows
-    return shown.assign(**{name: shown[name] - start for name in _TIMES})
+    spans = [json.loads(own or "[]") for own in shown["stalls"]]
+    return shown.assign(
+        spans=[[(begun - start, ended - start) for begun, ended in own] for own in spans],
+        **{name: shown[name] - start for name in _TIMES},
+    )
 
 
 def _workers(axes: Axes, rows: pd.DataFrame, colour: str) -> None:
-    computing = rows["compute_end_s"] - rows["start_s"]
-    waiting = rows["end_s"] - rows["compute_end_s"]
-    for left, width, its in (
-        (rows["start_s"], computing, _COMPUTE),
-        (rows["compute_end_s"], waiting, colour),
-    ):
-        corners = [
-            [(x, y - 0.43), (x + w, y - 0.43), (x + w, y + 0.43), (x, y + 0.43)]
-            for x, w, y in zip(left, width, rows["line"], strict=True)
-        ]
-        axes.add_collection(PolyCollection(corners, facecolors=its))
+    lines = rows["line"]
+    _bars(axes, zip(rows["start_s"], rows["compute_end_s"], lines, strict=True), _COMPUTE)
+    _bars(axes, zip(rows["compute_end_s"], rows["end_s"], lines, strict=True), colour)
+    stalls = [
+        (*span, line) for spans, line in zip(rows["spans"], lines, strict=True) for span in spans
+    ]
+    _bars(axes, stalls, _STALLED)
+
+
+def _bars(axes: Axes, bars: Iterable[tuple[float, float, float]], colour: str) -> None:
+    """Each from one time to another, on its line."""
+    corners = [
+        [(begun, y - 0.43), (ended, y - 0.43), (ended, y + 0.43), (begun, y + 0.43)]
+        for begun, ended, y in bars
+    ]
+    axes.add_collection(PolyCollection(corners, facecolors=colour))
