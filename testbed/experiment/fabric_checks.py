@@ -61,8 +61,8 @@ def packets(fabric: Fabric) -> Iterator[Finding]:
     if fabric.mtu < needed:
         yield Finding(
             ("fabric", "mtu"),
-            f"found an mtu of {fabric.mtu}, wanted at least {needed} for packets of {fabric.values} values;"
-            f" write {'9000' if needed > 1500 else '1500'}, or lower fabric.values",
+            f"found an mtu of {fabric.mtu}, wanted at least {needed} for packets of {fabric.values}"
+            f" values; write {'9000' if needed > 1500 else '1500'}, or lower fabric.values",
         )
 
 

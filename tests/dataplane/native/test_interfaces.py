@@ -81,10 +81,14 @@ def shape(interface: str, rate: str) -> None:
 
 
 @pytest.mark.root
-def test_a_program_sees_the_queue_of_a_slow_link_grow_and_drain(pairs):
-    """1 Mbit/s is a packet of 1250 bytes every 10 ms, and ten of them come every 2 ms."""
-    shape(pairs[1], "1mbit")
-    frame = bytes(12) + b"\x88\xb9" + bytes(9) + bytes(1227)
+@pytest.mark.parametrize("size", [1250, 4150])
+def test_a_program_sees_the_queue_of_a_slow_link_grow_and_drain(pairs, size):
+    """A packet leaves every 10 ms, and ten of them come every 2 ms."""
+    for name in pairs:
+        for end in (name, f"{name}e"):
+            subprocess.run(["ip", "link", "set", end, "mtu", "9000"], check=True)
+    shape(pairs[1], f"{size * 8 * 100}bit")
+    frame = bytes(12) + b"\x88\xb9" + bytes(9) + bytes(size - 23)
     with (
         NativeSwitch(PROGRAMS / "queue.json") as switch,
         far_end(pairs[0]) as source,
@@ -93,7 +97,7 @@ def test_a_program_sees_the_queue_of_a_slow_link_grow_and_drain(pairs):
         switch.start({1: pairs[0], 2: pairs[1]})
 
         def depth() -> int:
-            packet = sink.recv(2000)
+            packet = sink.recv(9000)
             enqueued, dequeued = (int.from_bytes(packet[i : i + 4], "big") for i in (14, 18))
             assert enqueued == dequeued
             assert packet[22] == (dequeued >= 20)  # the program's mark

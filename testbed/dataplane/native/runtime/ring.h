@@ -26,10 +26,14 @@
 #define NOTHING (~0u)
 #define CUTS (1 << 18) // bytes of packets cut from superframes and not yet sent
 #define TAG 4          // bytes of a VLAN tag
-// Of the memory that Linux charges for a packet: what joins its bytes in one power of two, and what
-// stands apart (struct skb_shared_info with some headroom, struct sk_buff)
-#define BUFFER_EXTRA (ETH_HLEN + 352)
+// Of the memory that Linux charges for a frame: what joins its bytes in one power of two (headroom,
+// struct skb_shared_info), and what stands apart (struct sk_buff). A frame of a page or more lies in
+// pages of its own, but for the headers.
+#define HEADROOM 32
+#define SHARED_INFO 320
 #define BUFFER_HEAD 256
+#define PAGE 4096
+#define RECENT 256 // packets, at least, whose memory is remembered
 
 static void reply_u64(uint64_t x);
 static bool serve(void);
@@ -43,7 +47,8 @@ struct port {
     size_t frame_size;
     unsigned frame_count, head;
     unsigned first, last; // outputs to be sent, chained
-    unsigned buffer, queued, asked; // see queue_depth()
+    unsigned queued, asked;         // see queue_depth()
+    uint64_t recent, charged;       // packets, and the memory that they were charged for
     uint64_t rx_packets, rx_bytes, rx_drops, tx_packets, tx_bytes, tx_drops;
 };
 
@@ -117,18 +122,25 @@ static void ring_open(const char *argument, unsigned frames) {
     address.sll_protocol = 0;
     if (bind(p->out, (const struct sockaddr *)&address, sizeof address) != 0)
         fail(name);
-    for (p->buffer = 512; p->buffer < (unsigned)interface.ifr_mtu + BUFFER_EXTRA;)
-        p->buffer *= 2;
-    p->buffer += BUFFER_HEAD;
     port_by_number[number] = p;
 }
 
-// How many packets wait to leave a port, counted in packets of the interface's MTU.
+static unsigned charge(size_t headers, size_t rest) {
+    const size_t bytes = headers + rest;
+    if (HEADROOM + bytes >= PAGE)
+        return charge(headers, 0) + (unsigned)((rest + PAGE - 1) / PAGE * PAGE);
+    unsigned buffer = 512;
+    while (buffer < HEADROOM + bytes + SHARED_INFO)
+        buffer *= 2;
+    return buffer + BUFFER_HEAD;
+}
+
+// How many packets wait to leave a port.
 //
 // The queue is the kernel's: the interface's qdisc (htb, where a link is shaped). Its length is read
-// off the memory that the socket's packets hold until the next node has taken them, at the start of
-// a round of all ports: what the round itself puts out is seen by the next one. A small packet holds
-// less memory than one of the MTU, and counts for less.
+// off the memory that the socket's frames hold until the next node has taken them, at the start of
+// a round of all ports: what the round itself puts out is seen by the next one. How many packets that
+// memory is of, those sent last tell: small ones hold less, and so do those of a superframe.
 static __attribute__((unused)) unsigned queue_depth(unsigned port) {
     struct port *p = port < MAX_PORTS ? port_by_number[port] : NULL;
     if (p == NULL)
@@ -136,7 +148,8 @@ static __attribute__((unused)) unsigned queue_depth(unsigned port) {
     if (p->asked != rounds) {
         int held = 0;
         ioctl(p->out, SIOCOUTQ, &held);
-        p->queued = ((unsigned)held + p->buffer - 1) / p->buffer;
+        const uint64_t packets = (uint64_t)held * p->recent;
+        p->queued = p->charged ? (unsigned)((packets + p->charged - 1) / p->charged) : 0;
         p->asked = rounds;
     }
     return p->queued;
@@ -213,6 +226,18 @@ static unsigned join(unsigned first, const unsigned *following) {
     return count;
 }
 
+static void note_sent(struct port *p, const struct message *m) {
+    const size_t headers = m->packets > 1 ? JOINT : ETH_HLEN;
+    p->tx_packets += m->packets;
+    p->tx_bytes += m->packets * m->length;
+    if (p->recent >= 2 * RECENT) {
+        p->recent /= 2;
+        p->charged /= 2;
+    }
+    p->recent += m->packets;
+    p->charged += charge(headers, m->packets * (m->length - headers));
+}
+
 // Sends what process() put out, port by port. A packet that the interface's queue refuses is lost,
 // as it would be in any switch, and counted.
 static void ring_send(void) {
@@ -237,10 +262,8 @@ static void ring_send(void) {
         p->first = NOTHING;
         for (unsigned done = 0; done < count;) {
             const int sent = sendmmsg(p->out, calls + done, count - done, MSG_DONTWAIT);
-            for (int k = 0; k < sent; k++, done++) {
-                p->tx_packets += messages[done].packets;
-                p->tx_bytes += messages[done].packets * messages[done].length;
-            }
+            for (int k = 0; k < sent; k++, done++)
+                note_sent(p, &messages[done]);
             if (sent <= 0 && errno != EINTR)
                 p->tx_drops += messages[done++].packets;
         }
