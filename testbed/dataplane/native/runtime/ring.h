@@ -227,7 +227,7 @@ static unsigned join(unsigned first, const unsigned *following) {
 }
 
 static void note_sent(struct port *p, const struct message *m) {
-    const size_t headers = m->packets > 1 ? JOINT : ETH_HLEN;
+    const size_t headers = m->packets > 1 ? JOINT : 0;
     p->tx_packets += m->packets;
     p->tx_bytes += m->packets * m->length;
     if (p->recent >= 2 * RECENT) {
