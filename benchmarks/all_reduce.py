@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from benchmarks.one_switch import processor_s
+from benchmarks.one_switch import MTU, processor_s
 from testbed.dataplane import wire
+from testbed.dataplane.compile import PROGRAMS
 from testbed.emulation import targets
 from testbed.emulation.network import Network
 from testbed.emulation.node_setup import LARGEST_SUPERFRAME
@@ -49,27 +50,29 @@ def all_reduce(
     loss: float = 0.0,
     rate: float | None = None,
     whole_frames: bool = False,
+    values: int = wire.VALUES,
     iterations: int = 4,
 ) -> Speed:
     """The median over iterations, the first not counted: it touches all memory for the first time.
 
     ``message`` is how many of the window's fragments make a message (NetReduce). ``rate`` is that
     of the links in bit/s, None for what the machine can do. ``whole_frames``: packets travel one by
-    one, as they do where links lose. SystemExit if a sum was wrong.
+    one, as they do where links lose. ``values`` are a packet's. SystemExit if a sum was wrong.
     """
     servers = registry[system].title == "ATP"
     fabric = leaf_spine(1, 1, workers + servers, rate or 1e10, 1e10, 10**6).with_ina(["t0"])
+    fabric = replace(fabric, values=values, mtu=1500 if values <= wire.VALUES else MTU)
     hosts = fabric.hosts
     plan = registry[system].plan(Assignment(hosts[:workers], hosts[workers:]), fabric)
     size = Window(window, message)
     allocations = allocate([(plan, size)], fabric.slots)[0]
-    elements = fragments * wire.VALUES
+    elements = fragments * values
     gradients = Gradients(1, workers, elements)
     gradients.expected_total()
     for rank in range(workers):
         gradients.base(rank)
     with tempfile.TemporaryDirectory() as logs:
-        switch = targets.make(target, Path(logs) / "t0.log")
+        switch = targets.make(target, Path(logs) / "t0.log", PROGRAMS[values])
         network = Network(
             fabric,
             rate and 1.0,
@@ -94,6 +97,7 @@ def all_reduce(
                         role(plan, rank, each, addresses, size, fabric) for each in allocations
                     ),
                     tick_s=TICK,
+                    values=values,
                     burst=BURST,
                 )
                 for rank in plan.ranks

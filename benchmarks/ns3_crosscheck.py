@@ -243,8 +243,8 @@ def theirs(case: Case, size: int) -> list[float]:
     for plan in case.plans:
         hosts = [number[host] for host in plan.hosts]
         if plan.stretches:
-            ((ring,),) = plan.stretches
-            network.Ring([hosts[source] for source, _ in ring.hops], size // 4 // len(hosts) * 4)
+            around = [hosts[source] for source, _ in hops_around(plan)]
+            network.Ring(around, size // 4 // len(hosts) * 4)
         else:
             network.Server(hosts[: plan.workers], hosts[-1], size)
     return list(network.Run())
@@ -266,10 +266,16 @@ def routes(case: Case) -> list[tuple[str, str, str]]:
     return [(node, host, hop) for (node, host), hop in table.items()]
 
 
+def hops_around(plan: Plan) -> list[tuple[int, int]]:
+    """The ring of a plan that has no other."""
+    ((ring,),) = plan.stretches
+    return [hop for hop in ring.hops if isinstance(hop, tuple)]
+
+
 def pairs(plan: Plan) -> list[tuple[str, str]]:
     """Hosts that send and receive."""
     if plan.stretches:
-        hops = [hop for ring in plan.stretches[0] for hop in ring.hops]
+        hops = hops_around(plan)
     else:
         hops = [(rank, plan.workers) for rank in range(plan.workers)]
         hops += [(to, source) for source, to in hops]

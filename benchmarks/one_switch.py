@@ -24,21 +24,25 @@ TREE, PORT, GROUP, NEXT_HOP = 7, 1, 1, 0
 """``load.c`` has the tree's number, too."""
 
 LARGEST_DATAGRAM = 64
-"""Packets; of 256 values no more than 59 fit into it."""
+"""Packets; of 256 values no more than 59 fit into it, of 1024 no more than 15."""
+
+MTU = 9000
 
 _SET_UP_HOST = f"""
 ip link add h0 type veth peer name t0 netns {{switch}}
 echo 1 > /proc/sys/net/ipv6/conf/h0/disable_ipv6
+ip link set h0 mtu {MTU}
 ip link set h0 address {HOST_MAC} up
 ip address add {HOST}/24 dev h0
 ip neighbour replace {SWITCH} lladdr {SWITCH_MAC} dev h0 nud permanent
 ethtool -K h0 tso off gro off >/dev/null
 """
 _WHOLE_FRAMES = "ethtool -K h0 tx-udp-segmentation off >/dev/null"
-_SET_UP_SWITCH = """
+_SET_UP_SWITCH = f"""
 echo 1 > /proc/sys/net/ipv6/conf/t0/disable_ipv6
 ethtool -K t0 tx off tso off gso off gro off >/dev/null
 ip link set lo up
+ip link set t0 mtu {MTU}
 ip link set t0 up
 """
 
@@ -223,7 +227,8 @@ def per_value_entries(workers: int) -> list[TableEntry]:
 
 def generator() -> Path:
     """The compiled load generator."""
-    sources = {"load.c": Path(__file__).with_name("load.c").read_text(), "wire.h": wire_header()}
+    most = wire_header(max(wire.SIZES))
+    sources = {"load.c": Path(__file__).with_name("load.c").read_text(), "wire.h": most}
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-march=native", "-Wall", "-Wextra"]
     return compiled("load", sources, flags)
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from testbed.compiler import cache
-from testbed.dataplane.compile import COMPILER, PROGRAM, SOURCES
+from testbed.dataplane.compile import COMPILER, PROGRAMS, SOURCES
 
 HERE = Path(__file__).resolve().parent
 
@@ -26,8 +26,8 @@ class NoCompiler(Exception):
 
 def ina(values: int, saturate: bool = False) -> Path:
     """``p4/ina.p4`` for ``values`` values a packet; p4c makes what is not committed."""
-    if values == 256 and not saturate:
-        return PROGRAM
+    if values in PROGRAMS and not saturate:
+        return PROGRAMS[values]
     defined = [f"-DVALUES={values}", *(["-DSATURATE"] if saturate else [])]
     program = _compile(SOURCES / "ina.p4", defined)
     made = cache() / f"ina-{hashlib.sha256(program).hexdigest()[:16]}.json"

@@ -70,7 +70,7 @@ def iteration_s(job: DeployedJob, dilation: float) -> float:
         max(each.end for each in ranks)
         for ranks in zip(*(each.iterations for each in outcomes), strict=True)
     ]
-    return median(after - before for before, after in pairwise(ends))
+    return float(median(after - before for before, after in pairwise(ends)))
 
 
 def main() -> None:
