@@ -5,9 +5,12 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import contextmanager
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ina_loopback import ROOT, SLOT, TREE, address, bound, drawn, finish, member, push, root
 
 from testbed.dataplane import wire
@@ -15,6 +18,7 @@ from testbed.endpoint.aggregation import Endpoint, Operation, Wake
 from testbed.plan.trees import Style
 
 WINDOW = 16
+AHEAD = 7  # windows, as in engine/flow.h
 EVERYONE = 0b111
 
 
@@ -51,6 +55,13 @@ def all_packets(peer: socket.socket, endpoint: Endpoint, patience: float = 0.0) 
 
 def sequences(packets) -> list[int]:
     return [int(each["sequence"]) for each in packets]
+
+
+def fresh_are_all_that_may_go(order, answered, window: int, count: int) -> bool:
+    """Whether every fragment whose slot is free has been sent, as far ahead as it may be."""
+    lowest = next(s for s in range(count + 1) if s not in answered)
+    may = range(min(lowest + AHEAD * window, count))
+    return {s for s in may if s < window or s - window in answered} <= set(order)
 
 
 class Played:
@@ -111,11 +122,59 @@ class TestMember:
             assert (values[0] == 7).all()
             assert played.endpoint.counters(played.flow).collisions == 1
 
-    def test_a_hole_at_the_lower_end_stops_the_window(self):
-        with a_member(Style.SWITCHML, drawn(100, wire.VALUES)) as played:
+    @pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
+    def test_a_hole_holds_back_its_own_slot_alone(self, style):
+        with a_member(style, drawn(100, wire.VALUES)) as played:
             played.hear()
-            assert not played.hear(result(1, 7), result(2, 7))
-            assert sequences(played.hear(result(0, 7))) == [WINDOW, WINDOW + 1, WINDOW + 2]
+            followers = list(range(WINDOW + 1, 2 * WINDOW))
+            assert sequences(played.hear(*(result(s, 7) for s in range(1, WINDOW)))) == followers
+            fresh = sequences(played.hear(*(result(s, 7) for s in followers[:4])))[1:]
+            # In ATP what is missed takes its share of those in flight.
+            assert fresh in (
+                [s + WINDOW for s in followers[:4]],
+                [s + WINDOW for s in followers[:3]],
+            )
+            assert played.endpoint.done(played.flow) == 0
+            assert WINDOW in sequences(played.hear(result(0, 7)))
+            assert played.endpoint.done(played.flow) == WINDOW
+
+    def test_a_hole_is_left_behind_by_so_many_windows(self):
+        count = (AHEAD + 2) * WINDOW
+        with a_member(Style.SWITCHML, drawn(count, wire.VALUES)) as played:
+            sent = set(sequences(played.hear()))
+            answered = {0}
+            while open_ones := sent - answered:
+                sent |= set(sequences(played.hear(*(result(s, 7) for s in open_ones))))
+                answered |= open_ones
+            follow_the_hole = set(range(WINDOW, count, WINDOW))
+            assert sent == set(range(AHEAD * WINDOW)) - follow_the_hole
+            # All that went by is here, and nothing of it is asked for again.
+            played.hear(result(0, 7))
+            assert played.endpoint.done(played.flow) == WINDOW
+
+    @given(st.integers(0, 2**32), st.sampled_from([Style.ATP, Style.SWITCHML]))
+    @settings(max_examples=40, deadline=None)
+    def test_no_fragment_goes_before_the_one_before_it_in_its_slot_is_done(self, seed, style):
+        random, window, count = Random(seed), 4, 40
+        with a_member(style, drawn(count, wire.VALUES), window=window) as played:
+            answered: set[int] = set()
+            order: list[int] = []
+
+            def note(packets) -> None:
+                for s in sequences(packets):
+                    if s not in order:
+                        order.append(s)
+                        assert s < window or s - window in answered
+
+            note(played.hear())
+            while len(answered) < count:
+                open_ones = [s for s in order if s not in answered]
+                assert 0 < len(open_ones) <= window
+                chosen = random.sample(open_ones, random.randint(1, len(open_ones)))
+                answered |= set(chosen)
+                note(played.hear(*(result(s, 7) for s in chosen)))
+                assert fresh_are_all_that_may_go(order, answered, window, count)
+            assert played.endpoint.done(played.flow) == count
 
     def test_slots_of_a_pool_alternate(self):
         values = drawn(3 * WINDOW, wire.VALUES)
@@ -128,14 +187,24 @@ class TestMember:
 
     @pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
     def test_a_gap_is_mended_once(self, style):
-        with a_member(style, drawn(100, wire.VALUES)) as played:
+        with a_member(style, drawn(WINDOW, wire.VALUES)) as played:
             played.hear()
             assert not played.hear(*(result(s, 7) for s in (1, 2, 3)))
-            again = [each for each in played.hear(result(4, 7)) if each["sequence"] < WINDOW]
+            again = played.hear(result(4, 7))
             assert sequences(again) == [0]
             assert again[0]["flags"] == (wire.FLAG_RESEND if style is Style.ATP else 0)
-            assert not [each for each in played.hear(result(5, 7)) if each["sequence"] < WINDOW]
+            assert not played.hear(result(5, 7))
             assert played.endpoint.counters(played.flow).retransmitted == 1
+
+    @pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
+    def test_a_gap_waits_for_an_answer_to_what_was_sent_well_after_it(self, style):
+        with a_member(style, drawn(100, wire.VALUES)) as played:
+            played.hear()
+            at_once = played.hear(*(result(s, 7) for s in range(1, WINDOW)))
+            assert sequences(at_once) == list(range(WINDOW + 1, 2 * WINDOW))
+            again = played.hear(result(WINDOW + 5, 7))[0]
+            assert again["sequence"] == 0
+            assert again["flags"] == (wire.FLAG_RESEND if style is Style.ATP else 0)
 
     @pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
     def test_silence_is_answered_ever_more_slowly(self, style):
@@ -346,7 +415,7 @@ class TestRoot:
             strange = [
                 packet(wire.KIND_DATA, 0, 0b1111, 7),
                 packet(wire.KIND_DATA, 0, 0, 7),
-                packet(wire.KIND_DATA, WINDOW, EVERYONE, 7),
+                packet(wire.KIND_DATA, AHEAD * WINDOW, EVERYONE, 7),
                 packet(wire.KIND_DATA, 2**32 - 1, EVERYONE, 7),
                 packet(wire.KIND_DATA, 0, EVERYONE, 7, flags=wire.FLAG_FLOATS),
                 packet(wire.KIND_RECEIPT, 0, EVERYONE),

@@ -12,7 +12,7 @@ int flow_open(struct flow *flow, const struct role *role)
         .is_root = role->is_root,
         .serves = role->serves,
         .window = role->window,
-        .span = 2 * role->window,
+        .places_count = (1 + AHEAD) * role->window,
         .own = role->is_root ? 0 : UINT64_C(1) << role->rank,
         .slots_count = role->slots_count,
         .peers = role->peers,
@@ -23,8 +23,8 @@ int flow_open(struct flow *flow, const struct role *role)
     flow->slots = calloc(role->slots_count + 1, sizeof *flow->slots);
     flow->queues = calloc(role->peers + workers, sizeof *flow->queues);
     flow->chunks = calloc(flow->chunk_mask + 1, sizeof *flow->chunks);
-    flow->places = calloc(flow->span, sizeof *flow->places);
-    flow->rows = calloc(flow->span, sizeof *flow->rows);
+    flow->places = calloc(flow->places_count, sizeof *flow->places);
+    flow->rows = calloc(flow->places_count, sizeof *flow->rows);
     if (!flow->slots || !flow->queues || !flow->chunks || !flow->places || !flow->rows)
         return -ENOMEM;
     if (role->slots_count)
@@ -32,7 +32,7 @@ int flow_open(struct flow *flow, const struct role *role)
     for (uint32_t i = 0; i < role->peers; i++) {
         flow->everyone |= role->ranks[i];
         if (queue_open(&flow->queues[flow->queues_count++], role->addresses[i], role->ranks[i],
-                       2 * flow->span))
+                       4 * flow->window))
             return -ENOMEM;
     }
     for (uint32_t rank = 0; rank < MAX_WORKERS; rank++) {
@@ -41,7 +41,7 @@ int flow_open(struct flow *flow, const struct role *role)
             continue;
         flow->queue_of[rank] = (int)flow->queues_count;
         if (queue_open(&flow->queues[flow->queues_count++], role->workers[rank],
-                       UINT64_C(1) << rank, 2 * flow->span))
+                       UINT64_C(1) << rank, 4 * flow->window))
             return -ENOMEM;
     }
     sender_open(flow);
@@ -52,7 +52,7 @@ void flow_close(struct flow *flow)
 {
     for (uint32_t i = 0; i < flow->queues_count; i++)
         queue_close(&flow->queues[i]);
-    for (uint32_t i = 0; flow->places && i < flow->span; i++)
+    for (uint32_t i = 0; flow->places && i < flow->places_count; i++)
         free(flow->places[i].floats);
     free(flow->slots);
     free(flow->queues);
@@ -126,9 +126,11 @@ const struct chunk *chunk_of(struct flow *flow, uint64_t sequence)
     return chunk_at(flow, low);
 }
 
-void flow_finish(struct flow *flow, struct place *place)
+void flow_finish(struct flow *flow, uint64_t sequence)
 {
-    place->done = true;
+    place_of(flow, sequence)->done = true;
+    if (sequence >= flow->done_end)
+        flow->done_end = sequence + 1;
     flow->touched = true;
 }
 
@@ -152,7 +154,7 @@ void flow_advance(struct flow *flow)
     }
     /* Of what is finished, duplicates may still come. */
     while (flow->chunk_head != flow->chunk_finished &&
-           chunk_at(flow, flow->chunk_head)->end + flow->span <= flow->lowest)
+           chunk_at(flow, flow->chunk_head)->end + flow->places_count <= flow->lowest)
         flow->chunk_head++;
 }
 

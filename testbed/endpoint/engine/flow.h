@@ -1,6 +1,7 @@
-/* A tree as one rank sees it. Its fragments are numbered from 0 over the whole run and pass through
-   a window; fragment s lives in place s mod 2 * window, from long before it is complete until
-   nobody can ask for it any more. */
+/* A tree as one rank sees it. Its fragments are numbered from 0 over the whole run; a window of them
+   is in flight, each in a slot of its own, and fragment s follows s - window in its slot, whatever
+   other slots wait for. Here it lives in place s mod places_count, from long before it is complete
+   until nobody can ask for it any more. */
 #ifndef FLOW_H
 #define FLOW_H
 
@@ -8,6 +9,10 @@
 
 enum style { STYLE_ATP, STYLE_SWITCHML, STYLE_RACK };
 enum operation { ALL_REDUCE, REDUCE, MULTICAST };
+
+/* Windows by which a fragment may be ahead of the lowest that is not done. Switches do not bound it,
+   only the memory here: it is how long others go on while one is mended again and again. */
+enum { AHEAD = 7 };
 
 /* What is told from outside about a flow; aggregation.py has the same. */
 struct role {
@@ -17,7 +22,7 @@ struct role {
     uint8_t serves; /* a root that answers whatever comes, and pushes nothing */
     uint8_t rank;   /* of a member */
     uint32_t window;
-    uint32_t slots_count; /* ATP: a member's, one per place, or a root's spare ones; else 1 */
+    uint32_t slots_count; /* ATP: a member's, a window of them, or a root's spare ones; else 1 */
     uint32_t peers;       /* a member's parent, or a root's children */
     const uint32_t *slots;
     const uint32_t *addresses; /* of peers, in network order */
@@ -39,6 +44,7 @@ struct chunk {
 struct place {
     uint64_t counted; /* ranks whose contributions or receipts are in */
     double sent_at;
+    uint64_t turn; /* of its first sending, among all of the flow's */
     double *floats; /* their sum, while members send floats because int32 was too narrow */
     uint32_t slot, next_slot;
     uint8_t flags; /* of the contributions, then of the result */
@@ -51,7 +57,7 @@ struct flow {
     uint16_t tree;
     enum style style;
     bool is_root, serves;
-    uint32_t window, span; /* span is 2 * window, the number of places */
+    uint32_t window, places_count;
     uint64_t own, everyone;
     uint32_t *slots, slots_count, next_spare;
     struct queue *queues; /* peers first, then one per worker where a root answers those */
@@ -64,17 +70,20 @@ struct flow {
 
     struct place *places;
     int32_t (*rows)[VALUES]; /* a root's sums, results in the order of the wire; early values */
-    uint64_t pushed, next, lowest; /* below lowest all is done; next is the next to be sent */
+    uint64_t pushed, lowest; /* below lowest all is done */
+    uint64_t done_end;       /* one past the highest done */
 
     /* Of the sender. Times are seconds on the monotonic clock. */
     uint32_t outstanding;
-    uint64_t overtaken; /* one past the highest fragment sent and done */
-    double allowed;     /* in flight */
+    uint64_t next, sent_end;   /* the lowest that may be unsent; one past the highest sent */
+    uint64_t turns, overtaken; /* taken so far; one past the latest of those done */
+    double allowed;            /* in flight */
     double last_cut, look_again, timeout, round_trip, variation, newest;
     double silence, probe_at; /* how long it may last, and when that is over */
     double answered;          /* when the latest one to be sent twice, and then done, was sent */
     uint64_t answered_end;    /* and where its chunk ends */
     bool touched, sampled, first_answers; /* in this batch of packets */
+    bool settled; /* a batch was, and what it shows to be missing has not been sent */
 
     bool progress; /* some chunk was finished */
     uint64_t *float_sums; /* fragments whose values are float32 */
@@ -104,12 +113,12 @@ bool sender_send(struct flow *flow, uint64_t sequence, uint8_t flags, double now
 
 static inline struct place *place_of(const struct flow *flow, uint64_t sequence)
 {
-    return &flow->places[sequence % flow->span];
+    return &flow->places[sequence % flow->places_count];
 }
 
 static inline int32_t *row_of(const struct flow *flow, uint64_t sequence)
 {
-    return flow->rows[sequence % flow->span];
+    return flow->rows[sequence % flow->places_count];
 }
 
 static inline int32_t *memory_of(const struct chunk *chunk, uint64_t sequence)
@@ -122,7 +131,7 @@ static inline uint32_t slot_of(const struct flow *flow, uint64_t sequence)
     if (flow->style == STYLE_ATP)
         return flow->is_root ? place_of(flow, sequence)->slot
                              : flow->slots[sequence % flow->window];
-    return flow->slots[0] + (uint32_t)(sequence % flow->span);
+    return flow->slots[0] + (uint32_t)(sequence % (2 * flow->window));
 }
 
 /* How many finished fragments keep their places: a server's results may be asked for again. */
@@ -135,11 +144,11 @@ static inline uint32_t kept_back(const struct flow *flow)
 static inline bool in_reach(const struct flow *flow, uint64_t sequence)
 {
     return sequence + kept_back(flow) >= flow->lowest &&
-           sequence < flow->lowest + flow->span - kept_back(flow);
+           sequence < flow->lowest + flow->places_count - kept_back(flow);
 }
 
 const struct chunk *chunk_of(struct flow *flow, uint64_t sequence); /* NULL: none, or forgotten */
-void flow_finish(struct flow *flow, struct place *place);
+void flow_finish(struct flow *flow, uint64_t sequence);
 void flow_advance(struct flow *flow);
 
 #endif

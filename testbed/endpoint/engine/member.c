@@ -57,14 +57,14 @@ static void take_sum(struct flow *flow, const struct packet *packet, const struc
     if (packet->header.flags & FLAG_FLOATS)
         remember_float_sum(flow, sequence);
     note_answer(flow, &packet->header, sequence, now);
-    flow_finish(flow, place);
+    flow_finish(flow, sequence);
 }
 
 static void take_copy(struct flow *flow, const int32_t *values, const struct chunk *chunk,
                       uint64_t sequence)
 {
     swap_values(memory_of(chunk, sequence), values);
-    flow_finish(flow, place_of(flow, sequence));
+    flow_finish(flow, sequence);
     send_receipt(flow, sequence);
 }
 
@@ -97,7 +97,7 @@ static void take_ack(struct flow *flow, const struct header *header, uint64_t se
         return;
     if (chunk->operation == REDUCE) {
         note_answer(flow, header, sequence, now);
-        flow_finish(flow, place);
+        flow_finish(flow, sequence);
     } else if (chunk->operation == ALL_REDUCE && flow->style == STYLE_ATP &&
                header->flags & FLAG_OVERFLOW && !place->as_floats) {
         place->as_floats = place->resent = true;

@@ -60,7 +60,7 @@ static void return_sum(struct flow *flow, uint64_t sequence)
         place->next_slot = rehash(flow, place->slot);
     struct header header = reply(flow, KIND_RESULT, sequence, place);
     answer(flow, &header, flow->everyone);
-    flow_finish(flow, place);
+    flow_finish(flow, sequence);
 }
 
 static void ask_for_floats(struct flow *flow, uint64_t sequence)
@@ -85,7 +85,7 @@ static void keep_sum(struct flow *flow, const struct chunk *chunk, uint64_t sequ
     place->next_slot = place->slot;
     struct header header = reply(flow, KIND_ACK, sequence, place);
     answer(flow, &header, flow->everyone);
-    flow_finish(flow, place);
+    flow_finish(flow, sequence);
 }
 
 static void complete(struct flow *flow, uint64_t sequence)
@@ -191,7 +191,7 @@ static void take_receipt(struct flow *flow, uint64_t sequence, uint64_t ranks, d
     if (place->counted != flow->everyone)
         return;
     sender_done(flow, sequence, now);
-    flow_finish(flow, place);
+    flow_finish(flow, sequence);
 }
 
 void root_take(struct flow *flow, const struct packet *packet, double now)

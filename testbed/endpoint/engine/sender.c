@@ -1,14 +1,18 @@
-/* A sliding window of fragments: a member's contributions, or what a root sends to all. What comes
-   back clocks the next one out. Loss is seen as a gap in what comes back; or by silence: after two
-   round trips of it, or more where they vary, one fragment goes again, as a probe, and if nothing
-   follows its answer then all of its chunk that was sent before it is lost (after RACK-TLP, RFC
-   8985). A timeout is for what is worse.
+/* A window of slots: a member's contributions, or what a root sends to all. What comes back clocks
+   the next one out, in the same slot, so that a hole holds back its own slot alone. Loss is seen as
+   a gap in what comes back; or by silence: after two round trips of it, or more where they vary, one
+   fragment goes again, as a probe, and if nothing follows its answer then all of its chunk that was
+   sent before it is lost (after RACK-TLP, RFC 8985). A timeout is for what is worse.
+
+   A gap is judged by time: who missed a result sends the slot's next fragment a round trip later
+   than the others, to whom it is not lost. Where there is nothing more to send, whose answer would
+   tell, being overtaken is enough.
 
    ATP (NSDI 2021): a fragment sent again bears the resend flag, which makes switches give up what
    they hold of it; ECN halves the number in flight, at most once a round trip, and so does a
-   timeout; every window adds one. A gap takes half of what it misses, as DCTCP would if those had
-   been marked: the paper halves there as well, the released code does nothing. Our reading, because
-   where links lose at random a window of ATP's is never without a gap. SwitchML (NSDI 2021): the same packet again, and no congestion
+   timeout; every window adds one. A gap takes an eighth of what it misses: the paper halves there as
+   well, the released code does nothing. Our reading, because where links lose at random a window of
+   ATP's is never without a gap, each member seeing the losses of all. SwitchML (NSDI 2021): the same packet again, and no congestion
    control: the window is fixed. Mending gaps there is our reading; the paper has the timeout. */
 #include <math.h>
 
@@ -16,6 +20,8 @@
 
 static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
 static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
+static const double LATER = 0.75;  /* of a round trip: less may be a member's delay */
+static const double TAKEN = 0.125; /* by a fragment that is missed, of those in flight */
 enum { REORDERING = 3, LEAST_IN_FLIGHT = 8 };
 
 static double waiting_time(const struct flow *flow)
@@ -94,7 +100,7 @@ static void mend_late(struct flow *flow, double now)
     /* Some only: what was late because of a queue would lengthen it, and what an answer shows to be
        lost is mended then. */
     uint32_t most = (uint32_t)fmin(flow->allowed, LEAST_IN_FLIGHT), count = 0;
-    for (uint64_t s = flow->lowest; s < flow->next && count < most; s++) {
+    for (uint64_t s = flow->lowest; s < flow->sent_end && count < most; s++) {
         struct place *place = place_of(flow, s);
         if (!place->sent || place->done || place->sent_at >= now - flow->timeout)
             continue;
@@ -106,17 +112,18 @@ static void mend_late(struct flow *flow, double now)
         flow->timeout = 2 * flow->timeout < LONGEST_TIMEOUT ? 2 * flow->timeout : LONGEST_TIMEOUT;
 }
 
-static void mend(struct flow *flow, uint64_t end, double newest, double now)
+/* Sends again what is not done when others are that were sent well after it; or, in a hurry, when
+   others are that were sent a few turns later. */
+static void mend(struct flow *flow, uint64_t end, double newest, bool hurry, double now)
 {
-    for (uint64_t s = flow->lowest; s < flow->next && s < end; s++) {
+    for (uint64_t s = flow->lowest; s < flow->sent_end && s < end; s++) {
         struct place *place = place_of(flow, s);
-        /* Not done when others are that are further on, or that were sent well after it. */
-        bool passed = !place->resent && s + REORDERING + 1 < flow->overtaken;
-        bool late = place->sent_at < newest - waiting_time(flow) / 2;
+        bool passed = hurry && !place->resent && place->turn + REORDERING + 1 < flow->overtaken;
+        bool late = place->sent_at < newest - LATER * waiting_time(flow);
         if (!place->sent || place->done || !(passed || late))
             continue;
-        if (flow->style == STYLE_ATP)
-            allow(flow, flow->allowed - 0.5);
+        if (flow->style == STYLE_ATP && !place->resent)
+            allow(flow, flow->allowed - TAKEN);
         resend(flow, s, now);
     }
 }
@@ -124,9 +131,9 @@ static void mend(struct flow *flow, uint64_t end, double newest, double now)
 static void probe(struct flow *flow, double now)
 {
     uint64_t s = flow->lowest;
-    while (s < flow->next && (!place_of(flow, s)->sent || place_of(flow, s)->done))
+    while (s < flow->sent_end && (!place_of(flow, s)->sent || place_of(flow, s)->done))
         s++;
-    if (s < flow->next)
+    if (s < flow->sent_end)
         resend(flow, s, now);
 }
 
@@ -134,7 +141,7 @@ static void end_silence(struct flow *flow, double now)
 {
     if (flow->answered > flow->newest) {
         /* Of its chunk alone: others may not have anything to add to the next one yet. */
-        mend(flow, flow->answered_end, flow->answered, now);
+        mend(flow, flow->answered_end, flow->answered, true, now);
         flow->answered = 0;
     } else {
         probe(flow, now);
@@ -143,26 +150,61 @@ static void end_silence(struct flow *flow, double now)
     flow->probe_at = now + flow->silence;
 }
 
-void sender_pump(struct flow *flow, double now)
+/* The fragment before it in its slot is done: p4/README.md has why that is enough. */
+static bool has_slot(const struct flow *flow, uint64_t sequence)
 {
-    if (!queues_are_empty(flow))
-        return;
-    /* A hole holds back as much as it is, not all that follows; only slots bound the span. */
-    uint64_t last = flow->lowest + flow->window;
+    return sequence < flow->lowest + flow->window ||
+           place_of(flow, sequence - flow->window)->done;
+}
+
+static bool may_be_sent(struct flow *flow, uint64_t sequence)
+{
+    const struct place *place = place_of(flow, sequence);
+    return !place->sent && !place->done && is_sent_here(flow, chunk_of(flow, sequence));
+}
+
+/* Whether there was nothing to send. */
+static bool send_new(struct flow *flow, double now)
+{
+    const uint64_t turns = flow->turns;
+    /* Further on no slot is free, nothing there being done. */
+    uint64_t last = flow->done_end + flow->window;
+    if (last > flow->lowest + AHEAD * flow->window)
+        last = flow->lowest + AHEAD * flow->window;
     if (last > flow->pushed)
         last = flow->pushed;
     /* What others send may have come, and its chunk gone, before its turn came here. */
     if (flow->next < flow->lowest)
         flow->next = flow->lowest;
-    for (; flow->next < last; flow->next++) {
-        if (!is_sent_here(flow, chunk_of(flow, flow->next)))
-            continue;
-        if (flow->outstanding >= (uint32_t)flow->allowed || !sender_send(flow, flow->next, 0, now))
-            break;
-        place_of(flow, flow->next)->sent = true;
-        if (!flow->outstanding++)
-            flow->probe_at = now + flow->silence;
+    for (uint64_t s = flow->next; s < last; s++) {
+        if (may_be_sent(flow, s)) {
+            if (!has_slot(flow, s))
+                continue;
+            if (flow->outstanding >= (uint32_t)flow->allowed || !sender_send(flow, s, 0, now))
+                return false;
+            struct place *place = place_of(flow, s);
+            place->sent = true;
+            place->turn = flow->turns++;
+            if (s >= flow->sent_end)
+                flow->sent_end = s + 1;
+            if (!flow->outstanding++)
+                flow->probe_at = now + flow->silence;
+        }
+        if (s == flow->next)
+            flow->next++;
     }
+    return flow->turns == turns;
+}
+
+void sender_pump(struct flow *flow, double now)
+{
+    if (!queues_are_empty(flow))
+        return;
+    if (flow->settled)
+        mend(flow, flow->sent_end, flow->newest, false, now);
+    if (send_new(flow, now) && flow->settled)
+        mend(flow, flow->sent_end, flow->newest, true, now);
+    flow->settled = false;
     if (flow->outstanding && now >= flow->probe_at)
         end_silence(flow, now);
     if (flow->outstanding && now >= flow->look_again) {
@@ -192,8 +234,8 @@ void sender_done(struct flow *flow, uint64_t sequence, double now)
     flow->allowed += 1 / flow->allowed;
     if (flow->allowed > flow->window)
         flow->allowed = flow->window;
-    if (sequence >= flow->overtaken)
-        flow->overtaken = sequence + 1;
+    if (place->turn >= flow->overtaken)
+        flow->overtaken = place->turn + 1;
     double sample = now - place->sent_at;
     if (!place->resent) {
         if (place->sent_at > flow->newest)
@@ -237,6 +279,5 @@ void sender_settle(struct flow *flow, double now)
     flow->timeout = timeout > LONGEST_TIMEOUT ? LONGEST_TIMEOUT : timeout;
     if (flow->look_again > now + flow->timeout / 2)
         flow->look_again = now + flow->timeout / 2;
-    if (queues_are_empty(flow))
-        mend(flow, flow->next, flow->newest, now);
+    flow->settled = true;
 }

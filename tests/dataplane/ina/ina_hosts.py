@@ -62,8 +62,8 @@ class Host:
 
     def due(self) -> list[int]:
         """Fragments that may be sent now, for the first time or again."""
-        end = min(self.lowest + WINDOW, FRAGMENTS)
-        return [s for s in range(self.lowest, end) if s not in self.done]
+        slots_free = {*range(WINDOW), *(s + WINDOW for s in self.done)}
+        return [s for s in range(self.lowest, FRAGMENTS) if s in slots_free - self.done]
 
     def finished(self) -> bool:
         return self.lowest == FRAGMENTS
@@ -131,10 +131,9 @@ class Member(Host):
         if s is None:
             return
         if self.multicasts and kind == wire.KIND_RESULT:
-            if s in self.done or s < self.lowest + WINDOW:
-                self.done.add(s)
-                parent = self.allocation.tree.parent[self.name]
-                self.send(self.packet(wire.KIND_RECEIPT, s, parent, 1 << self.rank))
+            self.done.add(s)
+            parent = self.allocation.tree.parent[self.name]
+            self.send(self.packet(wire.KIND_RECEIPT, s, parent, 1 << self.rank))
         elif s in self.sent and s not in self.done:
             self.slots[s % WINDOW] = int(packet.ina["next_slot"][0])
             self.done.add(s)
