@@ -80,6 +80,9 @@ def _order(plan: Plan, index: int) -> list[str]:
         for rank in sorted(taking_part)
         if uses[rank] != uses[first]
     ]
+    # A slot is free for what follows in it once the sender is done, which differs between kinds.
+    if len(kinds := {type(use).__name__ for used in uses.values() for use in used}) > 1:
+        faults.append(f"tree {index} has operations of several kinds: {', '.join(sorted(kinds))}")
     return faults
 
 

@@ -162,6 +162,12 @@ def test_a_multicast_before_the_sum_is_found():
     assert "in different orders" in faults(gathered(up=Multicast(0, 1), down=SwitchReduce(0, 1)))
 
 
+def test_a_tree_for_both_is_found():
+    both = (SwitchReduce(0, 0), Multicast(0, 0))
+    said = faults(replace(gathered(), programs=(both,) * 3))
+    assert "tree 0 has operations of several kinds: Multicast, SwitchReduce" in said
+
+
 def test_a_switch_as_root_is_right():
     tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML)
     check(plan((SwitchAllReduce(0, 0),), (SwitchAllReduce(0, 0),), trees=(tree,)))
