@@ -1,4 +1,4 @@
-"""All-reduces of the real endpoints through one ToR that aggregates; every sum is checked."""
+"""All-reduces of the real endpoints through ToRs that aggregate; every sum is checked."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ TICK, BURST, PATIENCE = 0.001, LARGEST_SUPERFRAME, 25.0
 
 @dataclass(frozen=True)
 class Speed:
-    """Gradient Mbit/s per worker, of the slowest one; ``switch_us`` is the switch's processor
-    time per packet into it; ``resent`` fragments, ``lost`` packets that a switch or a socket had
-    no room for."""
+    """Gradient Mbit/s per worker, of the slowest one; ``switch_us`` is the switches' processor
+    time per packet of a worker's gradient; ``resent`` fragments, ``lost`` packets that a switch or
+    a socket had no room for."""
 
     mbit_s: float
     switch_us: float
@@ -50,6 +50,7 @@ def all_reduce(
     loss: float = 0.0,
     rate: float | None = None,
     whole_frames: bool = False,
+    racks: int = 1,
     values: int = wire.VALUES,
     iterations: int = 4,
 ) -> Speed:
@@ -57,10 +58,13 @@ def all_reduce(
 
     ``message`` is how many of the window's fragments make a message (NetReduce). ``rate`` is that
     of the links in bit/s, None for what the machine can do. ``whole_frames``: packets travel one by
-    one, as they do where links lose. ``values`` are a packet's. SystemExit if a sum was wrong.
+    one, as they do where links lose. ``racks`` each have a ToR that aggregates. ``values`` are a
+    packet's. SystemExit if a sum was wrong.
     """
     servers = registry[system].title == "ATP"
-    fabric = leaf_spine(1, 1, workers + servers, rate or 1e10, 1e10, 10**6).with_ina(["t0"])
+    sizes = [workers // racks + servers, *(racks - 1) * [workers // racks]]
+    fabric = leaf_spine(1, racks, sizes, rate or 1e10, 1e10, 10**6)
+    fabric = fabric.with_ina(fabric.tors)
     fabric = replace(fabric, values=values, mtu=1500 if values <= wire.VALUES else MTU)
     hosts = fabric.hosts
     plan = registry[system].plan(Assignment(hosts[:workers], hosts[workers:]), fabric)
@@ -72,11 +76,14 @@ def all_reduce(
     for rank in range(workers):
         gradients.base(rank)
     with tempfile.TemporaryDirectory() as logs:
-        switch = targets.make(target, Path(logs) / "t0.log", PROGRAMS[values])
+        switches = {
+            tor: targets.make(target, Path(logs) / f"{tor}.log", PROGRAMS[values])
+            for tor in fabric.tors
+        }
         network = Network(
             fabric,
             rate and 1.0,
-            {"t0": switch},
+            switches,
             allocations,
             loss=loss,
             whole_frames=whole_frames,
@@ -102,10 +109,10 @@ def all_reduce(
                 )
                 for rank in plan.ranks
             ]
-            before = processor_s(switch.pid)
+            before = [processor_s(each.pid) for each in switches.values()]
             with Crew(tasks, [network.namespace(host) for host in plan.hosts]) as crew:
                 outcomes = crew.run(timeout=PATIENCE)
-            spent = processor_s(switch.pid) - before
+            spent = sum(processor_s(each.pid) for each in switches.values()) - sum(before)
             lost = sum(network.statistics().lost.values())
     members = outcomes[:workers]
     if any(each.wrong or each.checked != iterations * elements for each in members):

@@ -33,8 +33,10 @@ IN_FLIGHT = {"native": 512, "bmv2": 128}
 """Packets: what keeps the switch busy, and its queues short enough to lose nothing."""
 
 SYSTEMS = {"ATP": "atp", "SwitchML": "switchml", "rack": "rina", "NetReduce": "netreduce"}
+RACKS = {"rack": 2}
+"""In one rack Rina's sum is SwitchML's."""
 WINDOWS, FRAGMENTS = {"native": 128, "bmv2": 32}, {"native": 8000, "bmv2": 1000}
-"""With packets of 256 values; of larger ones so many fewer."""
+"""Packets in flight, and in all if they are of 256 values; as many bytes of others."""
 LOSS = 0.01
 
 
@@ -189,26 +191,27 @@ def most(bench: Bench) -> None:
 
 def end_to_end(bench: Bench) -> None:
     """All-reduces by four workers and the real endpoints, in packets of 256 values and in jumbo
-    frames of 1024. Where every link loses, either way, packets travel one by one; kept is the share
-    of what is carried so without loss."""
+    frames of 1024; in one rack, but Rina's in two, each with a switch. Where every link loses,
+    either way, packets travel one by one; kept is the share of what is carried so without loss."""
     print(
         "| target | values | style | gradients, Mbit/s a worker | packets one by one | at 1 % loss "
-        "| kept | switch, µs/packet | resent at 1 % |"
+        "| kept | switches, µs/packet | resent at 1 % |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for target, values in itertools.product(bench.targets, (wire.VALUES, max(wire.SIZES))):
         found = [_reduced(bench, target, values, style) for style in SYSTEMS]
         what = f"{values} values, the worst style"
         if target == "bmv2":
-            slowest = min(usual for usual, _ in found)
-            bench.aims[f"BMv2, all-reduce by four, {what}"] = slowest, 60, "Mbit/s"
+            one_switch = zip(SYSTEMS, found, strict=True)
+            slowest = min(usual for style, (usual, _) in one_switch if style not in RACKS)
+            bench.aims[f"BMv2, all-reduce by four on one switch, {what}"] = slowest, 60, "Mbit/s"
         bench.aims[f"{target}, kept at 1 % loss, {what}"] = min(kept for _, kept in found), 0.5, ""
 
 
 def _reduced(bench: Bench, target: str, values: int, style: str) -> tuple[float, float]:
     """Gradient Mbit/s a worker, and what 1 % loss leaves of that."""
     system, fewer = SYSTEMS[style], values // wire.VALUES
-    window = max(wire.LIVE_MESSAGES, WINDOWS[target] // fewer)
+    window = WINDOWS[target]
     rounds = [
         [
             all_reduce(
@@ -220,6 +223,7 @@ def _reduced(bench: Bench, target: str, values: int, style: str) -> tuple[float,
                 message=window // wire.LIVE_MESSAGES if system == "netreduce" else 0,
                 loss=loss,
                 whole_frames=whole_frames,
+                racks=RACKS.get(style, 1),
                 values=values,
             )
             for loss, whole_frames in ((0.0, False), (0.0, True), (LOSS, True))
