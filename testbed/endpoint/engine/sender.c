@@ -12,8 +12,9 @@
    they hold of it; ECN halves the number in flight, at most once a round trip, and so does a
    timeout; every window adds one. A gap takes an eighth of what it misses: the paper halves there as
    well, the released code does nothing. Our reading, because where links lose at random a window of
-   ATP's is never without a gap, each member seeing the losses of all. SwitchML (NSDI 2021): the same packet again, and no congestion
-   control: the window is fixed. Mending gaps there is our reading; the paper has the timeout. */
+   ATP's is never without a gap, each member seeing the losses of all. SwitchML (NSDI 2021): the same
+   packet again, and no congestion control: the window is fixed. Mending gaps there is our reading;
+   the paper has the timeout. */
 #include <math.h>
 
 #include "flow.h"
