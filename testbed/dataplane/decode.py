@@ -12,7 +12,7 @@ from scapy.packet import Packet
 from scapy.utils import PcapReader
 
 from testbed.dataplane import wire
-from testbed.dataplane.layer import AETH, BTH, INA
+from testbed.dataplane.layer import AETH, BTH, INA, are_values
 
 _SHOWN = 4
 
@@ -49,7 +49,7 @@ def _line(packet: Packet) -> str:
         parts.append(_ina(packet[INA]))
     elif not parts:
         return f"{ends} {packet[IP].payload.summary()}"
-    elif AETH not in packet and len(payload := bytes(packet[BTH].payload)) // 4 in wire.SIZES:
+    elif AETH not in packet and are_values(payload := bytes(packet[BTH].payload)):
         parts.append(_values(np.frombuffer(payload, ">i4").tolist()))
     return f"{ends} {' '.join(parts)}"
 

@@ -50,6 +50,11 @@ _VALUES = wire.PACKET["values"].base
 _SIZES = " or ".join(map(str, wire.SIZES))
 
 
+def are_values(data: bytes) -> bool:
+    """Whether ``data`` is as long as the values of a packet."""
+    return len(data) in (_VALUES.itemsize * size for size in wire.SIZES)
+
+
 class _Values(Field):  # type: ignore[type-arg]
     """The fragment, a list of int; scapy's own list of fields takes a hundred at most."""
 
@@ -61,7 +66,7 @@ class _Values(Field):  # type: ignore[type-arg]
         return s + np.asarray(val, _VALUES).tobytes()
 
     def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, list[int]]:
-        if len(s) not in (_VALUES.itemsize * size for size in wire.SIZES):
+        if not are_values(s):
             raise ValueError(f"found {len(s)} bytes of values, wanted {_SIZES} values")
         return b"", np.frombuffer(s, _VALUES).tolist()
 

@@ -45,11 +45,12 @@ def roce(opcode, payload, **fields):
             roce("middle", Raw(bytes(4 * wire.VALUES)), reserved="sum"),
             "RoCE middle sum connection 65 psn 9 [0 0 0 0 … sum 0]",
         ),
+        (roce("middle", Raw(bytes(4 * wire.VALUES + 1))), "RoCE middle connection 65 psn 9"),
         (roce("acknowledge", AETH(syndrome="nak")), "RoCE nak connection 65 psn 9"),
         (ENDS / UDP(dport=53) / Raw(b"?"), "UDP"),
         (Ether(type=0x88CC) / Raw(b"lldp"), "Raw"),
     ],
-    ids=["data", "result", "ack", "first", "middle", "nak", "udp", "other"],
+    ids=["data", "result", "ack", "first", "middle", "odd", "nak", "udp", "other"],
 )
 def test_a_packet_is_a_line(packet, words, tmp_path):
     path = tmp_path / "capture.pcap"
