@@ -7,15 +7,19 @@ compiles ``per_value.p4`` for 32 and 64 values into ``benchmarks/build/``, which
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-from testbed.compiler import cache
-from testbed.dataplane.compile import COMPILER, PROGRAMS, SOURCES
+from testbed.dataplane.compile import (
+    COMPILER,
+    PROGRAMS,
+    SOURCES,
+    CompileError,
+    compile_source,
+    kept,
+)
 
 HERE = Path(__file__).resolve().parent
 
@@ -29,11 +33,7 @@ def ina(values: int, saturate: bool = False) -> Path:
     if values in PROGRAMS and not saturate:
         return PROGRAMS[values]
     defined = [f"-DVALUES={values}", *(["-DSATURATE"] if saturate else [])]
-    program = _compile(SOURCES / "ina.p4", defined)
-    made = cache() / f"ina-{hashlib.sha256(program).hexdigest()[:16]}.json"
-    made.parent.mkdir(parents=True, exist_ok=True)
-    made.write_bytes(program)
-    return made
+    return kept("ina", _compile(SOURCES / "ina.p4", defined))
 
 
 def per_value(values: int) -> Path:
@@ -44,11 +44,10 @@ def per_value(values: int) -> Path:
 def _compile(source: Path, defined: list[str]) -> bytes:
     if shutil.which(COMPILER) is None:
         raise NoCompiler(f"{COMPILER} is not installed")
-    command = [COMPILER, *defined, "-o", "/dev/stdout", source.name]
-    done = subprocess.run(command, cwd=source.parent, capture_output=True, check=False)
-    if done.returncode != 0:
-        sys.exit(done.stderr.decode(errors="replace"))
-    return done.stdout
+    try:
+        return compile_source(source, defined)
+    except CompileError as error:
+        sys.exit(str(error))
 
 
 def main() -> None:

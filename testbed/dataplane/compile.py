@@ -27,7 +27,6 @@ PROGRAMS = {
     for values in wire.SIZES
 }
 """By the values of a packet."""
-_LANES = "values_t"
 DIGESTS = PROGRAM.with_suffix(".sha256")
 
 
@@ -42,13 +41,20 @@ def compile_program(sources: Path = SOURCES, defines: Sequence[str] = ()) -> byt
     It depends on nothing but the sources and the compiler: places are told by file name alone,
     because the compiler runs in the folder.
     """
+    return compile_source(sources / "ina.p4", [f"-D{each}" for each in defines])
+
+
+def compile_source(source: Path, flags: Sequence[str], instead: str = "") -> bytes:
+    """The JSON of any P4 file. CompileError if there is none; without a compiler it also says what
+    would do ``instead``."""
     compiler = shutil.which(COMPILER)
     if compiler is None:
-        raise CompileError(f"{COMPILER} is not installed: p4lang's package p4lang-p4c has it")
-    flags = [f"-D{each}" for each in defines]
+        raise CompileError(
+            f"{COMPILER} is not installed: p4lang's package p4lang-p4c has it{instead}"
+        )
     done = subprocess.run(
-        [compiler, "--std", "p4-16", *flags, "-o", "/dev/stdout", "ina.p4"],
-        cwd=sources,
+        [compiler, "--std", "p4-16", *flags, "-o", "/dev/stdout", source.name],
+        cwd=source.parent,
         capture_output=True,
         check=False,
     )
@@ -62,25 +68,15 @@ def compile_user_program(source: Path, values: int = wire.VALUES) -> Path:
 
     Its includes are looked for beside it, and then in ``p4/``; ``VALUES`` are those of a packet.
     """
-    compiler = shutil.which(COMPILER)
-    if compiler is None:
-        raise CompileError(
-            f"{COMPILER} is not installed: p4lang's package p4lang-p4c has it; or give the .json"
-        )
-    done = subprocess.run(
-        [
-            *(compiler, "--std", "p4-16", f"-I{SOURCES}", f"-DVALUES={values}"),
-            *("-o", "/dev/stdout", source.name),
-        ],
-        cwd=source.parent,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise CompileError(done.stderr.decode(errors="replace").strip())
-    made = cache() / f"{source.stem}-{hashlib.sha256(done.stdout).hexdigest()[:16]}.json"
+    flags = [f"-I{SOURCES}", f"-DVALUES={values}"]
+    return kept(source.stem, compile_source(source, flags, "; or give the .json"))
+
+
+def kept(name: str, program: bytes) -> Path:
+    """A file of ``program`` that stays, under a name of its own."""
+    made = cache() / f"{name}-{hashlib.sha256(program).hexdigest()[:16]}.json"
     made.parent.mkdir(parents=True, exist_ok=True)
-    made.write_bytes(done.stdout)
+    made.write_bytes(program)
     return made
 
 
@@ -90,8 +86,7 @@ def check_interface(program: Path, values: int = wire.VALUES) -> None:
     try:
         compiled = json.loads(program.read_bytes())
         theirs, ours = _interface(compiled), _interface(json.loads(PROGRAM.read_bytes()))
-        lanes = [each["fields"] for each in compiled["header_types"] if each["name"] == _LANES]
-        found = sum(bits for fields in lanes for _, bits, _ in fields) // 32
+        found = _values(compiled)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CompileError(f"not a program that p4c compiled for BMv2: {error}") from error
     if missing := sorted(ours - theirs):
@@ -117,6 +112,13 @@ def _interface(compiled: dict[str, Any]) -> set[str]:
     }
     counters = {f"counter {each['name']}" for each in compiled["counter_arrays"]}
     return tables | actions | counters
+
+
+def _values(compiled: dict[str, Any]) -> int:
+    """Those of a packet; 0 where a program has no such header."""
+    lanes = [each["fields"] for each in compiled["header_types"] if each["name"] == "values_t"]
+    found: int = sum(bits for fields in lanes for _, bits, _ in fields) // 32
+    return found
 
 
 def sources_digest(sources: Path = SOURCES) -> str:

@@ -8,6 +8,7 @@ from testbed.dataplane import wire
 from testbed.topology.fabric import Fabric
 
 _ETHERNET, _IP, _UDP, _TCP = 14, 20, 8, 32
+_HEADERS = _ETHERNET + _IP + _UDP + wire.HEADER.itemsize
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Framing:
     @property
     def frame(self) -> int:
         """Bytes of an INA packet on a link."""
-        return _ETHERNET + _IP + _UDP + wire.HEADER.itemsize + self.values * 4
+        return _HEADERS + self.values * 4
 
     @property
     def full_frame(self) -> int:
@@ -36,7 +37,7 @@ class Framing:
     @property
     def ina_ack_share(self) -> float:
         """Bytes of receipts on the way back per byte of gradient, where no sum comes back."""
-        return (_ETHERNET + _IP + _UDP + wire.HEADER.itemsize) / (self.values * 4)
+        return _HEADERS / (self.values * 4)
 
     @property
     def tcp_efficiency(self) -> float:

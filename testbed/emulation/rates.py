@@ -27,10 +27,10 @@ _SHORTEST_GAP_S, _LONGEST_GAP_S = 0.005, 0.05
 class Port:
     """What one sending end of a link made of its ``rate`` (bit/s on the emulator's clock).
 
-    ``queue`` is its size in bytes, ``slack`` what may leave beyond its rate in any stretch of time.
-    ``most`` is the largest share of the rate that left in any
-    second, what a shaper may let pass at once not counted. ``busy_s`` is time in which packets
-    waited all along, ``owed`` the bytes that should have left in it, ``paid`` those that did.
+    ``queue`` is its size in bytes, ``slack`` what a shaper may let pass beyond its rate in any
+    stretch of time (bytes). ``most`` is the largest share of the rate that left in any second, the
+    slack not counted. ``busy_s`` is time in which packets waited all along, ``owed`` the bytes that
+    should have left in it, ``paid`` those that did.
     """
 
     rate: float

@@ -145,6 +145,7 @@ class Endpoint:
     def __init__(
         self, address: str, tick_s: float = 0.0, burst: int = 1, values: int = wire.VALUES
     ) -> None:
+        self.values = values
         self._library = load(values)
         self._flows = 0
         error = c_int()

@@ -40,15 +40,16 @@ _OPERATIONS = {
 
 
 class _Flow:
-    """One tree of an endpoint, whose packets have ``size`` values."""
+    """One tree of an endpoint."""
 
-    def __init__(self, endpoint: Endpoint, number: int, size: int) -> None:
-        self._endpoint, self._number, self._size = endpoint, number, size
+    def __init__(self, endpoint: Endpoint, number: int) -> None:
+        self._endpoint, self._number = endpoint, number
 
-    def push(self, operation: TreeOperation, values: Values) -> None:
-        fragments = len(values) // self._size
+    def push(self, operation: TreeOperation, values: Values) -> int:
+        fragments = len(values) // self._endpoint.values
         what = _OPERATIONS[type(operation)]
         self._endpoint.push(self._number, what, values.ctypes.data, fragments)
+        return fragments
 
     def done(self) -> int:
         return self._endpoint.done(self._number)
@@ -66,12 +67,14 @@ class _Flow:
 class _RingFlow:
     """The only tree of a rank on NetReduce's ring."""
 
-    def __init__(self, endpoint: RingEndpoint, size: int) -> None:
-        self._endpoint, self._size = endpoint, size
+    def __init__(self, endpoint: RingEndpoint) -> None:
+        self._endpoint = endpoint
 
-    def push(self, operation: TreeOperation, values: Values) -> None:
+    def push(self, operation: TreeOperation, values: Values) -> int:
         assert isinstance(operation, SwitchAllReduce)
-        self._endpoint.push(values.ctypes.data, len(values) // self._size)
+        fragments = len(values) // self._endpoint.values
+        self._endpoint.push(values.ctypes.data, fragments)
+        return fragments
 
     def done(self) -> int:
         return self._endpoint.done()
@@ -103,13 +106,13 @@ class Connections:
             if isinstance(role, Neighbours):
                 assert len(roles) == 1, "a rank has one ring, and then no other tree"
                 self._endpoint = RingEndpoint(address, role, task.tick_s, task.values)
-                flow: _Flow | _RingFlow = _RingFlow(self._endpoint, task.values)
+                flow: _Flow | _RingFlow = _RingFlow(self._endpoint)
             else:
                 if not isinstance(self._endpoint, Endpoint):
                     self._endpoint = Endpoint(address, task.tick_s, task.burst, task.values)
-                flow = _Flow(self._endpoint, self._endpoint.add(role), task.values)
+                flow = _Flow(self._endpoint, self._endpoint.add(role))
             self._flows.append(flow)
-            self._uses[tree] = Uses(task.plan, task.rank, tree, flow, task.values)
+            self._uses[tree] = Uses(task.plan, task.rank, tree, flow)
 
     def watch(self, readable: Readable) -> None:
         """Let :meth:`wait` return when there is something to read."""

@@ -66,6 +66,7 @@ class RingEndpoint:
             raise ValueError(
                 f"a window of {neighbours.window} messages, wanted 1 to {wire.LIVE_MESSAGES}"
             )
+        self.values = values
         self._library = _library(values)
         self._ring: int | None = None
         role = _Role(

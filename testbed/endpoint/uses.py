@@ -23,8 +23,9 @@ Values = npt.NDArray[np.int32]
 class Flow(Protocol):
     """What carries a tree's fragments at this rank."""
 
-    def push(self, operation: TreeOperation, values: Values) -> None:
-        """The next fragments of the tree are those of ``values``, int32[fragments * 256]."""
+    def push(self, operation: TreeOperation, values: Values) -> int:
+        """The next fragments of the tree are those of ``values``, whole packets of int32; how many
+        they are."""
 
     def done(self) -> int:
         """How many fragments, counted from the first, are done without a gap."""
@@ -45,11 +46,10 @@ class Use:
 
 
 class Uses:
-    """The operations of rank ``rank`` on tree ``tree`` of ``plan``, pushed in turn to ``flow``,
-    ``size`` values a fragment."""
+    """The operations of rank ``rank`` on tree ``tree`` of ``plan``, pushed in turn to ``flow``."""
 
-    def __init__(self, plan: Plan, rank: int, tree: int, flow: Flow, size: int) -> None:
-        self._flow, self._size = flow, size
+    def __init__(self, plan: Plan, rank: int, tree: int, flow: Flow) -> None:
+        self._flow = flow
         self._order = [
             op for op in plan.programs[rank] if isinstance(op, TreeOperation) and op.tree == tree
         ]
@@ -70,9 +70,8 @@ class Uses:
             self._turn += 1
 
     def _push(self, operation: TreeOperation, unit: int, values: Values) -> None:
-        end = self._first + len(values) // self._size
+        end = self._first + self._flow.push(operation, values)
         self._pushed.append(Use(unit, operation.chunk, values, self._first, end))
-        self._flow.push(operation, values)
         self._first = end
 
     def completed(self) -> Iterator[Use]:

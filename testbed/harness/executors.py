@@ -52,15 +52,15 @@ class Local:
     """Cells run here, in their order, each in a process of its own."""
 
     def prepare(self, cells: Sequence[Cell], captures: Sequence[str]) -> None:
-        emulated = {
-            (emulation.target, emulation.p4_program, each.experiment.fabric.values)
-            for each in cells
-            if each.experiment.backend == "emulate" and (emulation := each.experiment.emulation)
-        }
+        emulated = [each.experiment for each in cells if each.experiment.backend == "emulate"]
         if emulated:
             require()
         # What is compiled once must not cost the first cell its time.
-        for target, program, values in emulated:
+        compiled = {
+            (each.emulation.target, each.emulation.p4_program, each.fabric.values)
+            for each in emulated
+        }
+        for target, program, values in compiled:
             targets.prepare(targets.choose(target), targets.program(program, values), values)
         check_captures(cells, captures)
 
