@@ -248,6 +248,35 @@ class TestMember:
             assert again[0] >= 3
             assert max(again[-3:]) <= 1
 
+    def test_the_lowest_go_whatever_else_is_in_flight(self):
+        """Others wait for them, and what is in flight may wait for those others."""
+        half = WINDOW // 2
+        with a_member(Style.ATP, drawn(100, wire.VALUES)) as played:
+            played.hear()
+            played.hear(*(result(s, 7) for s in range(half, WINDOW)))
+            marked = [result(s, 7, flags=wire.FLAG_ECN) for s in range(half)]
+            fresh = [s for s in sequences(played.hear(*marked)) if s < WINDOW + half]
+            # The later half of these fill what is left of the window, after one halving.
+            assert played.endpoint.done(played.flow) == WINDOW
+            assert played.endpoint.counters(played.flow).ecn == half
+            assert fresh == list(range(WINDOW, WINDOW + half))
+
+    def test_answers_that_waited_do_not_make_silences_longer(self):
+        """What one waits for is mended by another, who waits no shorter."""
+        with a_member(Style.SWITCHML, drawn(100, wire.VALUES), window=1) as played:
+            played.hear()
+            for s in range(20):
+                time.sleep(0.02)
+                played.hear(result(s, 7))
+            for s in range(20, 23):
+                time.sleep(1)
+                played.hear(result(s, 7))
+            before = time.monotonic()
+            while not played.hear(patience=0.01):
+                pass
+            # Of a mean that these three have a part in it would be a second.
+            assert time.monotonic() - before <= 0.4
+
     def test_loss_and_ecn_halve_what_is_in_flight(self):
         size = 64
         with a_member(Style.ATP, drawn(1000, wire.VALUES), window=size) as played:

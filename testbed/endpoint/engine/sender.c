@@ -23,7 +23,8 @@ static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 
 static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
 static const double LATER = 0.75;  /* of a round trip: less may be a member's delay */
 static const double TAKEN = 0.125; /* by a fragment that is missed, of those in flight */
-enum { REORDERING = 3, LEAST_IN_FLIGHT = 8 };
+static const double LONGEST_ROUND = 4; /* times the shortest of late */
+enum { REORDERING = 3, LEAST_IN_FLIGHT = 8, ROUNDS = 32 };
 
 static double waiting_time(const struct flow *flow)
 {
@@ -35,6 +36,7 @@ void sender_open(struct flow *flow)
     flow->allowed = flow->window;
     flow->timeout = FIRST_TIMEOUT;
     flow->silence = flow->probe_at = INFINITY;
+    flow->shortest = flow->shortest_before = INFINITY;
 }
 
 static bool is_sent_here(const struct flow *flow, const struct chunk *chunk)
@@ -158,6 +160,14 @@ static bool has_slot(const struct flow *flow, uint64_t sequence)
            place_of(flow, sequence - flow->window)->done;
 }
 
+/* Others than ours may wait for the lowest, and ours for others that wait for that: whatever else is
+   in flight, the lowest go, or nobody would. */
+static bool is_allowed(const struct flow *flow, uint64_t sequence)
+{
+    uint32_t allowed = (uint32_t)flow->allowed;
+    return flow->outstanding < allowed || sequence < flow->lowest + allowed;
+}
+
 static bool may_be_sent(struct flow *flow, uint64_t sequence)
 {
     const struct place *place = place_of(flow, sequence);
@@ -181,7 +191,7 @@ static bool send_new(struct flow *flow, double now)
         if (may_be_sent(flow, s)) {
             if (!has_slot(flow, s))
                 continue;
-            if (flow->outstanding >= (uint32_t)flow->allowed || !sender_send(flow, s, 0, now))
+            if (!is_allowed(flow, s) || !sender_send(flow, s, 0, now))
                 return false;
             struct place *place = place_of(flow, s);
             place->sent = true;
@@ -220,6 +230,14 @@ static void take_sample(struct flow *flow, double sample)
     if (flow->sampled)
         return;
     flow->sampled = true;
+    /* Many an answer waited until somebody had mended a loss, after a silence that is measured in
+       round trips: without a bound each would make the other longer. */
+    flow->shortest = fmin(flow->shortest, sample);
+    sample = fmin(sample, LONGEST_ROUND * fmin(flow->shortest, flow->shortest_before));
+    if (++flow->rounds % ROUNDS == 0) {
+        flow->shortest_before = flow->shortest;
+        flow->shortest = INFINITY;
+    }
     if (flow->round_trip > 0) {
         flow->variation = 0.75 * flow->variation + 0.25 * fabs(sample - flow->round_trip);
         flow->round_trip = 0.875 * flow->round_trip + 0.125 * sample;
