@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,12 @@ def _no_bmv2() -> str | None:
 
 
 _OBSTACLES = {"root": _no_root, "bmv2": _no_bmv2}
+
+
+def pytest_configure() -> None:
+    # A shell ignores Ctrl-C for what it starts in the background, and children would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from testbed.emulation.cleanup import TAG, clean, mark
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def sleeper():

@@ -23,7 +23,7 @@ from traffic import TARGETS, fabric, switches
 from testbed.emulation.cleanup import clean
 from testbed.emulation.network import Network
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.usefixtures("root_namespace")]
 
 LIMIT_S = 10.0
 

@@ -12,7 +12,7 @@ from traffic import RATE, fabric, transfer
 from testbed.emulation.network import Network
 from testbed.emulation.rates import Rates, ports
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 SLOWED = "t1-h3"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -19,11 +22,14 @@ TARGETS = ["native", pytest.param("bmv2", marks=pytest.mark.bmv2)]
 RATE = 2.5e7
 QUEUE = 256_000
 PORT = 5001
-WARM_UP_S, MEASURED_S = 0.4, 1.0
+WARM_UP_S = 0.4
+WINDOWS, WINDOW_S = 11, 0.15
+CLOSE = 0.03  # of a link's rate
+LENT = 0.03  # of a processor: more may explain a rate that is not close
 
 _RECEIVE = """
 import socket, sys, time
-kind, address, port, warm_up, measured = sys.argv[1:]
+kind, address, port, warm_up, windows, window = sys.argv[1:]
 if kind == "tcp":
     listener = socket.create_server((address, int(port)))
     print("ready", flush=True)
@@ -42,7 +48,8 @@ def drain(seconds):
     return received, packets, now - start
 connection.recv_into(buffer)
 drain(float(warm_up))
-print(*drain(float(measured)))
+for _ in range(int(windows)):
+    print(*drain(float(window)))
 """
 _SEND = """
 import socket, sys, time
@@ -74,32 +81,54 @@ def switches(
 
 
 def transfer(network: Network, source: str, to: str, kind: str, size: int) -> tuple[float, float]:
-    """Payload bytes and receives a second between two hosts, sending ``size`` bytes a call."""
+    """Payload bytes and receives a second between two hosts, sending ``size`` bytes a call.
+
+    Medians: where the machine stands still for a moment, some windows have too little, and those
+    after them too much.
+    """
     address = network.addressing.ip(to)
     receiver = subprocess.Popen(
         [*network.inside(to), sys.executable, "-c", _RECEIVE, kind, address, str(PORT),
-         str(WARM_UP_S), str(MEASURED_S)],
+         str(WARM_UP_S), str(WINDOWS), str(WINDOW_S)],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     with receiver:
         assert receiver.stdout is not None
         assert receiver.stdout.readline() == "ready\n"
-        seconds = 2 * (WARM_UP_S + MEASURED_S)
+        seconds = 2 * (WARM_UP_S + WINDOWS * WINDOW_S)
         sender = subprocess.Popen(
             [*network.inside(source), sys.executable, "-c", _SEND, kind, address, str(PORT),
              str(size), str(seconds)],
         )  # fmt: skip
-        received, calls, elapsed = map(float, receiver.stdout.readline().split())
+        found = [map(float, receiver.stdout.readline().split()) for _ in range(WINDOWS)]
         sender.kill()
         sender.wait()
-    return received / elapsed, calls / elapsed
+    rates = [(received / elapsed, calls / elapsed) for received, calls, elapsed in found]
+    of_bytes, of_calls = zip(*rates, strict=True)
+    return median(of_bytes), median(of_calls)
 
 
-def best_of(tries: int, wanted: float, measure: Callable[[], float]) -> float:
-    """The measurement nearest to ``wanted``, tried again while other load disturbs it."""
-    found = [measure()]
-    while abs(found[-1] / wanted - 1) > 0.03 and len(found) < tries:
+def stolen_s() -> float:
+    """Processor time, summed over processors, that the machine's host has lent to others."""
+    return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
+
+
+def carried(wanted: float, measure: Callable[[], float], tries: int = 6) -> float:
+    """The measurement nearest to ``wanted``, tried again while other load disturbs it.
+
+    Skips the test where the machine's host took processors away in every try: a link is served by
+    timers, and what they miss is lost to it.
+    """
+    found, lent = [], []
+    for _ in range(tries):
+        began, before = time.monotonic(), stolen_s()
         found.append(measure())
+        lent.append((stolen_s() - before) / (time.monotonic() - began))
+        if abs(found[-1] / wanted - 1) <= CLOSE:
+            break
+    else:
+        if min(lent) > LENT:
+            pytest.skip(f"the host lent {min(lent):.0%} of a processor and more to others")
     return min(found, key=lambda each: abs(each / wanted - 1))
 
 

@@ -31,6 +31,8 @@ from testbed.dataplane import wire
 from testbed.endpoint.aggregation import Counters, Endpoint, Member, Operation, Wake
 from testbed.plan.trees import Style
 
+pytestmark = pytest.mark.alone
+
 ALL_REDUCE_STYLES = [Style.ATP, Style.SWITCHML]
 
 

@@ -17,6 +17,8 @@ from testbed.dataplane import wire
 from testbed.endpoint.aggregation import Endpoint, Operation, Wake
 from testbed.plan.trees import Style
 
+pytestmark = pytest.mark.alone
+
 WINDOW = 16
 AHEAD = 7  # windows, as in engine/flow.h
 EVERYONE = 0b111

@@ -15,7 +15,7 @@ from testbed.harness.evaluation import New
 from testbed.harness.executors import Local
 from testbed.results import read
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 @pytest.fixture

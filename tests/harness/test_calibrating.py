@@ -11,7 +11,7 @@ from testbed.harness.capacity import demand
 from testbed.harness.deployment import deploy
 from testbed.harness.fabrics import build_fabric
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 def test_what_is_measured_explains_what_was_run(monkeypatch):

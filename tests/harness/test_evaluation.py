@@ -18,7 +18,7 @@ from testbed.results import read, read_metadata
 
 COMMAND = [str(Path(sys.executable).parent / "ina-testbed")]
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 def ina_testbed(*arguments: object, **more) -> subprocess.CompletedProcess[str]:

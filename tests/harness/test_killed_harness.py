@@ -25,7 +25,7 @@ KILLS, SEED = 10, 7
 LONGEST_S = 1.5
 SYSTEMS, REPEATS = ["ps", "ring", "atp"], 4
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 def finished(folder: Path) -> dict[tuple[str, str], str]:
