@@ -268,7 +268,7 @@ class TestMember:
         with a_member(Style.SWITCHML, drawn(100, wire.VALUES), window=1) as played:
             played.hear()
             for s in range(20):
-                time.sleep(0.02)
+                time.sleep(0.01)
                 played.hear(result(s, 7))
             for s in range(20, 23):
                 time.sleep(1)

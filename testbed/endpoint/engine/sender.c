@@ -23,7 +23,7 @@ static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 
 static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
 static const double LATER = 0.75;  /* of a round trip: less may be a member's delay */
 static const double TAKEN = 0.125; /* by a fragment that is missed, of those in flight */
-static const double LONGEST_ROUND = 4; /* times the shortest of late */
+static const double LONGEST_ROUND = 16; /* times the shortest of late */
 enum { REORDERING = 3, LEAST_IN_FLIGHT = 8, ROUNDS = 32 };
 
 static double waiting_time(const struct flow *flow)
