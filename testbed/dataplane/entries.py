@@ -73,7 +73,7 @@ def derive(
         for each in joined
         if (parent := each.tree.parent.get(switch)) is not None
     }
-    entries = _routes(switch, fabric, addressing, ways, seed)
+    entries: list[TableEntry] = []
     groups: dict[int, tuple[Replica, ...]] = {}
     rid = connections = 0
     for group, each in enumerate(joined, start=1):  # group 0 means no multicast
@@ -89,6 +89,9 @@ def derive(
                 entries.append(part.connection(child, connections))
                 connections += 1
         groups[group] = tuple(replicas)
+    # Last: what NetReduce's hosts send to one another may not pass before it is summed, even while
+    # a switch that was started again is told what it must know.
+    entries += _routes(switch, fabric, addressing, ways, seed)
     # Only ATP's hosts answer to ECN. Windows are made to fill half of a queue; more is a queue
     # that others fill as well.
     marks = any(each.tree.style is Style.ATP for each in joined)

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.dataplane.control import Exact, Lpm
 from testbed.dataplane.entries import Allocation, derive
-from testbed.systems import Assignment
+from testbed.systems import Assignment, registry
 from testbed.systems.atp import tree as atp_tree
 from testbed.topology.addressing import Addressing
 from testbed.topology.builders import fat_tree, graph, leaf_spine
@@ -199,6 +199,18 @@ def test_replicas_and_groups_of_two_jobs_do_not_meet():
     assert 0 not in entries.groups
     assert len(set(rids)) == len(rids)
     assert 0 not in rids
+
+
+def test_nothing_is_forwarded_before_all_is_known_that_is_to_be_summed():
+    """NetReduce's hosts address one another: what only passes would be taken for the sum."""
+    fabric = leaf_spine(1, 2, 3, 1e10, 1e10, 100_000).with_ina(["t0", "t1"])
+    workers = fabric.hosts[:3]
+    (tree,) = registry["netreduce"].plan(Assignment(workers), fabric).trees
+    entries = derive("t0", fabric, Addressing(fabric), [Allocation(0, 0, tree, 0, 64)]).entries
+    tables = [each.table for each in entries]
+    assert tables.count("InaIngress.connections") == len(workers)
+    routes = [i for i, table in enumerate(tables) if table.startswith("InaIngress.forwarding")]
+    assert routes == list(range(routes[0], len(tables)))
 
 
 def test_switches_and_seeds_hash_differently():

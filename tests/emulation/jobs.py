@@ -45,7 +45,7 @@ class Reduction:
         for job in self.jobs:
             rounds = job.job.warmup + job.job.iterations
             for outcome in self.workers:
-                assert outcome.wrong == 0
+                assert outcome.wrong == 0, f"wrong sum: {outcome.wrong} values, rank {outcome.rank}"
                 assert outcome.checked == rounds * job.gradient_bytes // 4 > 0
 
 
