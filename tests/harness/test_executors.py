@@ -69,7 +69,7 @@ class Cluster:
     def _start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [DASK, *words, "--scheduler-file", str(self._file)],
-            env=os.environ | environment,
+            env=os.environ | {"TMPDIR": str(self._folder)} | environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

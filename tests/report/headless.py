@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,8 @@ def tab(browser: str, home: Path) -> Iterator[Tab]:
     """A tab of a browser that lives as long; its files lie in ``home``."""
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
+    # Its socket would stay behind, and a path of pytest's may be too long for one.
+    scratch = tempfile.TemporaryDirectory()
     process = subprocess.Popen(
         [
             "bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash",
@@ -91,6 +94,7 @@ def tab(browser: str, home: Path) -> Iterator[Tab]:
             "--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={home}",
         ],
         pass_fds=(to_browser, from_browser),
+        env=os.environ | {"TMPDIR": scratch.name},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
@@ -108,3 +112,4 @@ def tab(browser: str, home: Path) -> Iterator[Tab]:
             process.wait()
         opened._write.close()
         opened._read.close()
+        scratch.cleanup()
