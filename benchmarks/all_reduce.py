@@ -8,17 +8,18 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.one_switch import MTU, processor_s
-from testbed.dataplane import wire
-from testbed.dataplane.compile import PROGRAMS
-from testbed.emulation import targets
-from testbed.emulation.network import Network
-from testbed.emulation.node_setup import LARGEST_SUPERFRAME
-from testbed.endpoint.crew import Crew
-from testbed.endpoint.task import Task, Unit
-from testbed.harness.memory import Window, allocate
-from testbed.harness.tasks import role
+from testbed import wire
+from testbed.backends.emulation import targets
+from testbed.backends.emulation.network import Network
+from testbed.deployment.memory import Window, allocate
+from testbed.deployment.tasks import role
+from testbed.hosts.crew import Crew
+from testbed.hosts.task import Task
+from testbed.plan.units import Unit
+from testbed.switches.compile import PROGRAMS
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
+from testbed.topology.framing import LARGEST_SUPERFRAME
 from testbed.workload.gradients import Gradients
 
 COMPUTE = 0.3

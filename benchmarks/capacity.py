@@ -13,14 +13,14 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from testbed.emulation import targets
-from testbed.emulation.verdict import IDLE_FLOOR
+from testbed.backends.emulation import targets
+from testbed.backends.emulation.deployed import observe
+from testbed.campaign.evaluation import read, title
+from testbed.deployment.deploy import deploy
 from testbed.experiment.cells import distinct
-from testbed.harness import calibration, capacity
-from testbed.harness.deployment import deploy
-from testbed.harness.emulating import observe
-from testbed.harness.evaluation import read, title
-from testbed.harness.fabrics import build_fabric
+from testbed.machine import calibration, capacity
+from testbed.machine.verdict import IDLE_FLOOR
+from testbed.placement.fabric import build_fabric
 
 
 def main() -> None:

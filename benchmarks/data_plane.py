@@ -21,9 +21,10 @@ from typing import NamedTuple
 from benchmarks.all_reduce import all_reduce
 from benchmarks.one_switch import LARGEST_DATAGRAM, OneSwitch, Result
 from benchmarks.programs import NoCompiler, ina, per_value
-from testbed.dataplane import bmv2, wire
-from testbed.emulation.node_setup import LARGEST_SUPERFRAME
+from testbed import wire
 from testbed.plan.trees import Style
+from testbed.switches import bmv2
+from testbed.topology.framing import LARGEST_SUPERFRAME
 
 WORKERS = 4
 MESSAGE = 16

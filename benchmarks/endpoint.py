@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from testbed.dataplane import wire
-from testbed.endpoint.aggregation import Child, Endpoint, Member, Operation, Root, Wake
+from testbed import wire
+from testbed.hosts.aggregation import Child, Endpoint, Member, Operation, Root, Wake
 from testbed.plan.trees import Style
 
 SERVER = "127.0.1.1"

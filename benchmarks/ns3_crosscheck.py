@@ -9,7 +9,7 @@ fat-tree with the ways that the simulator's ECMP drew, and two rings over a spin
 bandwidth for both. Frames there have 2 bytes of PPP instead of 14 of Ethernet, which rates make up
 for.
 
-What it printed is in testbed/simulation/README.md.
+What it printed is in testbed/backends/flow/README.md.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
-from testbed.dataplane.framing import Framing
-from testbed.endpoint.task import Unit
+from testbed.backends.flow.routes import Links, Ways
+from testbed.backends.flow.scenario import Assumptions, Job
+from testbed.backends.flow.simulate import simulate
 from testbed.plan.program import Plan
-from testbed.simulation.routes import Links, Ways
-from testbed.simulation.scenario import Assumptions, Job
-from testbed.simulation.simulate import simulate
+from testbed.plan.units import Unit
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.fabric import Fabric
+from testbed.topology.framing import Framing
 from testbed.units import format_size, parse_size
 
 QUEUE = 256_000

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from testbed import wire
+from testbed.backends.emulation import targets
 from testbed.compiler import compiled
-from testbed.dataplane import wire
-from testbed.dataplane.control import Exact, Lpm, Replica, TableEntry
-from testbed.dataplane.entries import STYLES
-from testbed.emulation import targets
-from testbed.emulation.node_setup import LARGEST_SUPERFRAME
-from testbed.endpoint.aggregation import wire_header
+from testbed.hosts.aggregation import wire_header
 from testbed.plan.trees import Style
+from testbed.switches.control import Exact, Lpm, Replica, TableEntry
+from testbed.switches.entries import STYLES
+from testbed.topology.framing import LARGEST_SUPERFRAME
 
 HOST, SWITCH = "10.0.0.1", "10.0.0.254"
 HOST_MAC, SWITCH_MAC = "02:00:00:00:00:01", "02:00:00:00:00:fe"

@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from testbed.dataplane.compile import (
+from testbed.switches.compile import (
     COMPILER,
     PROGRAMS,
     SOURCES,

@@ -18,13 +18,13 @@ import time
 from itertools import pairwise
 from statistics import median
 
-from testbed.endpoint.crew import Crew
+from testbed.deployment.deploy import DeployedJob, deploy
+from testbed.deployment.tasks import tasks
 from testbed.experiment.schema import Experiment
-from testbed.harness.deployment import DeployedJob, deploy
-from testbed.harness.fabrics import build_fabric
-from testbed.harness.tasks import tasks
+from testbed.hosts.crew import Crew
+from testbed.placement.fabric import build_fabric
 from testbed.units import parse_ratio
-from testbed.workload.trace import load, names
+from testbed.workload.catalogue import load, names
 
 AIM, LOADING_AIM_S = 0.02, 0.1
 MODES = {"whole": "backward", "by_tensor": "priority"}

@@ -11,9 +11,9 @@ import argparse
 import os
 import time
 
-from testbed.emulation.network import Network
-from testbed.emulation.rates import Rates, ports
-from testbed.emulation.verdict import Sampler
+from testbed.backends.emulation.network import Network
+from testbed.backends.emulation.rates import Rates, ports
+from testbed.backends.emulation.sampler import Sampler
 from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.fabric import Fabric
 

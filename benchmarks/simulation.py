@@ -24,14 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.endpoint.task import cut
-from testbed.simulation.scenario import Job
-from testbed.simulation.simulate import simulate
+from testbed.backends.flow.scenario import Job
+from testbed.backends.flow.simulate import simulate
+from testbed.plan.units import cut
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.fabric import Fabric
 from testbed.workload.buckets import fill
-from testbed.workload.trace import load
+from testbed.workload.catalogue import load
 
 RATE, QUEUE = 100e9, 10**6
 HOSTS_PER_LEAF, SPINES = 16, 16

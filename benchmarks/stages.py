@@ -32,14 +32,14 @@ from benchmarks.one_switch import (
     ina_entries,
 )
 from benchmarks.programs import ina
+from testbed import wire
 from testbed.compiler import compiled
-from testbed.dataplane import wire
-from testbed.dataplane.control import Replica
-from testbed.dataplane.native import build
-from testbed.dataplane.native.emit import emit
-from testbed.dataplane.native.reader import read
-from testbed.dataplane.native.target import NativeSwitch
 from testbed.plan.trees import Style
+from testbed.switches.control import Replica
+from testbed.switches.native import build
+from testbed.switches.native.emit import emit
+from testbed.switches.native.reader import read
+from testbed.switches.native.target import NativeSwitch
 
 WORKERS, FRAGMENTS = 4, 500
 STAGES = {

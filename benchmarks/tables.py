@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from testbed import results
+from testbed.campaign.cell import describe
+from testbed.campaign.evaluation import read
+from testbed.deployment.deploy import deploy
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
-from testbed.harness.cell import describe
-from testbed.harness.deployment import deploy
-from testbed.harness.evaluation import read
-from testbed.harness.fabrics import build_fabric
+from testbed.placement.fabric import build_fabric
 from testbed.results import Iteration, RunDirectory
 
 EXPERIMENT = """\

@@ -1,6 +1,6 @@
 """Gradient synchronisation and in-network aggregation, side by side on one machine.
 
-``testbed.run``, ``testbed.read`` and the other names below are those of `testbed.harness.library`.
+``testbed.run``, ``testbed.read`` and the other names below are those of `testbed.api`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from testbed.harness.library import (
+    from testbed.api import (
         DeploymentError,
         EmulationError,
         Experiment,
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> object:
     # Only who runs something waits for pandas and the rest to load.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from testbed.harness import library
+    from testbed import api as library
 
     found: object = getattr(library, name)
     return found

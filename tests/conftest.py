@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.dataplane import bmv2
+from testbed.switches import bmv2
 
 
 def _no_root() -> str | None:

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from testbed.emulation.network import Network
+from testbed.backends.emulation.network import Network
 
 
 def namespaces(network: Network) -> set[int]:

@@ -11,7 +11,7 @@ import yaml
 from testbed.experiment.load import loads
 from testbed.experiment.schema import Experiment
 from testbed.workload.synthetic import synthetic
-from testbed.workload.trace import save
+from testbed.workload.trace_file import save
 
 FRAGMENTS = 240
 

@@ -25,7 +25,8 @@ import torch
 import transformers
 from torch import nn
 
-from testbed.workload.trace import Tensor, Trace, save
+from testbed.workload.trace import Tensor, Trace
+from testbed.workload.trace_file import save
 from workloads.models import MODELS, Inputs, Model, Published
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from testbed.workload.trace import load
+from testbed.workload.catalogue import load
 from workloads.models import MODELS, Inputs
 
 BLOCK = 256

@@ -38,7 +38,7 @@ from testbed.experiment.findings import shown, suggestion
 from testbed.experiment.nodes import Ranks, Servers, Workers
 from testbed.workload import synthetic
 from testbed.workload.quantise import ATP_FACTOR
-from testbed.workload.trace import SYNTHETIC
+from testbed.workload.synthetic import SYNTHETIC
 
 SCHEMA_VERSION = 1
 

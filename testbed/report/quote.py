@@ -18,8 +18,9 @@ from pathlib import Path
 import click
 
 from testbed.report.tables import number
+from testbed.shipped import folder
 
-REFERENCE = Path(__file__).resolve().parents[2] / "reports" / "reference"
+REFERENCE = folder("reports") / "reference"
 _REAL = re.compile(r"-?[0-9]+\.[0-9]+(e[-+][0-9]+)?")
 _QUOTE = re.compile(r"(<!-- quote ([^>]+?) -->)(.*?)(<!-- /quote -->)", re.DOTALL)
 

@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 from importlib import import_module
 
-from testbed import model
 from testbed.plan import chain
+from testbed.plan import cost as model
 from testbed.plan.program import Plan
 from testbed.systems.system import WINDOW, Assignment, Option, System, one_of
 from testbed.topology.fabric import Fabric

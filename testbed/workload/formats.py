@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testbed.workload import chakra, layers, trace
+from testbed.workload import catalogue, chakra, layers, trace_file
 from testbed.workload.trace import Trace, TraceError
 
 _KNOWN = "wanted a name that ends in .trace, .et (Chakra) or .csv (SwitchML's layer list)"
@@ -20,12 +20,12 @@ def load(name_or_path: str) -> Trace:
         return chakra.load(Path(name_or_path))
     if name_or_path.endswith(".csv"):
         return layers.load(Path(name_or_path))
-    return trace.load(name_or_path)
+    return catalogue.load(name_or_path)
 
 
 def save(workload: Trace, path: Path) -> None:
     """Write ``workload`` in the form that the name asks for. Raises TraceError where it cannot."""
-    write = {".trace": trace.save, ".et": chakra.save, ".csv": layers.save}.get(path.suffix)
+    write = {".trace": trace_file.save, ".et": chakra.save, ".csv": layers.save}.get(path.suffix)
     if write is None:
         raise TraceError([f"found {path.name!r}, {_KNOWN}"])
     try:

@@ -16,10 +16,11 @@ import re
 from dataclasses import replace
 
 from testbed.units import format_size, parse_size, parse_time
-from testbed.workload.trace import SYNTHETIC, Tensor, Trace
+from testbed.workload.trace import Tensor, Trace
 
 # The share of forward in forward plus backward: backward is about twice the arithmetic.
 _FORWARD = 1 / 3
+SYNTHETIC = "synthetic/"
 _NAME = re.compile(rf"{SYNTHETIC}(?:(?P<count>[0-9]+)x)?(?P<size>[^/]+)(?:/(?P<time>[^/]+))?")
 _RANGE = re.compile(
     rf"(?P<head>{SYNTHETIC}(?:[0-9]+x)?)(?P<first>[^/]+?)\.\.(?P<last>[^/*]+)\*(?P<factor>[0-9]+)"

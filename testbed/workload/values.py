@@ -17,7 +17,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from testbed.workload.trace import WORKLOADS, TraceError
+from testbed.workload.catalogue import WORKLOADS
+from testbed.workload.trace import TraceError
 
 Float32 = npt.NDArray[np.float32]
 

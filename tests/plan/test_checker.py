@@ -24,7 +24,7 @@ from testbed.plan.program import (
 from testbed.plan.trees import Style, Tree
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
-from testbed.workload.trace import load
+from testbed.workload.catalogue import load
 
 
 def plan(*programs, workers=None, chunks=1, trees=()):

@@ -11,7 +11,7 @@ from testbed.plan.program import Plan
 from testbed.systems import Assignment, System
 from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.fabric import Fabric
-from testbed.workload.trace import load
+from testbed.workload.catalogue import load
 
 RACKS = [(2, 1), (3, 3), (5, 2, 1), (4, 1, 4, 2), (16, 2), (1, 1, 1, 1, 1, 1, 1, 1, 9, 3)]
 EDGES = [2, (1, 2, 3, 4, 1, 0, 5, 3)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from testbed import model
-from testbed.dataplane.framing import Framing
+from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Consistency
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
+from testbed.topology.framing import Framing
 
 RATE = 1e10
 FABRIC = leaf_spine(2, 2, 8, RATE, RATE, 256_000)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from shapes import TRACE, WORKERS, assignments, bare_fabrics, deployments, planned
 
-from testbed import model
+from testbed.plan import cost as model
 from testbed.plan.checker import PlanError, check
 from testbed.plan.program import Receive
 from testbed.systems import Assignment, registry

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed import model
-from testbed.dataplane.framing import Framing
+from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.systems import gradient_routing, grid
@@ -22,6 +21,7 @@ from testbed.systems.system import Assignment
 from testbed.topology import pins
 from testbed.topology.builders import fat_tree, graph, leaf_spine
 from testbed.topology.fabric import Fabric
+from testbed.topology.framing import Framing
 
 G = 1e9
 WORKERS = tuple(f"W{number}" for number in range(1, 9))

@@ -9,7 +9,7 @@ import pytest
 from shapes import WORKERS, assignments, bare_fabrics, deployments, planned
 
 import testbed.systems
-from testbed import model
+from testbed.plan import cost as model
 from testbed.systems import Assignment, discover, registry
 from testbed.topology.builders import leaf_spine
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from testbed import model
-from testbed.endpoint.task import cut
+from testbed.plan import cost as model
 from testbed.plan.checker import check
+from testbed.plan.units import cut
 from testbed.systems import Assignment, registry
 from testbed.systems.osp import by_importance, second_stage
 from testbed.topology.builders import leaf_spine
 from testbed.workload.buckets import after_compute, fill
-from testbed.workload.trace import Tensor, Trace, load
+from testbed.workload.catalogue import load
+from testbed.workload.trace import Tensor, Trace
 
 RATE = 1e10
 FABRIC = leaf_spine(2, 2, 5, RATE, RATE, 256_000).with_ina(["t0", "t1"])

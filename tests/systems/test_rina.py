@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed import model
+from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Multicast, Receive, Send, SwitchAllReduce, SwitchReduce
 from testbed.plan.trees import Style

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from testbed import model
 from testbed.plan import chain
+from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Send
 from testbed.systems import Assignment, registry

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.workload.buckets import BUCKET_BYTES, Bucket, after_compute, fill
-from testbed.workload.trace import Tensor, Trace, load
+from testbed.workload.catalogue import load
+from testbed.workload.trace import Tensor, Trace
 
 
 @st.composite

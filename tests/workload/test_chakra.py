@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.workload import chakra, protobuf
+from testbed.workload.catalogue import load, names
 from testbed.workload.chakra import Node
-from testbed.workload.trace import Tensor, Trace, TraceError, load, names, save
+from testbed.workload.trace import Tensor, Trace, TraceError
+from testbed.workload.trace_file import save
 
 # Two layers and the beginning of a second iteration, as Chakra's text converter lays them out,
 # encoded by Google's protobuf library from Chakra 1.0.0's et_def.proto. It holds attributes of

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from testbed.workload import layers
-from testbed.workload.trace import Tensor, Trace, TraceError, load, names
+from testbed.workload.catalogue import load, names
+from testbed.workload.trace import Tensor, Trace, TraceError
 
 # The header of SwitchML's own example has blanks behind its commas.
 EXAMPLE = """layer_index, numel, forward_pass_ns, backward_pass_ns

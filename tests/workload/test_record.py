@@ -12,7 +12,8 @@ import pytest
 torch: Any = pytest.importorskip("torch", reason="the record extra (torch) is not installed")
 pytest.importorskip("transformers", reason="the record extra (transformers) is not installed")
 
-from testbed.workload.trace import load, save  # noqa: E402
+from testbed.workload.catalogue import load  # noqa: E402
+from testbed.workload.trace_file import save  # noqa: E402
 
 record: Any = pytest.importorskip("workloads.record", reason="not run from the repository")
 models: Any = pytest.importorskip("workloads.models")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.workload.buckets import Bucket, after_compute, fill
+from testbed.workload.catalogue import load, names
 from testbed.workload.replay import (
     Need,
     Span,
@@ -18,7 +19,7 @@ from testbed.workload.replay import (
     replay,
     transfers,
 )
-from testbed.workload.trace import Tensor, Trace, load, names
+from testbed.workload.trace import Tensor, Trace
 
 # Four tensors of 100 bytes, forward 1 s and backward 2 s each; one bucket for each pair.
 TENSORS = tuple(Tensor(f"t{i}", 25, 1.0, 2.0) for i in range(4))

@@ -9,8 +9,10 @@ from click.testing import CliRunner, Result
 
 from testbed.cli import main
 from testbed.workload.buckets import fill
+from testbed.workload.catalogue import load
 from testbed.workload.show import drawn, timeline
-from testbed.workload.trace import Tensor, Trace, load, save
+from testbed.workload.trace import Tensor, Trace
+from testbed.workload.trace_file import save
 
 
 def run(*words: str) -> Result:

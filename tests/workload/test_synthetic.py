@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.units import format_size
+from testbed.workload.catalogue import load
 from testbed.workload.synthetic import expand, named, synthetic
-from testbed.workload.trace import TraceError, load
+from testbed.workload.trace import TraceError
 
 
 @given(st.integers(1, 10**6), st.integers(1, 50), st.floats(0, 100))

@@ -12,16 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.workload.trace import (
-    WORKLOADS,
-    Tensor,
-    Trace,
-    TraceError,
-    _checksum,
-    load,
-    names,
-    save,
-)
+from testbed.workload.catalogue import WORKLOADS, load, names
+from testbed.workload.trace import Tensor, Trace, TraceError
+from testbed.workload.trace_file import _checksum, save
 
 # The gradient values and the tensors of each shipped model, and its published iteration in seconds.
 # Vision models as in torchvision and timm; BERT with both pre-training heads (BERT-base without

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from testbed.workload import values
+from testbed.workload.catalogue import names
 from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
 from testbed.workload.quantise import BlockExponent, Factor, errors
-from testbed.workload.trace import TraceError, names
+from testbed.workload.trace import TraceError
 from testbed.workload.values import FAMILIES, Sample, load
 
 SHIPPED = sorted(set(FAMILIES.values()))

@@ -1,0 +1,159 @@
+"""The testbed from Python: what the command line does, with tables instead of files.
+
+    import testbed
+
+    found = testbed.run("experiments/quick.yaml")
+    found.results.groupby("system").jct_s.mean()
+
+Whatever takes an experiment takes a file, its content as a mapping, or an `Experiment`, and raises
+`Invalid` with every problem and its place. `DeploymentError` says what cannot be set up,
+`EmulationError` what this machine lacks. A cell that fails raises nothing: it is a row with the
+reason in ``error``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from testbed import results
+from testbed.backends.emulation.network import EmulationError
+from testbed.campaign import evaluation, executors
+from testbed.campaign.resume import Rules
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import expand
+from testbed.experiment.load import dump
+from testbed.experiment.schema import Experiment
+from testbed.located import Invalid, write
+from testbed.results import Tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "DeploymentError", "EmulationError", "Experiment", "Invalid", "Tables", "cells", "read",
+    "resume", "run", "validate", "write_report",
+]  # fmt: skip
+
+File: TypeAlias = "str | PathLike[str]"
+AnyExperiment: TypeAlias = "File | Mapping[str, Any] | Experiment"
+
+
+def validate(experiment: AnyExperiment) -> Experiment:
+    """The experiment, checked, with all defaults filled in."""
+    if isinstance(experiment, (str, PathLike)):
+        return evaluation.read(Path(experiment))
+    if isinstance(experiment, Experiment):
+        return evaluation.reads(dump(experiment))
+    return evaluation.reads(write(dict(experiment)))
+
+
+def cells(experiment: AnyExperiment) -> pd.DataFrame:
+    """What `run` would run, in this order: nothing is run.
+
+    Returns:
+        A row for each cell and repeat: ``cell`` and ``repeat`` as in results, a column for each
+        path that is swept, ``seconds`` that it should take here, and a ``warning`` if this machine
+        will likely not carry it.
+    """
+    import pandas as pd
+
+    planned = evaluation.plan(expand(validate(experiment)))
+    return pd.DataFrame(
+        {
+            "cell": each.cell.id,
+            "repeat": each.cell.repeat,
+            **each.cell.settings,
+            "seconds": each.seconds,
+            "warning": each.warning or "",
+        }
+        for each in planned
+    )
+
+
+def run(
+    experiment: AnyExperiment,
+    output: File = "results",
+    *,
+    executor: str = "local",
+    captures: Sequence[str] = (),
+    force: bool = False,
+    progress: bool = False,
+) -> Tables:
+    """Run every cell of an experiment, each in a process of its own.
+
+    Args:
+        output: where the results directory is made; the column ``run`` of the tables names it.
+        executor: "local", or "dask:ADDRESS" for the machines of a Dask scheduler.
+        captures: links such as h0-t0, whose packets are kept in the cells' logs.
+        force: whether to run even what is clearly beyond this machine, by its calibration.
+        progress: whether to say on stderr which cell runs and how it went.
+    """
+    evaluated = evaluation.New(validate(experiment), Path(output))
+    return _run(evaluated, captures, executor, force, progress)
+
+
+def resume(
+    directory: File,
+    experiment: AnyExperiment | None = None,
+    *,
+    retry: Collection[str] = (),
+    any_version: bool = False,
+    executor: str = "local",
+    captures: Sequence[str] = (),
+    force: bool = False,
+    progress: bool = False,
+) -> Tables:
+    """Run what is missing in a run's directory, and read all of it.
+
+    Args:
+        experiment: takes the place of the one that the directory holds.
+        retry: "failed" or "invalid" or both: such rows are run again.
+        any_version: whether rows count that other code made.
+        executor, captures, force, progress: as for `run`.
+    """
+    asked = None if experiment is None else validate(experiment)
+    evaluated = evaluation.Resumed(Path(directory), asked, Rules(retry, any_version))
+    return _run(evaluated, captures, executor, force, progress)
+
+
+def _run(
+    evaluated: evaluation.Evaluation,
+    captures: Sequence[str],
+    executor: str,
+    force: bool,
+    progress: bool,
+) -> Tables:
+    where = executors.named(executor)
+    if executor == "local" and not force:
+        evaluation.refuse(evaluated.planned)
+    directory, _ = evaluated.run(captures, where, quiet=not progress)
+    return read(directory)
+
+
+def read(*directories: File) -> Tables:
+    """The tables of results directories, or of all below the given ones.
+
+    FileNotFoundError if one holds no results. See `testbed.results` for the columns.
+    """
+    return results.read([Path(each) for each in directories])
+
+
+def write_report(*directories: File, output: File | None = None) -> Path:
+    """Write the report over results directories; the path of its page.
+
+    It goes to ``output``, or into the last of the directories.
+    """
+    import matplotlib
+
+    before = matplotlib.get_backend()
+    matplotlib.use("Agg")  # a notebook would show every figure
+    try:
+        from testbed.studies.reporting import report
+
+        paths = [Path(each) for each in directories]
+        return report(paths, paths[-1] if output is None else Path(output))
+    finally:
+        matplotlib.use(before)

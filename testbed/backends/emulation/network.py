@@ -1,0 +1,365 @@
+"""The fabric in Mininet: hosts and switches in namespaces of their own, links between them.
+
+Veths are made directly between the namespaces, so that nothing of a run ever lies in the root
+namespace, and a namespace takes its veths with it when its last process ends. Whoever ends in
+whatever way: Mininet's shells see the end of their terminals, switches and ranks die with their
+parent.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from testbed.backends.emulation import node_setup
+from testbed.backends.emulation.cleanup import TAG, mark
+from testbed.backends.emulation.queues import Queues, Reading
+from testbed.backends.emulation.switch_target import SwitchTarget
+from testbed.switches import entries, events
+from testbed.switches.entries import Allocation
+from testbed.switches.events import Event
+from testbed.topology.addressing import Addressing
+from testbed.topology.fabric import Fabric
+from testbed.topology.framing import superframe
+from testbed.topology.pins import Pins, check
+
+TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
+
+_TX_DROPPED = 11
+"""Which column of /proc/net/dev."""
+
+
+class EmulationError(Exception):
+    """The fabric cannot be emulated here; the message says why and what mends it."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What became of the packets since the network came up.
+
+    ``lost`` counts those that came too fast for a P4 switch or for a host's UDP sockets, by node;
+    ``crowded_out`` those for which the kernel's queue of received packets had no room, and
+    ``sent_bytes`` what left, by interface; ``queue_drops`` those that a full link's queue dropped;
+    ``sent_packets`` all that hosts sent, ``tcp_resent`` their TCP's retransmissions, by host.
+    """
+
+    lost: Mapping[str, int]
+    crowded_out: Mapping[str, int]
+    queue_drops: int
+    sent_bytes: Mapping[str, int]
+    sent_packets: int
+    tcp_resent: Mapping[str, int]
+
+    def since(self, before: Statistics) -> Statistics:
+        """Only what was added to ``before``."""
+        return Statistics(
+            _difference(self.lost, before.lost),
+            _difference(self.crowded_out, before.crowded_out),
+            self.queue_drops - before.queue_drops,
+            _difference(self.sent_bytes, before.sent_bytes),
+            self.sent_packets - before.sent_packets,
+            _difference(self.tcp_resent, before.tcp_resent),
+        )
+
+
+def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    # A switch that has ended counts from nothing.
+    return {name: max(0, count - before.get(name, 0)) for name, count in now.items()}
+
+
+def require() -> None:
+    """EmulationError unless this machine and this user can emulate at all."""
+    problems = []
+    if os.geteuid() != 0:
+        problems.append("not root: network namespaces need it; use sudo")
+    if importlib.util.find_spec("mininet") is None:
+        problems.append(
+            "Mininet is not importable: apt-get install mininet, and make the virtual environment"
+            " from the system's Python with --system-site-packages, as setup.sh does"
+        )
+    for tool in TOOLS:
+        if shutil.which(tool) is None:
+            problems.append(f"{tool} is not installed: ./setup.sh installs what is missing")
+    if problems:
+        raise EmulationError("; ".join(problems))
+
+
+class Network:
+    """A context in which the fabric runs.
+
+    Args:
+        fabric: what to build.
+        dilation: divides the links' rates; None leaves links unshaped.
+        targets: for each switch that runs the P4 program, a target not yet started.
+        allocations: the jobs' aggregation trees.
+        seed: of the kernel routers' ECMP hash.
+        pins: flows that do not leave their ToR on a shortest path.
+        loss: the share of packets that every host's link loses, at random, each way.
+        whole_frames: the kernel never carries several packets as one, for those who look at them.
+
+    Raises EmulationError if a pin cannot be kept.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        dilation: float | None,
+        targets: Mapping[str, SwitchTarget],
+        allocations: Sequence[Allocation] = (),
+        seed: int = 0,
+        pins: Pins | None = None,
+        loss: float = 0.0,
+        whole_frames: bool = False,
+    ) -> None:
+        self.fabric = fabric
+        self.addressing = Addressing(fabric)
+        self._dilation, self._targets, self._seed = dilation, targets, seed
+        self._allocations = allocations
+        self._pins, self._loss = pins or {}, loss
+        try:
+            check(fabric, self._pins)
+        except ValueError as error:
+            raise EmulationError(str(error)) from error
+        for source, destination in self._pins:
+            if (tor := fabric.tor_of(source)) in targets:
+                raise EmulationError(
+                    f"the flow from {source} to {destination} cannot be pinned: {tor} runs the P4"
+                    " program, and only kernel routers tell flows apart"
+                )
+        cut = all(target.cuts_superframes for target in targets.values())
+        whole = whole_frames or loss > 0 or not cut
+        self._superframe = 1 if whole else superframe(fabric)
+        self._nodes: dict[str, Any] = {}
+        self._queues: Queues | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Network:
+        require()
+        if self._loss and shutil.which("nft") is None:
+            raise EmulationError("loss: nft is not installed: ./setup.sh installs what is missing")
+        with ExitStack() as stack:
+            stack.callback(self._terminate)
+            self._build()
+            self._set_up()
+            self._queues = Queues(
+                {
+                    self.namespace(node): [
+                        self.addressing.interface(node, neighbour)
+                        for neighbour in self.fabric.neighbours(node)
+                    ]
+                    for node in self.fabric.nodes
+                }
+            )
+            for switch in self._targets:
+                self._start(switch)
+            self._probe()
+            if self._loss:
+                self._lose()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def pid(self, node: str) -> int:
+        """A process in the node's namespace, for as long as the network is up."""
+        pid: int = self._nodes[node].pid
+        return pid
+
+    def namespace(self, node: str) -> str:
+        """Path of the node's network namespace."""
+        return f"/proc/{self.pid(node)}/ns/net"
+
+    def inside(self, node: str) -> list[str]:
+        """What to put before a command so that it runs in the node's namespace."""
+        return ["mnexec", "-a", str(self.pid(node))]
+
+    def dead(self) -> dict[str, str]:
+        """P4 switches that ended by themselves, with the reason."""
+        reasons = {name: target.died() for name, target in self._targets.items()}
+        return {name: reason for name, reason in reasons.items() if reason is not None}
+
+    def events(self, job: int) -> Counter[Event]:
+        """What all P4 switches together counted of a job."""
+        return sum((events.read(target, job) for target in self._targets.values()), Counter())
+
+    def queues(self) -> dict[str, Reading]:
+        """The queue at each sending end of a link, by interface."""
+        assert self._queues is not None
+        return self._queues.read()
+
+    def statistics(self) -> Statistics:
+        queues = self.queues()
+        lost = {name: target.lost() for name, target in self._targets.items()}
+        lost |= {host: self._counter(host, "Udp", "RcvbufErrors") for host in self.fabric.hosts}
+        return Statistics(
+            lost=lost,
+            crowded_out={
+                name: count for node in self.fabric.nodes for name, count in self._dropped(node)
+            },
+            queue_drops=sum(queue.dropped for queue in queues.values()),
+            sent_bytes={name: queue.sent_bytes for name, queue in queues.items()},
+            sent_packets=sum(
+                queues[self.addressing.interface(host, self.fabric.tor_of(host))].sent_packets
+                for host in self.fabric.hosts
+            ),
+            tcp_resent={
+                host: self._counter(host, "Tcp", "RetransSegs") for host in self.fabric.hosts
+            },
+        )
+
+    def _build(self) -> None:
+        from mininet.link import Link
+        from mininet.log import setLogLevel
+        from mininet.net import Mininet
+        from mininet.node import Node
+
+        from testbed.backends.emulation.switch_node import SwitchNode
+
+        # Its init() raises system-wide limits, which are not ours to change.
+        Mininet.inited = True
+        setLogLevel("error")
+        os.environ[TAG] = mark()
+        mininet = Mininet(build=False, controller=None)
+        for name in self.fabric.nodes:
+            # To Mininet a switch in a namespace of its own is a node like any other.
+            if name in self._targets:
+                node = mininet.addHost(name, cls=SwitchNode, target=self._targets[name])
+            else:
+                node = mininet.addHost(name, cls=Node)
+            self._nodes[name] = node
+        for link in self.fabric.links:
+            Link(
+                self._nodes[link.a],
+                self._nodes[link.b],
+                intfName1=self.addressing.interface(link.a, link.b),
+                intfName2=self.addressing.interface(link.b, link.a),
+                fast=True,
+            )
+
+    def _set_up(self) -> None:
+        scripts = {
+            name: node_setup.script(
+                name,
+                self.fabric,
+                self.addressing,
+                self._targets,
+                self._dilation,
+                self._seed,
+                self._pins,
+                whole_frames=self._superframe == 1,
+            )
+            for name in self.fabric.nodes
+        }
+        if problems := self._tell(["sh", "-e"], scripts):
+            raise EmulationError("cannot set up " + "; ".join(problems))
+
+    def _lose(self) -> None:
+        """Every host's link begins to lose packets, at either end that the kernel reads."""
+        scripts: dict[str, str] = {}
+        for host in self.fabric.hosts:
+            tor = self.fabric.tor_of(host)
+            link, back = self.addressing.interface(host, tor), self.addressing.interface(tor, host)
+            scripts[host] = node_setup.loss([link], "ingress", self._loss)
+            if tor in self._targets:
+                scripts[host] += node_setup.loss([link], "egress", self._loss)
+            else:
+                scripts[tor] = scripts.get(tor, "") + node_setup.loss([back], "ingress", self._loss)
+        if problems := self._tell(["nft", "-f", "-"], scripts):
+            raise EmulationError(
+                "cannot lose packets; hosts below a P4 switch need Linux 5.17 for it; "
+                + "; ".join(problems)
+            )
+
+    def _tell(self, program: Sequence[str], scripts: Mapping[str, str]) -> list[str]:
+        """Run ``program`` on each node's script, side by side; what those that fail say."""
+        running = []
+        for name, text in scripts.items():
+            process = subprocess.Popen(
+                [*self.inside(name), *program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert process.stdin is not None
+            process.stdin.write(text)
+            process.stdin.close()
+            running.append((name, process))
+        problems = []
+        for name, process in running:
+            assert process.stderr is not None
+            said = process.stderr.read().strip()
+            process.stderr.close()
+            if process.wait() != 0:
+                problems.append(f"{name}: {said}")
+        return problems
+
+    def _start(self, switch: str) -> None:
+        ports = {
+            self.addressing.port(switch, neighbour): self.addressing.interface(switch, neighbour)
+            for neighbour in self.fabric.neighbours(switch)
+        }
+        told = entries.derive(switch, self.fabric, self.addressing, self._allocations, self._seed)
+        self._nodes[switch].run(ports, self._superframe, told)
+
+    def _probe(self) -> None:
+        """One host of each rack reaches one of every other rack, or the fabric is not up."""
+        first = [hosts[0] for tor in self.fabric.tors if (hosts := self.fabric.rack_hosts(tor))]
+        probes = [
+            (
+                source,
+                to,
+                subprocess.Popen(
+                    [*self.inside(source), "ping", "-q", "-c1", "-W3", self.addressing.ip(to)],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                ),
+            )
+            for source in first
+            for to in first
+            if source < to
+        ]
+        silent = [f"{source} to {to}" for source, to, probe in probes if probe.wait() != 0]
+        if silent:
+            raise EmulationError("no way through the fabric from " + ", ".join(silent))
+
+    def _counter(self, host: str, protocol: str, name: str) -> int:
+        text = Path(f"/proc/{self.pid(host)}/net/snmp").read_text()
+        names, counts = (
+            line.split() for line in text.splitlines() if line.startswith(f"{protocol}:")
+        )
+        return int(counts[names.index(name)])
+
+    def _dropped(self, node: str) -> Iterator[tuple[str, int]]:
+        """What the other end's processor had no room for, which a veth counts where it sends."""
+        for line in Path(f"/proc/{self.pid(node)}/net/dev").read_text().splitlines()[2:]:
+            name, _, counts = line.partition(":")
+            if name.strip() != "lo":
+                yield name.strip(), int(counts.split()[_TX_DROPPED])
+
+    def _terminate(self) -> None:
+        if self._queues is not None:
+            self._queues.close()
+        shells = [node.shell for node in self._nodes.values()]
+        for node in self._nodes.values():
+            node.waitExited = False  # they end side by side
+            node.terminate()
+        for shell in shells:
+            shell.wait()
+        self._nodes.clear()
+        os.environ.pop(TAG, None)

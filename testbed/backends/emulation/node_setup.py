@@ -1,0 +1,211 @@
+"""The commands that make a namespace a host, a router or the ground a P4 switch stands on.
+
+Pure text: one shell script a node, so that a node costs one process to set up.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+
+from testbed.topology.addressing import Addressing
+from testbed.topology.fabric import Fabric, Kind, Link
+from testbed.topology.framing import framing, superframe
+from testbed.topology.pins import Pins
+
+TCP_RTO_MIN_MS = 10
+"""TCP's least retransmission timeout. The kernel's 200 ms would be 1 ms of the real cluster at a
+dilation of 200, and longer than some whole transfers here."""
+
+TCP_CONGESTION_CONTROL = "reno"
+
+SYSCTLS: Mapping[str, str] = {
+    "net/ipv6/conf/all/disable_ipv6": "1",
+    "net/ipv6/conf/default/disable_ipv6": "1",
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    "net/ipv4/conf/all/send_redirects": "0",
+    "net/ipv4/conf/default/send_redirects": "0",
+    # A transfer after a pause for compute starts where the last one ended.
+    "net/ipv4/tcp_slow_start_after_idle": "0",
+    "net/ipv4/tcp_no_metrics_save": "1",
+    # The same on every kernel, whatever its default; namespaces may always use it.
+    "net/ipv4/tcp_congestion_control": TCP_CONGESTION_CONTROL,
+}
+ROUTER_SYSCTLS: Mapping[str, str] = {
+    "net/ipv4/ip_forward": "1",
+    "net/ipv4/fib_multipath_hash_policy": "1",  # by ports as well as addresses
+}
+
+_WHOLE_FRAMES = "tx off tso off gso off gro off"
+_LEAST_BURST = 2  # full frames
+_BURST_TIME = 0.0005
+
+_FIRST_TABLE = 100
+"""Of the routing tables for pinned flows; a router has one for each neighbour."""
+
+_LOSS_PARTS = 1_000_000
+"""Loss is drawn as whole parts of this."""
+
+
+def script(
+    node: str,
+    fabric: Fabric,
+    addressing: Addressing,
+    p4_switches: Collection[str],
+    dilation: float | None,
+    seed: int,
+    pins: Pins | None = None,
+    whole_frames: bool = False,
+) -> str:
+    """The set-up of ``node``. At ``p4_switches`` a P4 program will forward, not the kernel.
+
+    ``dilation`` divides the links' rates; None leaves them unshaped. ``whole_frames`` keeps the
+    kernel from carrying several segments as one, and has it write all checksums. Run with
+    ``sh -e``.
+    """
+    p4 = node in p4_switches
+    router = fabric.nodes[node].kind is not Kind.HOST and not p4
+    sysctls = {**SYSCTLS, **(ROUTER_SYSCTLS if router else {})}
+    lines = [f"echo {value} > /proc/sys/{key}" for key, value in sysctls.items()]
+    if router:
+        lines.append(_ecmp(fabric.nodes[node].kind, f"{seed}/{node}"))
+    interfaces = {n: addressing.interface(node, n) for n in fabric.neighbours(node)}
+    if whole_frames:
+        # Some features may be fixed, which is no error.
+        lines += [
+            f"ethtool -K {name} {_WHOLE_FRAMES} >/dev/null 2>&1 || true"
+            for name in interfaces.values()
+        ]
+    else:
+        lines += _batch(
+            "ip",
+            [f"link set {name} gso_max_segs {superframe(fabric)}" for name in interfaces.values()],
+        )
+    commands = [f"link set {name} mtu {fabric.mtu}" for name in interfaces.values()]
+    commands += _ip(node, fabric, addressing, interfaces, p4)
+    if router:
+        commands += _pinned(node, fabric, addressing, interfaces, pins or {})
+    lines += _batch("ip", commands)
+    if dilation is not None:
+        lines += _batch(
+            "tc",
+            [
+                command
+                for neighbour, name in interfaces.items()
+                for command in _shape(name, fabric, fabric.link(node, neighbour), dilation)
+            ],
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _ecmp(kind: Kind, seed: str) -> str:
+    """Each router hashes flows its own way, for else those above choose as those below did.
+
+    Seeds came with Linux 6.11; before, only the fields that are hashed can differ: here those
+    above the ToRs leave out the protocol.
+    """
+    sysctl = "/proc/sys/net/ipv4/fib_multipath_hash"
+    choose = f"if [ -e {sysctl}_seed ]; then echo {zlib.crc32(seed.encode()) or 1} > {sysctl}_seed"
+    if kind is not Kind.TOR:
+        by_fields = f"echo 3 > {sysctl}_policy; echo 51 > {sysctl}_fields"
+        choose += f"; elif [ -e {sysctl}_fields ]; then {by_fields}"
+    return f"{choose}; fi"
+
+
+def loss(interfaces: Iterable[str], hook: str, share: float) -> str:
+    """What to tell ``nft -f -`` so that a random ``share`` of packets is lost at ``hook``.
+
+    ``ingress``: after the link, and too late for a P4 switch, which reads before that.
+    ``egress``: before the link's queue (Linux 5.17). What is lost there goes to ``lo``, where it
+    is nobody's: if it were dropped, the sender would notice and send again.
+    """
+    verdict = "drop" if hook == "ingress" else "fwd to lo"
+    lines = ["add table netdev loss"]
+    for name in interfaces:
+        chain = f"netdev loss {hook}-{name}"
+        lines += [
+            f"add chain {chain} {{ type filter hook {hook} device {name} priority 0 ; }}",
+            f"add rule {chain} numgen random mod {_LOSS_PARTS} < {round(share * _LOSS_PARTS)}"
+            f" {verdict}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _batch(tool: str, commands: list[str]) -> list[str]:
+    return [f"{tool} -batch - <<'END'", *commands, "END"]
+
+
+def _ip(
+    node: str, fabric: Fabric, addressing: Addressing, interfaces: Mapping[str, str], p4: bool
+) -> list[str]:
+    commands = ["link set lo up"]
+    if p4:
+        # Without the node's address on them the kernel sees frames for somebody else, and leaves
+        # them to the P4 switch before it looks for a route, at the expense of who sent them.
+        return [*commands, *(f"link set {name} up" for name in interfaces.values())]
+    for name in interfaces.values():
+        commands.append(f"link set {name} address {addressing.mac_text(node)} up")
+    home = next(iter(interfaces.values())) if fabric.nodes[node].kind is Kind.HOST else "lo"
+    commands.append(f"address add {addressing.ip(node)}/32 dev {home}")
+    for neighbour, name in interfaces.items():
+        commands.append(
+            f"neighbour replace {addressing.ip(neighbour)} lladdr {addressing.mac_text(neighbour)}"
+            f" dev {name} nud permanent"
+        )
+    if fabric.nodes[node].kind is Kind.HOST:
+        tor = fabric.tor_of(node)
+        commands.append(
+            f"route add default via {addressing.ip(tor)} dev {interfaces[tor]} onlink"
+            f" rto_min {TCP_RTO_MIN_MS}ms"
+        )
+        return commands
+    for prefix, destination in addressing.routes(node).items():
+        hops = "".join(
+            f" nexthop via {addressing.ip(hop)} dev {interfaces[hop]} onlink"
+            for hop in fabric.next_hops(node, destination)
+        )
+        commands.append(f"route add {prefix}{hops}")
+    return commands
+
+
+def _pinned(
+    node: str, fabric: Fabric, addressing: Addressing, interfaces: Mapping[str, str], pins: Pins
+) -> list[str]:
+    """Flows of the router's own hosts that do not leave it on a shortest path."""
+    own = set(fabric.rack_hosts(node))
+    here = {flow: waypoint for flow, waypoint in pins.items() if flow[0] in own}
+    tables = {each: _FIRST_TABLE + addressing.port(node, each) for each in here.values()}
+    return [
+        *(
+            f"route add default via {addressing.ip(waypoint)} dev {interfaces[waypoint]} onlink"
+            f" table {table}"
+            for waypoint, table in tables.items()
+        ),
+        *(
+            f"rule add from {addressing.ip(source)} to {addressing.ip(destination)}"
+            f" lookup {tables[waypoint]}"
+            for (source, destination), waypoint in here.items()
+        ),
+    ]
+
+
+def slack_bytes(fabric: Fabric, rate: float) -> int:
+    """How much more than its rate (bit/s) makes up a link may send in any stretch of time: what
+    the shaper lets pass at once, at either end, and the superframe that is under way."""
+    return 2 * _burst(fabric, rate) + superframe(fabric) * framing(fabric).full_frame
+
+
+def _burst(fabric: Fabric, rate: float) -> int:
+    return max(_LEAST_BURST * framing(fabric).full_frame, round(rate / 8 * _BURST_TIME))
+
+
+def _shape(name: str, fabric: Fabric, link: Link, dilation: float) -> list[str]:
+    rate = link.rate / dilation
+    burst = _burst(fabric, rate)
+    return [
+        f"qdisc add dev {name} root handle 1: htb default 1",
+        f"class add dev {name} parent 1: classid 1:1 htb rate {round(rate)}bit"
+        f" burst {burst} cburst {burst} quantum {framing(fabric).full_frame}",
+        f"qdisc add dev {name} parent 1:1 handle 10: bfifo limit {link.queue}",
+    ]

@@ -1,0 +1,137 @@
+"""One run on the emulated fabric: bring up, run every rank, look at the machine, tear down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed.backends.emulation.capture import Capture
+from testbed.backends.emulation.network import EmulationError, Network, Statistics
+from testbed.backends.emulation.rates import Port, Rates, ports
+from testbed.backends.emulation.sampler import Sampler
+from testbed.backends.emulation.switch_target import SwitchTarget
+from testbed.hosts.crew import Crew
+from testbed.hosts.task import Outcome, Task
+from testbed.switches.entries import Allocation
+from testbed.switches.events import Event
+from testbed.topology.fabric import Fabric
+from testbed.topology.pins import Pins
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a run is made under.
+
+    ``dilation`` divides rates, ``seed`` is that of ECMP, ``pins`` are flows with a way of their
+    own, ``loss`` is the share of packets lost on each host's link, ``captures`` links such as h0-t0
+    and the files to which what passes on them is written.
+    """
+
+    dilation: float
+    seed: int
+    pins: Pins = field(default_factory=dict)
+    loss: float = 0.0
+    captures: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Outcomes of all ranks in the order of the tasks, and what the machine did meanwhile.
+
+    ``machine`` holds shares of each second, ``ports`` what links made of their rates, ``packets``
+    what became of them while the ranks ran; ``dead`` are switches that ended, with the reason;
+    ``events`` what all switches counted of each job. ``spent_s`` is the processor time of all ranks
+    and P4 switches together, ``rank_s`` and ``switch_s`` that of the busiest thread of either.
+    """
+
+    outcomes: list[Outcome]
+    machine: Sampler
+    ports: Mapping[str, Port]
+    packets: Statistics
+    dead: Mapping[str, str]
+    events: Mapping[int, Counter[Event]]
+    spent_s: float
+    rank_s: float
+    switch_s: float
+
+
+def emulate(
+    fabric: Fabric,
+    targets: Mapping[str, SwitchTarget],
+    allocations: Sequence[Allocation],
+    make_tasks: Callable[[Network], Sequence[Task]],
+    conditions: Conditions,
+    timeout: float,
+) -> Observation:
+    """Run the tasks on ``fabric`` in Mininet, INA switches on ``targets``, and tear all down.
+
+    ``timeout`` is in seconds of the emulator's clock. Raises RankFailed, or EmulationError, also
+    when a switch ends in the middle.
+    """
+    with Network(
+        fabric,
+        conditions.dilation,
+        targets,
+        allocations,
+        conditions.seed,
+        conditions.pins,
+        conditions.loss,
+        whole_frames=bool(conditions.captures),
+    ) as network:
+        tasks = make_tasks(network)
+        hosts = [task.plan.hosts[task.rank] for task in tasks]
+        namespaces = [network.namespace(host) for host in hosts]
+        sampler = Sampler()
+        rates = Rates(ports(fabric, network.addressing, conditions.dilation), network.queues)
+
+        def start() -> None:
+            sampler.start()
+            rates.start()
+
+        def watch() -> None:
+            sampler.sample()
+            rates.sample()
+            if dead := network.dead():
+                raise EmulationError("; ".join(f"{name}: {why}" for name, why in dead.items()))
+
+        with ExitStack() as stack:
+            for link, path in conditions.captures.items():
+                stack.enter_context(Capture(network, link, path))
+            crew = stack.enter_context(Crew(tasks, namespaces))
+            switches = [target.pid for target in targets.values()]
+            before = network.statistics()
+            spent = _spent(crew.pids), _spent(switches)
+            outcomes = crew.run(watch, timeout, started=start)
+            sampler.stop()
+            rates.stop()
+            packets = network.statistics().since(before)
+            by_ranks = _since(spent[0], _spent(crew.pids))
+            by_switches = _since(spent[1], _spent(switches))
+        return Observation(
+            outcomes=outcomes,
+            machine=sampler,
+            ports=rates.ports,
+            packets=packets,
+            dead=network.dead(),
+            events={job: network.events(job) for job in {each.job for each in allocations}},
+            spent_s=sum(by_ranks) + sum(by_switches),
+            rank_s=max(by_ranks, default=0.0),
+            switch_s=max(by_switches, default=0.0),
+        )
+
+
+def _spent(pids: Iterable[int]) -> dict[str, float]:
+    """Processor time of each thread of these processes so far, in seconds."""
+    found = {}
+    for pid in pids:
+        for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with suppress(OSError):  # it has just ended
+                found[str(path)] = int(path.read_text().split()[0]) / 1e9
+    return found
+
+
+def _since(before: Mapping[str, float], now: Mapping[str, float]) -> list[float]:
+    return [spent - before.get(thread, 0.0) for thread, spent in now.items()]

@@ -1,0 +1,32 @@
+"""The P4 switch as a Mininet node. Importing this module needs Mininet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mininet.node import Node
+
+from testbed.backends.emulation.switch_target import SwitchTarget
+from testbed.switches.entries import SwitchEntries
+
+
+class SwitchNode(Node):  # type: ignore[misc]
+    """A namespace whose interfaces are the ports of ``target``; the target ends with it."""
+
+    def __init__(self, name: str, target: SwitchTarget, **parameters: Any) -> None:
+        super().__init__(name, inNamespace=True, **parameters)
+        self._target = target
+
+    def run(self, ports: Mapping[int, str], superframe: int, entries: SwitchEntries) -> None:
+        """Start the program on ``ports``, and tell it its ``entries`` once it answers.
+
+        A frame on these ports may be of ``superframe`` packets. ControlError if it does
+        not start, or refuses them.
+        """
+        self._target.start(ports, ["mnexec", "-a", str(self.pid)], superframe)
+        entries.install(self._target)
+
+    def terminate(self) -> None:
+        self._target.close()
+        super().terminate()

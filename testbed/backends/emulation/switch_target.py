@@ -1,0 +1,31 @@
+"""What the network needs of a program that is a P4 switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from testbed.switches.control import Control
+
+
+class SwitchTarget(Control, Protocol):
+    """A running P4 switch."""
+
+    @property
+    def cuts_superframes(self) -> bool:
+        """Whether it takes what a kernel carries as one and leaves to hardware to cut."""
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+
+    def start(
+        self, interfaces: Mapping[int, str], prefix_command: Sequence[str], superframe: int
+    ) -> None:
+        """``superframe``: how many packets a frame may be of."""
+
+    def lost(self) -> int:
+        """Packets lost between a port and the program."""
+
+    def died(self) -> str | None:
+        """Why the switch is no longer running; None while it is."""

@@ -1,0 +1,121 @@
+"""What is simulated, under which assumptions, and what comes out. Units: seconds and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from testbed.deployment.deploy import DeployedJob
+from testbed.plan.program import Plan
+from testbed.plan.units import Unit
+from testbed.workload.iteration import IterationTimes
+from testbed.workload.replay import Need
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job as the simulator runs it.
+
+    Attributes:
+        plan: what its ranks do for each unit.
+        units: the pieces of one iteration, in the order in which they are sent.
+        compute_s: forward and backward of one iteration.
+        paces: for each worker and each iteration, by what ``compute_s`` is multiplied.
+        start_s: when the first worker begins.
+        gap_s: what each worker begins later than the one before it.
+        step_s: what a rank pays before a transfer that waited for another one.
+        window: fragments that a sender on a tree may have in flight; None means any number.
+        forward: the parts of the forward pass that wait for their bucket's sums only; empty if
+            an iteration waits for all of the one before.
+    """
+
+    plan: Plan
+    units: tuple[Unit, ...]
+    compute_s: float
+    paces: tuple[tuple[float, ...], ...]
+    start_s: float = 0.0
+    gap_s: float = 0.0
+    step_s: float = 0.0
+    window: int | None = None
+    forward: tuple[Need, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.paces) != self.plan.workers:
+            raise ValueError(f"paces of {len(self.paces)} workers for {self.plan.workers}")
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What a fabric's description leaves open, and how exact the simulation is.
+
+    Attributes:
+        ecmp: ``hash`` draws each flow's way anew at every switch, as routers that hash do;
+            ``even`` splits every flow over all equally short ways, as the closed form does.
+        seed: of the hash.
+        hop_s: latency of a link: propagation, and whatever a switch takes.
+        scale: by what bytes and times were multiplied. Latencies, a frame's as well, are the real
+            cluster's and are scaled here: frames do not shrink as messages do.
+        closed_from: from how many workers on a regular plan is simulated in closed stretches and
+            not operation by operation.
+        resolution: the part of a message that may be left when it counts as sent, so that what
+            ends nearly together ends together.
+    """
+
+    ecmp: Literal["hash", "even"] = "hash"
+    seed: int = 1
+    hop_s: float = 0.0
+    scale: float = 1.0
+    closed_from: int = 33
+    resolution: float = 1e-6
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What happened.
+
+    Attributes:
+        iterations: of each job, each worker's, on a clock that starts with the simulation.
+        carried: bytes on each directed link (a, b), headers included.
+        end_s: when the last worker ended.
+    """
+
+    iterations: tuple[tuple[tuple[IterationTimes, ...], ...], ...]
+    carried: Mapping[tuple[str, str], float]
+    end_s: float
+
+    def jct_s(self, job: int, warmup: int = 0) -> float:
+        """From the first worker's start to the last one's end, ``warmup`` iterations left out."""
+        workers = self.iterations[job]
+        # A next iteration may have begun before the last sum of the warm-up.
+        starts = [each[warmup - 1].end if warmup else each[0].start for each in workers]
+        return max(each[-1].end for each in workers) - min(starts)
+
+    def iteration_s(self, job: int) -> float:
+        """Mean length of all workers' iterations."""
+        lengths = [each.end - each.start for own in self.iterations[job] for each in own]
+        return sum(lengths) / len(lengths)
+
+    def utilisation(self, rates: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+        """For each link that carried anything the mean share of its ``rates`` (bit/s) in use."""
+        if self.end_s == 0:
+            return {}
+        return {
+            link: 8 * carried / (rates[link] * self.end_s) for link, carried in self.carried.items()
+        }
+
+
+def of(job: DeployedJob) -> Job:
+    """The job as the simulator runs it, scaled."""
+    return Job(
+        plan=job.plan,
+        units=job.units,
+        compute_s=job.compute_s,
+        paces=job.paces,
+        start_s=job.start_s,
+        # Where nobody begins later it is not worth a closed form, which takes long at scale.
+        gap_s=job.gap_s if job.plan.consistency is not None else 0.0,
+        step_s=job.step_s,
+        window=job.window.fragments or None,
+        forward=job.forward,
+    )

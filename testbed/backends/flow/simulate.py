@@ -1,0 +1,66 @@
+"""The simulator: jobs on a fabric, from their start to their last sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from testbed.backends.flow.agenda import Agenda
+from testbed.backends.flow.channels import Channels
+from testbed.backends.flow.programs import Programs
+from testbed.backends.flow.routes import Links, Ways
+from testbed.backends.flow.scenario import Assumptions, Job, Timeline
+from testbed.backends.flow.stretches import Stretches
+from testbed.backends.flow.training import Training
+from testbed.backends.flow.updates import Updates
+from testbed.topology.fabric import Fabric
+
+
+class Stalled(Exception):
+    """A job's ranks wait for one another for ever: its plan is not one (see the checker)."""
+
+
+def simulate(
+    fabric: Fabric,
+    jobs: Sequence[Job],
+    assumptions: Assumptions = Assumptions(),  # noqa: B008
+) -> Timeline:
+    """Run ``jobs`` side by side on ``fabric``; the same jobs give the same timeline.
+
+    Raises Stalled if a plan waits for ever.
+    """
+    agenda = Agenda()
+    links = Links(fabric)
+    channels = Channels(links.capacity, agenda, assumptions.resolution)
+    trainings = []
+    for number, job in enumerate(jobs):
+        training = Training(job, agenda)
+        ways = Ways(fabric, links, assumptions, job, f"job {number}")
+        if job.plan.consistency is not None:
+            training.synchroniser = Updates(job, ways, channels, agenda, training.finished)
+        elif job.plan.stretches and job.plan.workers >= assumptions.closed_from:
+            training.synchroniser = Stretches(job, links, ways, channels, training.finished)
+        else:
+            training.synchroniser = Programs(job, ways, channels, agenda, training.finished)
+        trainings.append(training)
+    agenda.advance(0.0)
+    while True:
+        channels.settle()
+        time = min(agenda.next, channels.next)
+        if time == float("inf"):
+            break
+        if time == channels.next:
+            channels.complete(time)
+        agenda.advance(time)
+    for number, training in enumerate(trainings):
+        if not training.is_over:
+            raise Stalled(f"job {number} ({jobs[number].plan.system}): its ranks wait for ever")
+    carried = channels.carried()
+    return Timeline(
+        tuple(tuple(map(tuple, training.iterations)) for training in trainings),
+        {
+            ends: amount
+            for ends, amount in zip(links.ends, carried.tolist(), strict=True)
+            if amount > 0 and ends[0] != ends[1]
+        },
+        max(own[-1].end for training in trainings for own in training.iterations),
+    )

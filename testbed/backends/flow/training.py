@@ -1,0 +1,136 @@
+"""The workers' loop: compute, synchronise each unit once it is ready, and begin again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from testbed.backends.flow.agenda import Agenda
+from testbed.backends.flow.scenario import Job
+from testbed.workload.iteration import IterationTimes
+from testbed.workload.replay import forward, lasting_s
+
+
+class Synchroniser(Protocol):
+    """What carries out a job's plan. Units are numbered on from iteration to iteration."""
+
+    def begin(self, rank: int, number: int) -> None:
+        """Worker ``rank`` has come to unit ``number``; `Training.finished` tells its end."""
+
+
+class Training:
+    """All workers of one job.
+
+    Workers whose clocks agree are dealt with together, so that thousands of them cost little.
+    """
+
+    def __init__(self, job: Job, agenda: Agenda) -> None:
+        self._job, self._agenda = job, agenda
+        self.synchroniser: Synchroniser | None = None
+        workers = job.plan.workers
+        self.iterations: list[list[IterationTimes]] = [[] for _ in range(workers)]
+        self._credit = job.plan.credit or len(job.units)
+        self._ready_s = [unit.ready_s for unit in job.units]
+        if job.plan.consistency is not None and job.plan.consistency.turns:
+            # Who takes turns pushes nothing before all of it is ready.
+            self._ready_s = [max(self._ready_s)] * len(self._ready_s)
+        self._ready = [0] * workers
+        self._begun = [0] * workers
+        self._done = [0] * workers
+        self._computing = [True] * workers
+        self._ended = [False] * workers
+        self._left = sum(map(len, job.paces))
+        self._releasing = [False] * workers
+        self._ending: list[int] = []
+        self._arrived: list[dict[int, float]] = [{} for _ in range(workers)]
+        starts = defaultdict(list)
+        for rank in range(workers):
+            starts[job.start_s + rank * job.gap_s].append(rank)
+        for time, ranks in starts.items():
+            agenda.at(time, self._start, ranks)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every worker has done all its iterations."""
+        return self._left == 0
+
+    def finished(self, rank: int, number: int) -> None:
+        """Unit ``number`` is summed at ``rank``."""
+        self._done[rank] += 1
+        if self._job.forward:
+            bucket = self._job.units[number % len(self._job.units)].bucket
+            self._arrived[rank][bucket] = self._agenda.now
+        self._release(rank)
+        self._end(rank)
+
+    def _start(self, ranks: Iterable[int]) -> None:
+        alike: dict[tuple[float, float], list[int]] = defaultdict(list)
+        for rank in ranks:
+            own, start = self.iterations[rank], self._agenda.now
+            pace = self._job.paces[rank][len(own)]
+            if own and self._job.forward:
+                start = own[-1].compute_end  # and this forward pass has begun since
+            # All sums are here before a backward pass begins, so its times are known by now.
+            _, stalls = forward(self._job.forward, start, self._arrived[rank], pace)
+            stalled = lasting_s(stalls)
+            end = start + stalled + self._job.compute_s * pace
+            own.append(IterationTimes(start, end, end, stalls))
+            self._ready[rank] = self._begun[rank] = self._done[rank] = 0
+            self._computing[rank], self._ended[rank] = True, False
+            alike[start + stalled, pace].append(rank)
+        for (origin, pace), group in alike.items():
+            self._await(group, origin, pace, 0)
+            self._agenda.at(origin + self._job.compute_s * pace, self._computed, group)
+
+    def _await(self, ranks: Sequence[int], origin: float, pace: float, unit: int) -> None:
+        """Wait until ``unit``, and so all before it, is ready. Without its waits the iteration
+        would have begun at ``origin``; what is deferred was ready before them."""
+        if unit < len(self._job.units):
+            ready = self._agenda.now
+            if not self._job.units[unit].deferred:
+                ready = max(ready, origin + self._ready_s[unit] * pace)
+            self._agenda.at(ready, self._is_ready, ranks, origin, pace, unit)
+
+    def _is_ready(self, ranks: Sequence[int], origin: float, pace: float, unit: int) -> None:
+        self._await(ranks, origin, pace, unit + 1)
+        for rank in ranks:
+            self._ready[rank] += 1
+            self._release(rank)
+
+    def _computed(self, ranks: Sequence[int]) -> None:
+        for rank in ranks:
+            self._computing[rank] = False
+            self._end(rank)
+
+    def _release(self, rank: int) -> None:
+        """Begin the units that are ready, as far as the credit lasts."""
+        assert self.synchroniser is not None
+        if self._releasing[rank]:  # a unit that ended as it began is seen by the loop below
+            return
+        self._releasing[rank] = True
+        first = (len(self.iterations[rank]) - 1) * len(self._job.units)
+        while (
+            self._begun[rank] < self._ready[rank]
+            and self._begun[rank] - self._done[rank] < self._credit
+        ):
+            self._begun[rank] += 1
+            self.synchroniser.begin(rank, first + self._begun[rank] - 1)
+        self._releasing[rank] = False
+
+    def _end(self, rank: int) -> None:
+        units = len(self._job.units)
+        if self._ended[rank] or self._done[rank] < units or self._computing[rank]:
+            return
+        self._ended[rank] = True
+        self._left -= 1
+        own = self.iterations[rank]
+        own[-1].end = self._agenda.now
+        if len(own) < len(self._job.paces[rank]):
+            if not self._ending:
+                self._agenda.after(0.0, self._next)
+            self._ending.append(rank)
+
+    def _next(self) -> None:
+        ranks, self._ending = self._ending, []
+        self._start(ranks)

@@ -1,0 +1,77 @@
+"""What a job did, from when its workers' iterations began and ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from testbed import results
+from testbed.deployment.deploy import DeployedJob
+from testbed.results import Row, algbw
+from testbed.workload.iteration import IterationTimes
+
+
+def measure(
+    row: Row, job: DeployedJob, workers: Sequence[Sequence[IterationTimes]], real: float
+) -> tuple[Row, list[results.Iteration]]:
+    """``row`` with times and rates filled in, and a record of each iteration of each worker.
+
+    ``workers`` holds every worker's iterations, warm-up included; ``real`` turns their clock's
+    seconds, and those of ``job``, into the real cluster's.
+    """
+    warmup = job.job.warmup
+    # Computing may have gone on before the last sum was there: an iteration lasts from the last
+    # sum of the one before to its own.
+    begun = [[own[0].start, *(each.end for each in own[:-1])][warmup:] for own in workers]
+    measured = [own[warmup:] for own in workers]
+    start = min(own[0] for own in begun)
+    jct = max(own[-1].end for own in measured) - start
+    if job.plan.consistency is not None:
+        # They begin one after another, which is no part of the job.
+        jct = max(own[-1].end - first[0] for own, first in zip(measured, begun, strict=True))
+    computed = [[each.compute_end - each.start - each.stalled for each in own] for own in measured]
+    exposed = [
+        [each.end - since - took for each, since, took in zip(*of_one, strict=True)]
+        for of_one in zip(measured, begun, computed, strict=True)
+    ]
+    # The job communicates from its first ready bucket to its last sum.
+    first_ready_s = min(unit.ready_s for unit in job.units)
+    share = first_ready_s / job.compute_s if job.compute_s else 0.0
+    transfer = [
+        max(each.end - each.start - each.stalled for each in ranks) - share * min(took)
+        for ranks, took in zip(
+            zip(*measured, strict=True), zip(*computed, strict=True), strict=True
+        )
+    ]
+    count = len(transfer)
+    filled = replace(
+        row,
+        jct_s=jct * real,
+        iteration_s=jct * real / count,
+        throughput_samples_s=job.plan.workers * job.trace.batch * count / (jct * real),
+        algbw_gbit_s=algbw(job.gradient_bytes / row.scale, fmean(transfer) * real) / 1e9,
+        exposed_comm_s=fmean(map(max, zip(*exposed, strict=True))) * real,
+    )
+    iterations = [
+        results.Iteration(
+            cell=row.cell,
+            repeat=row.repeat,
+            job=row.job,
+            system=row.system,
+            workload=row.workload,
+            rank=rank,
+            iteration=index,
+            start_s=(each.start - start) * real,
+            compute_end_s=(each.compute_end - start) * real,
+            end_s=(each.end - start) * real,
+            stalled_s=each.stalled * real,
+            stalls=json.dumps(
+                [[(at - start) * real for at in (wait.start_s, wait.end_s)] for wait in each.stalls]
+            ),
+        )
+        for rank, own in enumerate(measured)
+        for index, each in enumerate(own)
+    ]
+    return filled, iterations

@@ -1,0 +1,205 @@
+"""Goes on with a run's directory: which of its cells are finished, and what of it no longer counts.
+
+A row counts if it is of a cell that is asked for, made by the same version of the testbed and of
+the files that the cell names, and if all jobs of the cell have one. Rows that do not count are set
+aside into files whose names begin with ``superseded-``; nothing that was measured is deleted.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.campaign.version import version
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import Cell
+from testbed.experiment.findings import counted
+from testbed.machine.verdict import VALID
+from testbed.results import (
+    COLUMNS,
+    ITERATION_COLUMNS,
+    ITERATIONS,
+    LINK_COLUMNS,
+    LINKS,
+    RESULTS,
+    RunDirectory,
+)
+
+SUPERSEDED = "superseded-"
+PATIENCE_S = 25.0
+"""A killed run's last cell still unwinds for a while, and holds the directory as long."""
+
+Key = tuple[str, str]
+"""A cell's id and its repeat, as a table has them."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which rows count as finished.
+
+    ``retry`` may hold "failed" and "invalid": such rows do not. ``any_version`` lets rows count
+    that other code made.
+    """
+
+    retry: Collection[str] = ()
+    any_version: bool = False
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep every other run out of a directory. DeploymentError if one does not leave it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    message = f"{path}: another run writes there; wait for its end"
+                    raise DeploymentError(message) from None
+                time.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a run's directory holds of the cells that are wanted.
+
+    Attributes:
+        wanted: every cell, in the order in which to run them.
+        finished: those whose rows count.
+        fallen: how many rows there are of each that does not, or that nobody wants.
+    """
+
+    wanted: Mapping[Key, Cell]
+    finished: frozenset[Key]
+    fallen: Mapping[Key, int]
+
+    @property
+    def missing(self) -> list[Cell]:
+        """The cells that are still to run."""
+        return [cell for key, cell in self.wanted.items() if key not in self.finished]
+
+    def __str__(self) -> str:
+        said = f"{len(self.finished)} of {len(self.wanted)} cells are finished"
+        if rows := sum(self.fallen.values()):
+            said += (
+                f"; {counted(rows, 'row')} of others, of failures to try again or of another"
+                f" version of the testbed will be set aside in {SUPERSEDED}{RESULTS}"
+            )
+        return said
+
+
+def judge(directory: RunDirectory, cells: Sequence[Cell], rules: Rules) -> State:
+    """Which of the ``cells`` are finished in ``directory``; nothing is changed."""
+    wanted = {(cell.id, str(cell.repeat)): cell for cell in cells}
+    rows: dict[Key, list[dict[str, str]]] = {}
+    for row in _read(directory.path / RESULTS):
+        rows.setdefault(_key(row), []).append(row)
+    finished = frozenset(
+        key
+        for key, own in rows.items()
+        if (cell := wanted.get(key)) is not None
+        # Jobs of one cell stand and fall together.
+        and len(own) == len(cell.experiment.jobs)
+        and all(_counts(row, cell, rules) for row in own)
+    )
+    fallen = {key: len(own) for key, own in rows.items() if key not in finished}
+    return State(wanted, finished, fallen)
+
+
+def _counts(row: Mapping[str, str], cell: Cell, rules: Rules) -> bool:
+    if "failed" in rules.retry and row["error"]:
+        return False
+    if "invalid" in rules.retry and not row["error"] and row["verdict"] != VALID:
+        return False
+    return rules.any_version or row.get("version") == version(cell.experiment)
+
+
+def set_aside(directory: RunDirectory, state: State) -> None:
+    """Leave only rows that count in the tables of ``directory``, in today's columns."""
+    # Results go last, as they came last: until then every cell counts as it did.
+    for name, columns in (
+        (LINKS, LINK_COLUMNS),
+        (ITERATIONS, ITERATION_COLUMNS),
+        (RESULTS, COLUMNS),
+    ):
+        path = directory.path / name
+        if not path.exists():
+            directory.write(name, _written(columns, []))
+        whole = not state.fallen and _last(path) in state.finished | {None}
+        if not whole or _header(path) != list(columns):
+            _keep(directory, name, columns, state.finished)
+    _describe_anew(directory, state)
+
+
+def _describe_anew(directory: RunDirectory, state: State) -> None:
+    """Another file's sweep may have come to the same cells in another way."""
+    rows = _read(directory.path / RESULTS)
+    changed = False
+    for row in rows:
+        cell = state.wanted[_key(row)]
+        now = {"experiment": cell.experiment.name, "settings": json.dumps(cell.settings)}
+        changed |= not now.items() <= row.items()
+        row.update(now)
+    if changed:
+        directory.write(RESULTS, _written(COLUMNS, rows))
+
+
+def _key(row: Mapping[str, str]) -> Key:
+    return row["cell"], row["repeat"]
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(newline="") as file:
+        return next(csv.reader(file), [])
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _last(path: Path) -> Key | None:
+    """Whose the last row is: tables grow cell by cell, so only it can be unfinished."""
+    header = _header(path)
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
+        line = file.read().decode(errors="replace").splitlines()[-1]
+    values = dict(zip(header, next(csv.reader([line])), strict=False))
+    return None if list(values.values()) == header else _key(values)
+
+
+def _keep(
+    directory: RunDirectory, name: str, columns: Sequence[str], finished: Collection[Key]
+) -> None:
+    """Rewrite a table with finished cells' rows; the others go to the end of another table."""
+    kept: list[dict[str, str]] = []
+    aside: list[dict[str, str]] = []
+    for row in _read(directory.path / name):
+        (kept if _key(row) in finished else aside).append(row)
+    if aside:
+        superseded = directory.path / f"{SUPERSEDED}{name}"
+        before = _read(superseded) if superseded.exists() else []
+        directory.write(superseded.name, _written(columns, before + aside))
+    directory.write(name, _written(columns, kept))
+
+
+def _written(columns: Sequence[str], rows: Sequence[dict[str, str]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

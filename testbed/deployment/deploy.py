@@ -1,0 +1,263 @@
+"""Each job of an experiment becomes a plan with its timing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from testbed import wire
+from testbed.deployment.compute import paces
+from testbed.deployment.errors import DeploymentError
+from testbed.deployment.memory import Window, window
+from testbed.experiment.schema import Experiment, Job
+from testbed.plan import cost as model
+from testbed.plan.checker import check
+from testbed.plan.program import Plan
+from testbed.plan.units import Unit, cut
+from testbed.systems import Assignment, System, registry
+from testbed.topology.fabric import Fabric
+from testbed.topology.placement import place
+from testbed.workload import replay, values
+from testbed.workload.buckets import Bucket, after_compute, fill
+from testbed.workload.catalogue import load
+from testbed.workload.trace import Trace, TraceError
+from testbed.workload.values import Sample
+
+PRIORITY_CREDIT = 3
+"""Pieces under way in layer-priority order, where the system names no credit: all that are ready
+would else share the links, and none come first. With fewer, rounds of several stages idle."""
+
+
+@dataclass(frozen=True)
+class DeployedJob:
+    """A job placed on the fabric. Units and times are scaled, but not dilated.
+
+    Attributes:
+        number: its place in the experiment.
+        sample: recorded gradients that are summed; None for normally distributed ones.
+        paces: for each worker and iteration, warm-up included, how many times as long as
+            ``compute_s`` it computes.
+        step_s: what each dependent transfer costs a host before it starts.
+        start_s: when the job begins.
+        forward: the parts of the forward pass, each with what it waits for; empty where it waits
+            for everything.
+    """
+
+    number: int
+    job: Job
+    system: System
+    trace: Trace
+    sample: Sample | None
+    plan: Plan
+    fabric: Fabric
+    units: tuple[Unit, ...]
+    compute_s: float
+    paces: tuple[tuple[float, ...], ...]
+    step_s: float
+    start_s: float
+    window: Window
+    forward: tuple[replay.Need, ...]
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes that one iteration synchronises, scaled, padding included."""
+        return 4 * sum(unit.elements for unit in self.units)
+
+    @property
+    def quantisation(self) -> str:
+        """How real gradients become integers, in words; empty for others."""
+        if self.sample is None:
+            return ""
+        return {
+            "fixed_point": f"2^{self.job.fixed_point} a deviation",
+            "factor": f"factor {self.job.factor:g}",
+            "block_exponent": "block exponent",
+        }[self.job.quantisation]
+
+    @cached_property
+    def expected(self) -> tuple[model.Expected, ...]:
+        """The closed form of each iteration."""
+        return self._iterations(0.0)
+
+    def routed_jct_s(self, busiest_s: float) -> float:
+        """The closed form of all measured iterations, if the busiest link needs ``busiest_s`` for
+        all, warm-up included.
+        """
+        count = self.job.warmup + self.job.iterations
+        found = self._iterations(busiest_s / (count * self.gradient_bytes))
+        return sum(each.iteration_s for each in found[self.job.warmup :])
+
+    def _iterations(self, least_pace: float) -> tuple[model.Expected, ...]:
+        """Everyone waits for whoever computes longest, except where no barrier binds: there the
+        slowest worker of all is the last to end. A byte takes ``least_pace`` at least (s).
+        """
+        consistency = self.plan.consistency
+        if consistency is None or consistency.is_barrier:
+            decisive = tuple(map(max, zip(*self.paces, strict=True)))
+        else:
+            decisive = max(self.paces, key=sum)
+        if self.forward:
+            return model.replayed(
+                self.plan,
+                self.fabric,
+                self._pieces(1.0),
+                [unit.bucket for unit in self.units],
+                self.forward,
+                self.compute_s,
+                decisive,
+                self.step_s,
+                self.system.steps(self.plan),
+                least_pace,
+            )
+        # To the percent, so that a thousand unsteady iterations are not a thousand to work out.
+        forms = {
+            pace: self._iteration(pace, least_pace)
+            for pace in {round(pace, 2) for pace in decisive}
+        }
+        return tuple(forms[round(pace, 2)] for pace in decisive)
+
+    def _iteration(self, pace: float, least_pace: float) -> model.Expected:
+        return model.iteration(
+            self.plan,
+            self.fabric,
+            self._pieces(pace),
+            self.compute_s * pace,
+            self.step_s,
+            self.system.steps(self.plan),
+            least_pace,
+        )
+
+    def _pieces(self, pace: float) -> list[tuple[float, float]]:
+        return [(unit.ready_s * pace, unit.elements * 4) for unit in self.units]
+
+    @property
+    def gap_s(self) -> float:
+        """What each worker begins later than the one before it."""
+        return self.expected[0].gap_s
+
+    @property
+    def expected_jct_s(self) -> float:
+        """The closed form of all measured iterations."""
+        return sum(each.iteration_s for each in self.expected[self.job.warmup :])
+
+    @property
+    def expected_end_s(self) -> float:
+        """When the job should be over, warm-up and late start included."""
+        return self.start_s + sum(each.iteration_s for each in self.expected)
+
+
+def deploy(experiment: Experiment, fabric: Fabric) -> list[DeployedJob]:
+    """Place, plan, check and time every job. DeploymentError says what cannot be."""
+    places = _places(experiment.jobs, fabric, experiment.emulation.seed)
+    return [
+        _deploy(number, job, assignment, fabric, experiment)
+        for number, (job, assignment) in enumerate(zip(experiment.jobs, places, strict=True))
+    ]
+
+
+def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
+    taken = {
+        host
+        for job in jobs
+        for named in (job.workers, job.servers)
+        if isinstance(named, tuple)
+        for host in named
+    }
+    places = []
+    for number, job in enumerate(jobs):
+        _, most_servers = registry[job.system].servers
+        try:
+            workers = (
+                job.workers
+                if isinstance(job.workers, tuple)
+                else place(fabric, job.placement, job.workers, taken, seed + number)
+            )
+            taken |= set(workers)
+            if most_servers == 0:
+                servers: tuple[str, ...] = ()
+            elif isinstance(job.servers, tuple):
+                servers = job.servers
+            elif job.colocated:
+                servers = workers[: job.servers]
+            else:
+                servers = place(fabric, job.placement, job.servers, taken, seed + number)
+        except ValueError as error:
+            raise DeploymentError(f"{job.system} on {job.workload}: {error}") from error
+        taken |= set(servers)
+        # Ranks go rack by rack whatever the order in the file, so that a ring stays in its rack.
+        order = {host: index for index, host in enumerate(fabric.hosts)}
+        places.append(Assignment(tuple(sorted(workers, key=order.__getitem__)), servers))
+    return places
+
+
+def _deploy(
+    number: int, job: Job, assignment: Assignment, fabric: Fabric, experiment: Experiment
+) -> DeployedJob:
+    system, scale = registry[job.system], experiment.emulation.scale
+    trace = load(job.workload)
+    try:
+        sample = values.load(job.workload) if job.gradients == "real" else None
+    except TraceError as error:
+        raise DeploymentError(f"gradients: real: {error}") from error
+    try:
+        options = system.settle(job.options)
+        plan = system.plan(replace(assignment, options=options, trace=trace), fabric)
+    except ValueError as error:
+        raise DeploymentError(str(error)) from error
+    if plan.workers <= wire.MAX_WORKERS:
+        check(plan)  # beyond, only the simulator goes, and the proof grows with the square
+    if job.forward == "by_tensor" and plan.consistency is not None:
+        raise DeploymentError(
+            f"forward: found by_tensor, wanted whole for {system.name}, whose workers go on with"
+            " the parameters of all servers together"
+        )
+    buckets = fill(trace, job.bucket, job.first_bucket, scale, plan.deferred)
+    compute_s = trace.compute_s * scale
+    if not job.overlap:
+        buckets = after_compute(buckets, compute_s)
+    units = cut(buckets, plan, scale, fabric.values)
+    if job.order == "priority":
+        units = by_priority(units, buckets, model.seconds_per_byte(plan, fabric))
+        plan = replace(plan, credit=plan.credit or PRIORITY_CREDIT)
+    return DeployedJob(
+        number=number,
+        job=job,
+        system=system,
+        trace=trace,
+        sample=sample,
+        plan=plan,
+        fabric=fabric,
+        units=units,
+        compute_s=compute_s,
+        paces=paces(
+            job.compute,
+            plan.workers,
+            job.warmup + job.iterations,
+            experiment.emulation.seed + number,
+        ),
+        step_s=fabric.step_latency * scale,
+        start_s=job.start * scale,
+        window=window(plan, fabric, options),
+        forward=replay.needs(trace.scaled(scale), buckets) if job.forward == "by_tensor" else (),
+    )
+
+
+def by_priority(units: Sequence[Unit], buckets: Sequence[Bucket], pace: float) -> tuple[Unit, ...]:
+    """``units`` in layer-priority order: of those ready whenever a byte's time, ``pace``, has
+    passed for each byte sent, the one that the next forward pass needs first (P3, Jayarajan et
+    al., MLSys 2019; ByteScheduler, Peng et al., SOSP 2019).
+
+    It is settled before the job begins, from the workload's times and the closed form's pace. In
+    a tree, as in any all-reduce, all ranks must send the same in the same order; ByteScheduler
+    lets one worker decide for all there.
+    """
+    place = {
+        bucket.index: at for bucket, at in zip(buckets, replay.priorities(buckets), strict=True)
+    }
+    order = replay.sequence(
+        [unit.ready_s for unit in units],
+        [4 * unit.elements * pace for unit in units],
+        [place[unit.bucket] for unit in units],
+    )
+    return tuple(units[index] for index in order)

@@ -1,0 +1,149 @@
+"""What each rank of a deployed job is told, on the emulator's clock."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.deployment.deploy import DeployedJob
+from testbed.deployment.memory import Window
+from testbed.hosts.aggregation import Child, Member, Role, Root
+from testbed.hosts.ring import Neighbours
+from testbed.hosts.task import Task
+from testbed.plan.program import Plan
+from testbed.plan.trees import Style
+from testbed.switches.entries import Allocation
+from testbed.topology.fabric import Fabric
+from testbed.topology.framing import superframe
+from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
+from testbed.workload.quantise import BlockExponent, Factor, Quantiser
+
+LONGEST_TICK_S = 0.004
+"""Longer ticks would show in the emulated times, for they end every transfer."""
+
+
+def tasks(
+    job: DeployedJob,
+    allocations: Sequence[Allocation],
+    addresses: Mapping[str, str],
+    dilation: float,
+    seed: int,
+) -> list[Task]:
+    """One task a rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP."""
+    plan = job.plan
+    truth = gradients(job, seed + job.number)
+    # Drawn before the ranks are forked, which then share it.
+    truth.expected_total()
+    for rank in range(plan.workers):
+        truth.base(rank)
+    if job.sample is not None:
+        truth.exact_total()
+    units = tuple(replace(unit, ready_s=unit.ready_s * dilation) for unit in job.units)
+    return [
+        Task(
+            plan=plan,
+            rank=rank,
+            job=job.number,
+            addresses=tuple(addresses[host] for host in plan.hosts),
+            units=units,
+            compute_s=job.compute_s * dilation,
+            gradients=truth,
+            paces=job.paces[rank] if rank < plan.workers else (1.0,) * len(job.paces[0]),
+            trees=tuple(
+                role(plan, rank, each, addresses, job.window, job.fabric) for each in allocations
+            ),
+            start_s=(job.start_s + job.gap_s * rank * (rank < plan.workers)) * dilation,
+            step_s=job.step_s * dilation,
+            # Endpoints may let packets gather for a quarter of the time that a window lasts.
+            tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),
+            values=job.fabric.values,
+            burst=max(1, min(job.window.fragments // 8, superframe(job.fabric))),
+            forward=tuple(replace(part, seconds=part.seconds * dilation) for part in job.forward),
+        )
+        for rank in plan.ranks
+    ]
+
+
+def gradients(job: DeployedJob, seed: int) -> Gradients:
+    """What the workers contribute."""
+    told, workers, elements = job.job, job.plan.workers, job.gradient_bytes // 4
+    quantiser: Quantiser | None = None
+    if job.sample is not None and told.quantisation == "factor":
+        # A sample's values are drawn as of unit deviation; the factor is that of real ones.
+        quantiser = Factor(told.factor * job.sample.rms)
+    elif job.sample is not None and told.quantisation == "block_exponent":
+        drawn = (job.sample.draw(seed, rank, elements) for rank in range(workers))
+        quantiser = BlockExponent.agreed(drawn, workers, job.fabric.values, room=LARGEST_CONSTANT)
+    return Gradients(seed, workers, elements, told.fixed_point, job.sample, quantiser)
+
+
+def role(
+    plan: Plan,
+    rank: int,
+    allocation: Allocation,
+    addresses: Mapping[str, str],
+    window: Window,
+    fabric: Fabric,
+) -> Role | Neighbours | None:
+    """The part of ``rank`` in a tree, None if it has none; ``addresses`` maps nodes to IP."""
+    tree, size = allocation.tree, window.fragments
+    if rank not in tree.participants:
+        return None
+    slots = np.zeros(1, np.uint32)
+    if tree.style is Style.ATP:
+        # What the window leaves of as many slots again is the root's, to move fragments to.
+        slots = hashed_slots(allocation.number, min(2 * size, allocation.slots), allocation.slots)
+        slots = slots[size:] if rank == tree.root_rank else slots[:size]
+    if rank == tree.root_rank:
+        return Root(
+            allocation.number,
+            tree.style,
+            size,
+            slots,
+            tuple(
+                Child(addresses[child], tree.ranks_below(child))
+                for child in tree.children(tree.root)
+            ),
+            serves=rank >= plan.workers,
+            workers={member: addresses[host] for host, member in tree.rank_of.items()},
+        )
+    parent = addresses[tree.parent[plan.hosts[rank]]]
+    if tree.style is Style.NETREDUCE:
+        order = sorted(tree.rank_of.values())
+        before = order[order.index(rank) - 1]
+        after = order[(order.index(rank) + 1) % len(order)]
+        host = plan.hosts[rank]
+        # What its own ToR does not see on its way to the next rank goes to whoever sums it.
+        passes = tree.parent[host] == fabric.tor_of(host)
+        return Neighbours(
+            allocation.number,
+            rank,
+            to=addresses[plan.hosts[after]] if passes else parent,
+            after=addresses[plan.hosts[after]],
+            before=addresses[plan.hosts[before]],
+            rank_before=before,
+            message=window.message,
+            window=window.fragments // window.message,
+        )
+    return Member(allocation.number, tree.style, size, slots, rank, parent)
+
+
+def hashed_slots(tree: int, count: int, slots: int) -> npt.NDArray[np.uint32]:
+    """``count`` distinct aggregators: a hash of tree and place, then the next one free.
+
+    ATP's hosts hash (CRC32 in the released client) and step on where they collide with
+    themselves. ValueError if there are fewer ``slots``.
+    """
+    if count > slots:
+        raise ValueError(f"{count} places need more than {slots} slots")
+    taken: dict[int, None] = {}
+    for place in range(count):
+        slot = zlib.crc32(tree.to_bytes(2, "big") + place.to_bytes(4, "big")) % slots
+        while slot in taken:
+            slot = (slot + 1) % slots
+        taken[slot] = None
+    return np.fromiter(taken, np.uint32, count)

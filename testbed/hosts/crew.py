@@ -1,0 +1,146 @@
+"""All ranks of a run as processes: started together, watched, and gone together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+
+from testbed.hosts import process
+from testbed.hosts.process import Failure
+from testbed.hosts.task import Outcome, Task
+
+START_DELAY = 0.05
+PATIENCE = 30.0
+
+
+class RankFailed(Exception):
+    """A rank died or gave up; the message names it and says why."""
+
+
+class Crew:
+    """A context in which the processes of ``tasks`` live.
+
+    ``namespaces`` gives for each task the path of the network namespace that it runs in, or
+    None. Processes are forked from this one, which has loaded everything they need.
+    """
+
+    def __init__(self, tasks: Sequence[Task], namespaces: Sequence[str | None]) -> None:
+        self._tasks, self._namespaces = tasks, namespaces
+        self._processes: list[BaseProcess] = []
+        self._pipes: list[Connection] = []
+
+    def __enter__(self) -> Crew:
+        # Plain fork: a hundred milliseconds a rank are saved, and no thread runs here.
+        context = multiprocessing.get_context("fork")
+        for task, namespace in zip(self._tasks, self._namespaces, strict=True):
+            ours, theirs = context.Pipe()
+            each = context.Process(
+                target=process.main,
+                args=(task, namespace, os.getpid(), theirs),
+                name=f"job {task.job} rank {task.rank}",
+                daemon=True,
+            )
+            each.start()
+            theirs.close()
+            self._processes.append(each)
+            self._pipes.append(ours)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            for pipe in self._pipes:
+                pipe.send("bye")
+            for each in self._processes:
+                each.join(2)
+        for each in self._processes:
+            each.kill()  # side by side; without effect on one that has ended
+        for each in self._processes:
+            each.join()
+        for pipe in self._pipes:
+            pipe.close()
+
+    @property
+    def pids(self) -> list[int]:
+        return [each.pid for each in self._processes if each.pid is not None]
+
+    def run(
+        self,
+        watch: Callable[[], None] = lambda: None,
+        timeout: float | None = None,
+        started: Callable[[], None] = lambda: None,
+    ) -> list[Outcome]:
+        """Run every task to its end; outcomes in the order of the tasks.
+
+        ``started`` is called when the first iteration begins. ``watch`` is called about every
+        0.2 s and may raise to end the run. RankFailed if a
+        rank fails or dies, or if the workers are not done after ``timeout`` seconds.
+        """
+        everyone = range(len(self._tasks))
+        self._gather(everyone, lambda: None, time.monotonic() + PATIENCE)
+        self._tell(everyone, "connect")
+        self._gather(everyone, lambda: None, time.monotonic() + PATIENCE)
+        start = time.monotonic() + START_DELAY
+        workers = [i for i in everyone if self._tasks[i].is_worker]
+        servers = [i for i in everyone if not self._tasks[i].is_worker]
+        self._tell(everyone, start)
+        started()
+        limit = None if timeout is None else start + timeout
+        outcomes = self._gather(workers, watch, limit)
+        self._tell(servers, "stop")
+        outcomes |= self._gather(servers, lambda: None, time.monotonic() + PATIENCE)
+        return [outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Outcome)]
+
+    def _tell(self, indices: Iterable[int], message: object) -> None:
+        for index in indices:
+            self._pipes[index].send(message)
+
+    def _gather(
+        self, indices: Iterable[int], watch: Callable[[], None], limit: float | None
+    ) -> dict[int, object]:
+        waiting = {self._pipes[index]: index for index in indices}
+        # Servers may fail while the workers are waited for.
+        watched = {pipe: index for index, pipe in enumerate(self._pipes)}
+        answers: dict[int, object] = {}
+        while waiting:
+            for pipe in wait(list(watched), timeout=0.2):
+                assert isinstance(pipe, Connection)
+                index = watched[pipe]
+                answer = self._answer(pipe, index)
+                answers[index] = answer
+                waiting.pop(pipe, None)
+            watch()
+            if limit is not None and time.monotonic() > limit and waiting:
+                late = ", ".join(self._name(index) for index in waiting.values())
+                raise RankFailed(f"no answer in time from {late}")
+        return answers
+
+    def _answer(self, pipe: Connection, index: int) -> object:
+        try:
+            answer = pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._processes[index].join(1)
+            code = self._processes[index].exitcode
+            raise RankFailed(f"{self._name(index)} died (exit code {code})") from None
+        if isinstance(answer, Failure):
+            # A peer's death shows first in its neighbours: name the one that died.
+            for other, each in enumerate(self._processes):
+                each.join(0.05)
+                if each.exitcode not in (None, 0):
+                    raise RankFailed(f"{self._name(other)} died (exit code {each.exitcode})")
+            raise RankFailed(f"{self._name(index)}: {answer}")
+        return answer
+
+    def _name(self, index: int) -> str:
+        task = self._tasks[index]
+        role = "worker" if task.is_worker else "server"
+        return f"job {task.job} {role} rank {task.rank}"

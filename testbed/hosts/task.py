@@ -1,0 +1,89 @@
+"""What a rank is told to do, and what it tells afterwards: plain data that crosses processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from testbed import wire
+from testbed.hosts.aggregation import Role
+from testbed.hosts.ring import Neighbours
+from testbed.plan.program import Plan
+from testbed.plan.units import Unit
+from testbed.workload.gradients import Gradients
+from testbed.workload.iteration import IterationTimes
+from testbed.workload.replay import Need
+
+
+@dataclass(frozen=True)
+class Task:
+    """One rank's part of a job.
+
+    Attributes:
+        plan, rank: the program and whose part of it.
+        job: number of the job in this run; separates ports and switch memory.
+        addresses: IP address of every rank.
+        units: the pieces of one iteration, in the order in which they are sent: one that is
+            ready waits for those before it.
+        compute_s: forward and backward of one iteration, seconds on the emulator's clock.
+        gradients: what every worker contributes, and so the true sum; drawn before the fork,
+            so that all ranks share one copy.
+        paces: for each iteration, warm-up included, how many times as long as ``compute_s`` this
+            rank computes.
+        trees: this rank's part in each of the plan's trees, None where it has none.
+        start_s: when the job begins, after the run does.
+        step_s: how long a host takes for each transfer before it starts.
+        tick_s: how long a rank that was woken by packets lets more of them gather before it is
+            woken again: interrupt moderation, as network cards do it.
+        values: int32 values in an INA packet.
+        burst: packets that may leave back to back, whatever the link's rate.
+        forward: the parts of the forward pass, each of which waits for the sums of its bucket
+            only; empty if an iteration waits for all sums of the one before.
+    """
+
+    plan: Plan
+    rank: int
+    job: int
+    addresses: tuple[str, ...]
+    units: tuple[Unit, ...]
+    compute_s: float
+    gradients: Gradients
+    paces: tuple[float, ...] = (1.0,)
+    trees: tuple[Role | Neighbours | None, ...] = ()
+    start_s: float = 0.0
+    step_s: float = 0.0
+    tick_s: float = 0.0
+    values: int = wire.VALUES
+    burst: int = 1
+    forward: tuple[Need, ...] = ()
+
+    @property
+    def iterations(self) -> int:
+        return len(self.paces)
+
+    @property
+    def elements(self) -> int:
+        return sum(unit.elements for unit in self.units)
+
+    @property
+    def is_worker(self) -> bool:
+        return self.rank < self.plan.workers
+
+
+@dataclass
+class Outcome:
+    """What a rank saw. ``wrong`` counts received values that differ from the true sum;
+    ``checked`` counts all values compared; ``late_s`` is the worst delay with which this process
+    was woken for its own timer. ``overflows`` counts fragments whose sum left the range of int32,
+    ``floats`` those that were summed as floats instead. ``quantisation_error`` is what rank 0
+    found in the last iteration's sums of real gradients."""
+
+    rank: int
+    iterations: list[IterationTimes] = field(default_factory=list)
+    checked: int = 0
+    wrong: int = 0
+    retransmitted: int = 0
+    collisions: int = 0
+    overflows: int = 0
+    floats: int = 0
+    late_s: float = 0.0
+    quantisation_error: float | None = None

@@ -1,0 +1,158 @@
+"""What this machine carries: measured once by ``ina-testbed calibrate``, kept for its user.
+
+A calibration holds for the machine, kernel and code that it was made with; another one is not
+taken, and conservative defaults stand in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from testbed import provenance
+from testbed.machine.doctor import Check
+from testbed.topology.framing import Framing
+
+FILE = "ina-testbed/calibration.json"
+_PACKAGE = Path(__file__).resolve().parents[1]
+_DECISIVE = ("dataplane", "endpoint", "emulation")
+"""Parts of the package that packets go through, and what sets them up."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Processor time in ns per byte of frames, on the emulator's links.
+
+    Attributes:
+        link: of all processors, for each link that the byte crosses, ends and routers included.
+        rank: of a rank's process, for what its host sends or receives.
+        switch: of the busiest thread of a P4 switch, for what comes to it; 0 for the kernel's.
+    """
+
+    link: float
+    rank: float
+    switch: float = 0.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a machine carries.
+
+    Attributes:
+        costs: by what sums: ``tcp`` for hosts behind kernel routers, ``native``, ``bmv2``.
+        late_s: the worst delay with which a process was woken while the machine was busy.
+        bring_up_s: what a node costs before a run and after it.
+        kept: the least part of its rate that a link carried while packets waited; None if unknown.
+        measured_at: UTC, ISO 8601; empty for defaults.
+        machine: what it was measured on.
+    """
+
+    costs: Mapping[str, Costs]
+    late_s: float
+    bring_up_s: float
+    kept: float | None = None
+    measured_at: str = ""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> bool:
+        return bool(self.measured_at)
+
+
+DEFAULTS = Calibration(
+    {
+        "tcp": Costs(12.0, 10.0),
+        "native": Costs(24.0, 12.0, 24.0),
+        "bmv2": Costs(100.0, 20.0, 75.0),
+    },
+    late_s=0.005,
+    bring_up_s=0.3,
+)
+"""What two busy cores of a virtual machine needed, rounded up, so that most machines do better."""
+
+
+def machine() -> dict[str, Any]:
+    """What a calibration holds for."""
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "cpu": provenance.processor(),
+        "kernel": platform.release(),
+        "code": _code(),
+    }
+
+
+def path() -> Path:
+    """Where it is kept, by the XDG base directory specification."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / FILE
+
+
+def load() -> Calibration:
+    """The one that holds here and now, or the defaults."""
+    found = read()
+    return found if found is not None and found.machine == machine() else DEFAULTS
+
+
+def read() -> Calibration | None:
+    """What is kept, whatever it holds for; None if nothing is, or it makes no sense."""
+    try:
+        data = json.loads(path().read_text())
+        costs = {name: Costs(**each) for name, each in data.pop("costs").items()}
+        return Calibration(costs, **data)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def store(calibration: Calibration) -> Path:
+    """Keep it in the place of an earlier one; where."""
+    where = path()
+    where.parent.mkdir(parents=True, exist_ok=True)
+    beside = where.with_suffix(".new")
+    beside.write_text(json.dumps(asdict(calibration), indent=2) + "\n")
+    beside.replace(where)
+    return where
+
+
+def describe(calibration: Calibration) -> list[str]:
+    """What it says, a line each, per core and in the units of networks."""
+    lines = []
+    for name, costs in calibration.costs.items():
+        line = f"{name:7} {8 / costs.link:6.2f} Gbit/s of links per core"
+        line += f", {8 / costs.rank:6.2f} Gbit/s per rank"
+        if costs.switch:
+            line += f", {1e9 / costs.switch / Framing().frame:9,.0f} packets/s into a switch"
+        lines.append(line)
+    late = f"wake-up at most {calibration.late_s * 1e3:.1f} ms late"
+    if calibration.kept is not None:
+        late += f"; links carry {calibration.kept:.0%} of their rates or more"
+    return [*lines, late]
+
+
+def check() -> Check:
+    """As the doctor says it."""
+    found, here = read(), machine()
+    if found is None:
+        detail = "none: dilation auto and warnings go by conservative guesses"
+        return Check("calibration", "limited", detail, "ina-testbed calibrate")
+    other = [name for name, value in here.items() if found.machine.get(name) != value]
+    if other:
+        detail = f"of {found.measured_at}, made with another {' and '.join(other)}: not used"
+        return Check("calibration", "limited", detail, "ina-testbed calibrate")
+    return Check("calibration", "ok", f"of {found.measured_at}")
+
+
+@cache
+def _code() -> str:
+    digest = hashlib.sha256()
+    for part in _DECISIVE:
+        for source in sorted((_PACKAGE / part).rglob("*.[pch]*")):
+            if source.suffix in (".py", ".c", ".h"):
+                digest.update(source.read_bytes())
+    return digest.hexdigest()[:10]

@@ -1,0 +1,290 @@
+"""What this machine has, lacks and limits, for ``ina-testbed doctor``.
+
+Kernel features are tried out in a network namespace that ends with the trial, so that nothing
+is loaded, changed or left behind.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from testbed.backends.emulation.network import TOOLS
+from testbed.backends.emulation.node_setup import loss
+from testbed.provenance import mininet
+from testbed.switches import bmv2
+from testbed.switches.compile import COMPILER
+
+Status = Literal["ok", "missing", "limited"]
+
+LEAST_MEMORY = 2 << 30
+LEAST_CORES = 2
+
+_PACKAGES = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "mnexec": "mininet",
+    "ethtool": "ethtool",
+    "ping": "iputils-ping",
+    "unshare": "util-linux",
+    "nft": "nftables",
+}
+
+_VETH = "ip link add probe0 type veth peer name probe1 && ip link set probe0 up"
+_HTB = (
+    "tc qdisc add dev lo root handle 1: htb default 1 &&"
+    " tc class add dev lo parent 1: classid 1:1 htb rate 1mbit"
+)
+_FEATURES = {
+    # name: (trial, what is built on it)
+    "namespaces": ("true", "every node is one"),
+    "veth": (_VETH, "every link is one"),
+    "htb": (_HTB, "shapes every link"),
+    "bfifo": (f"{_HTB} && tc qdisc add dev lo parent 1:1 bfifo limit 9000", "every port's queue"),
+    "multipath": (
+        f"{_VETH} && ip address add 10.0.0.1/32 dev lo &&"
+        " ip route add 10.1.0.0/16 nexthop via 10.0.0.2 dev probe0 onlink"
+        " nexthop via 10.0.0.3 dev probe0 onlink",
+        "ECMP in kernel routers",
+    ),
+}
+_OPTIONAL_FEATURES = {
+    # name: (trial, what is lost without it)
+    "netem": (
+        "tc qdisc add dev lo root netem delay 1ms",
+        "no links with delay; nothing else needs it",
+    ),
+    "policy routing": (
+        "ip rule add from 10.0.0.1 lookup 100",
+        "no flows pinned to a way of their own, as some of GRID's baselines have them",
+    ),
+    "nft loss": (
+        f"printf '{loss(['lo'], 'ingress', 0.5)}' | nft -f -",
+        "no experiments with loss",
+    ),
+    "nft loss at P4 switches": (
+        f"printf '{loss(['lo'], 'egress', 0.5)}' | nft -f -",
+        "no loss on links to P4 switches (Linux 5.17)",
+    ),
+}
+_PRESSURE = Path("/proc/pressure/cpu")
+_FINE_TIMER_S = 1e-6
+_LOGGED = b"Processing packet received on port"
+_SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. ``mend`` says what to do about it; empty where nothing is needed."""
+
+    name: str
+    status: Status
+    detail: str
+    mend: str = ""
+
+
+def checks() -> list[Check]:
+    """All checks: ``missing`` is what no emulation can do without."""
+    return [*_rights(), *_tools(), *_kernel(), *_switches(), *_machine()]
+
+
+def _rights() -> Iterator[Check]:
+    if os.geteuid() == 0:
+        yield Check("root", "ok", "network namespaces can be made")
+    else:
+        yield Check("root", "missing", "network namespaces need it", "run with sudo")
+    if importlib.util.find_spec("mininet") is not None:
+        yield Check("mininet", "ok", mininet() or "of unknown version")
+    else:
+        yield Check(
+            "mininet",
+            "missing",
+            "not importable from this Python",
+            "apt-get install mininet, and make the virtual environment from the system's Python"
+            " with --system-site-packages, as setup.sh does",
+        )
+
+
+def _tools() -> Iterator[Check]:
+    for tool in (*TOOLS, "unshare"):
+        if path := _which(tool):
+            yield Check(tool, "ok", _version(path, "-V") if tool == "tc" else path)
+        else:
+            yield Check(tool, "missing", "not installed", f"apt-get install {_PACKAGES[tool]}")
+    if path := _which("nft"):
+        yield Check("nft", "ok", path)
+    else:
+        detail = "not installed: no experiments with loss"
+        yield Check("nft", "limited", detail, f"apt-get install {_PACKAGES['nft']}")
+
+
+def _which(tool: str) -> str | None:
+    """As root finds it, whoever asks: Debian keeps /usr/sbin out of other users' PATH."""
+    return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin")
+
+
+def _kernel() -> Iterator[Check]:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        yield Check("kernel", "limited", "not tried: that needs root and unshare")
+        return
+    mend = "a kernel with this feature; `modprobe` it where the kernel has it as a module"
+    for name, (trial, purpose) in _FEATURES.items():
+        refusal = _try(trial)
+        if refusal is None:
+            yield Check(name, "ok", purpose)
+        else:
+            yield Check(name, "missing", f"{purpose}; {refusal}", mend)
+    for name, (trial, cost) in _OPTIONAL_FEATURES.items():
+        refusal = _try(trial)
+        if refusal is None:
+            yield Check(name, "ok", "there")
+        else:
+            yield Check(name, "limited", f"{cost}; {refusal}", mend)
+
+
+def _try(trial: str) -> str | None:
+    """What a shell in a throwaway network namespace says against ``trial``; None if nothing."""
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-ec", trial],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    if done.returncode == 0:
+        return None
+    said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
+    return said[0]
+
+
+def _switches() -> Iterator[Check]:
+    yield _compiler()
+    source = "p4lang's own package repository has it for Debian and Ubuntu"
+    optional = {
+        bmv2.SWITCH: ("BMv2", "target bmv2 cannot run; native runs the same program", source),
+        bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be told anything", source),
+        COMPILER: ("p4c", "p4/*.p4 cannot be changed; the compiled program is there", source),
+    }
+    for tool, (name, cost, mend) in optional.items():
+        if shutil.which(tool) is None:
+            yield Check(name, "limited", f"{tool} is not installed: {cost}", mend)
+        elif tool == bmv2.CLIENT:
+            yield Check(name, "ok", tool)
+        else:
+            yield Check(name, "ok", f"{tool} {_version(tool)}")
+    if (path := shutil.which(bmv2.SWITCH)) is not None:
+        yield _logging(Path(path))
+
+
+def _logging(switch: Path) -> Check:
+    """Its own notes (docs/performance.md) ask for a build without logging macros where speed
+    matters. What such a build would log is not in it."""
+    parts = [switch, *_libraries(switch)]
+    if any(_LOGGED in part.read_bytes() for part in parts):
+        return Check(
+            "BMv2 build",
+            "limited",
+            "with logging macros: every step of every packet looks whether to log",
+            "for speed build BMv2 with ./configure --disable-logging-macros 'CXXFLAGS=-O3'",
+        )
+    return Check("BMv2 build", "ok", "without logging macros")
+
+
+def _libraries(program: Path) -> Iterator[Path]:
+    """BMv2's own libraries that a program is linked with."""
+    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    for line in said.splitlines():
+        name, _, where = line.strip().partition(" => ")
+        if name.startswith(("libbm", "libsimpleswitch")) and where.startswith("/"):
+            yield Path(where.split()[0])
+
+
+def _compiler() -> Check:
+    """Whether it compiles a program that needs the C library's headers."""
+    command = os.environ.get("CC") or "cc"
+    mend = "apt-get install gcc libc6-dev"
+    if shutil.which(command) is None:
+        purpose = "the native switch is built with it"
+        return Check("C compiler", "missing", f"{command} is not installed: {purpose}", mend)
+    done = subprocess.run(
+        [command, "-x", "c", "-fsyntax-only", "-"],
+        input="#include <stdio.h>\n#include <linux/if_packet.h>\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[:1]
+        return Check("C compiler", "missing", f"{command} fails: {' '.join(said)}", mend)
+    return Check("C compiler", "ok", _version(command))
+
+
+def _version(tool: str, option: str = "--version") -> str:
+    said = subprocess.run([tool, option], capture_output=True, text=True, check=False)
+    # p4c says it on standard error, in its second line.
+    lines = [line for line in (said.stdout + said.stderr).splitlines() if "." in line]
+    return lines[0] if lines else "of unknown version"
+
+
+def _machine() -> Iterator[Check]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    enough = memory >= LEAST_MEMORY
+    yield Check(
+        "memory",
+        "ok" if enough else "limited",
+        f"{memory / (1 << 30):.1f} GiB",
+        "" if enough else f"{LEAST_MEMORY >> 30} GiB carry the examples; choose a smaller scale",
+    )
+    cores = len(os.sched_getaffinity(0))
+    enough = cores >= LEAST_CORES
+    yield Check(
+        "cores",
+        "ok" if enough else "limited",
+        f"{cores} for this process",
+        "" if enough else f"{LEAST_CORES} carry the examples; choose a larger dilation",
+    )
+    governors = {
+        path.read_text().strip()
+        for path in Path("/sys/devices/system/cpu").glob("cpu*/cpufreq/scaling_governor")
+    }
+    if governors - {"performance"}:
+        yield Check(
+            "governor",
+            "limited",
+            f"{', '.join(sorted(governors))}: the clock rate changes while an experiment runs",
+            "cpupower frequency-set -g performance",
+        )
+    else:
+        yield Check("governor", "ok", ", ".join(governors) or "none visible")
+    try:
+        clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text()
+    except OSError:
+        clock = "not visible"
+    clock = clock.strip()
+    if clock in _SLOW_CLOCKS:
+        yield Check(
+            "clock",
+            "limited",
+            f"{clock}: slow to read, and every packet's time is read",
+            "clocksource=tsc on the kernel's command line, where the processor's is stable",
+        )
+    else:
+        yield Check("clock", "ok", clock)
+    tick = time.clock_getres(time.CLOCK_MONOTONIC)
+    if tick > _FINE_TIMER_S:
+        detail = f"steps of {tick * 1e3:g} ms: links would send in bursts of that length"
+        yield Check("timers", "limited", detail, "a kernel with CONFIG_HIGH_RES_TIMERS")
+    else:
+        yield Check("timers", "ok", "of high resolution")
+    if _PRESSURE.exists():
+        yield Check("pressure", "ok", f"{_PRESSURE} tells who waited for a processor")
+    else:
+        detail = "the kernel does not tell who waited for a processor: verdicts go by idle time"
+        yield Check("pressure", "limited", detail, "psi=1 on the kernel's command line")

@@ -1,0 +1,41 @@
+"""What `testbed.placement.search` answers for an experiment's jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from testbed.backends.flow import scenario
+from testbed.backends.flow.scenario import Job
+from testbed.deployment.deploy import DeployedJob, deploy
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.schema import Experiment
+from testbed.placement.search import EVEN, Placed, place
+from testbed.topology.fabric import Fabric
+
+
+def choose(experiment: Experiment, fabric: Fabric, budget: int) -> Placed:
+    """Which at most ``budget`` switches of ``fabric`` to make programmable for a cell's jobs.
+
+    Which ones the experiment names itself is left aside; ``ina_tier`` says which may be chosen.
+    Times are scaled. DeploymentError if the jobs cannot run.
+    """
+
+    def jobs(fabric: Fabric) -> Sequence[Job]:
+        try:
+            return [_measured(job) for job in deploy(experiment, fabric)]
+        except DeploymentError as error:
+            raise ValueError(str(error)) from error
+
+    candidates = fabric.switches if experiment.fabric.ina_tier == "any" else None
+    try:
+        assumptions = replace(EVEN, scale=float(experiment.emulation.scale))
+        return place(fabric, budget, jobs, candidates, assumptions=assumptions)
+    except ValueError as error:
+        raise DeploymentError(str(error)) from error
+
+
+def _measured(job: DeployedJob) -> Job:
+    """The job without the iterations before those that are measured."""
+    made = scenario.of(job)
+    return replace(made, paces=tuple(own[job.job.warmup :] for own in made.paces))

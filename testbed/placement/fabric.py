@@ -1,0 +1,85 @@
+"""The fabric that an experiment asks for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+
+from testbed import wire
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment import fabrics
+from testbed.experiment.schema import Experiment
+from testbed.placement.choice import choose
+from testbed.topology import builders, placement
+from testbed.topology.fabric import Fabric
+
+
+def build_fabric(experiment: Experiment) -> Fabric:
+    """The fabric of a resolved experiment, with its INA switches chosen. DeploymentError if not."""
+    wanted, fabric = experiment.fabric, without_ina(experiment)
+    if isinstance(wanted.ina, tuple):
+        return fabric.with_ina(wanted.ina)
+    if isinstance(wanted.ina, str):
+        share: int | float = {"all": 1.0, "none": 0.0}[wanted.ina]
+        policy = "fullest"
+    else:
+        share, policy = wanted.ina, wanted.ina_policy
+    chosen = placement.ina_switches(
+        fabric,
+        share,
+        "fullest" if policy == "best" else policy,
+        wanted.ina_tier,
+        experiment.emulation.seed,
+    )
+    if policy == "best":
+        return fabric.with_ina(_best(_what_matters(experiment), len(chosen)))
+    return fabric.with_ina(chosen)
+
+
+def without_ina(experiment: Experiment) -> Fabric:
+    """The fabric before any switch aggregates. DeploymentError if there can be none."""
+    wanted = experiment.fabric
+    if wanted.slots > wire.SLOTS:
+        raise DeploymentError(
+            f"fabric.slots: found {wanted.slots}, wanted at most {wire.SLOTS}, the compiled "
+            "program's memory; lower it, or compile p4/ with a larger SLOTS"
+        )
+    fabric = _bare(wanted)
+    capacity = wanted.capacity
+    if capacity is None or isinstance(capacity, float):
+        capacity = dict.fromkeys(fabric.switches, capacity) if capacity else {}
+    return replace(
+        fabric,
+        slots=wanted.slots,
+        values=wanted.values,
+        mtu=wanted.mtu,
+        capacity=capacity,
+        step_latency=wanted.step_latency,
+    )
+
+
+def _bare(wanted: fabrics.Fabric) -> Fabric:
+    """The fabric's nodes and links alone."""
+    if isinstance(wanted, fabrics.Graph):
+        links = [(*link.ends, link.rate) for link in wanted.links]
+        return builders.graph(wanted.switches, links, wanted.host_rate, wanted.queue)
+    rates = wanted.host_rate, wanted.uplink_rate, wanted.queue
+    if isinstance(wanted, fabrics.FatTree):
+        return builders.fat_tree(wanted.k, wanted.racks, *rates)
+    return builders.leaf_spine(wanted.spines, wanted.leaves, wanted.racks, *rates)
+
+
+def _what_matters(experiment: Experiment) -> str:
+    """All of an experiment that the choice of switches depends on, as text."""
+    data = experiment.data()
+    kept = {key: data[key] for key in ("schema_version", "name", "fabric", "jobs")}
+    emulation = {key: data["emulation"][key] for key in ("scale", "seed")}
+    return json.dumps({**kept, "emulation": emulation}, sort_keys=True)
+
+
+@lru_cache(maxsize=256)
+def _best(experiment: str, budget: int) -> tuple[str, ...]:
+    """Kept, as the search takes long and a cell's fabric is asked for several times."""
+    resolved = Experiment.model_validate_json(experiment)
+    return choose(resolved, without_ina(resolved), budget).switches

@@ -1,0 +1,267 @@
+"""Which switches to make programmable, if only so many can be: what an operator would ask.
+
+Choices are simulated, alike ones once: two are alike if the fabric with its jobs looks the same
+from them. If few differ, all are compared; else switches are chosen one after another, and then
+exchanged one for one while that helps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+
+from testbed.backends.flow.scenario import Assumptions, Job
+from testbed.backends.flow.simulate import simulate
+from testbed.topology.fabric import Fabric, Kind
+
+Jobs = Callable[[Fabric], Sequence[Job]]
+"""The jobs as they run on a fabric; ValueError if they cannot."""
+
+EVEN = Assumptions(ecmp="even")
+"""A choice of switches should not follow one draw of ECMP's."""
+
+_FAR = 4
+"""How many links away differences between switches count: from rack to rack over a core."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A choice of switches.
+
+    Attributes:
+        switches: the programmable ones.
+        jct_s: of each job with them.
+        without_s, with_all_s: of each job without any programmable switch, and with all
+            candidates; empty if the jobs cannot run then.
+        is_exact: whether all choices that differ were compared.
+        simulated: how many choices were.
+    """
+
+    switches: tuple[str, ...]
+    jct_s: tuple[float, ...]
+    without_s: tuple[float, ...]
+    with_all_s: tuple[float, ...]
+    is_exact: bool
+    simulated: int
+
+    @property
+    def mean_s(self) -> float:
+        """Mean of all jobs' JCT, what is to be small."""
+        return fmean(self.jct_s)
+
+    @property
+    def bound_s(self) -> float:
+        """Less than this no choice can reach, if one more programmable switch never does harm."""
+        return min(self.mean_s, fmean(self.with_all_s) if self.with_all_s else float("inf"))
+
+    @property
+    def gap(self) -> float:
+        """How much longer than the best choice this one takes at most, as a ratio; 0 if exact."""
+        return 0.0 if self.is_exact else self.mean_s / self.bound_s - 1
+
+
+def place(
+    fabric: Fabric,
+    budget: int,
+    jobs: Jobs,
+    candidates: Sequence[str] | None = None,
+    most_exact: int = 1000,
+    assumptions: Assumptions = EVEN,
+) -> Placed:
+    """At most ``budget`` of ``candidates`` for the lowest mean JCT.
+
+    If not given, these are the ToRs with workers or servers of the jobs.
+    All choices are compared if at most ``most_exact`` differ. Of choices that are as good, the one
+    with fewer switches is taken, then the first. Raises ValueError if the jobs cannot run with
+    any, or a budget is below 0.
+    """
+    if budget < 0:
+        raise ValueError(f"budget: found {budget}, wanted at least 0")
+    search = _Search(fabric, jobs, assumptions)
+    switches = search.at_work if candidates is None else tuple(candidates)
+    budget = min(budget, len(switches))
+    every = _different(search, switches, budget, most_exact)
+    best = search.best(_greedy(search, switches, budget) if every is None else every)
+    if best is None:
+        raise ValueError(f"the jobs cannot run with any {budget} of {len(switches)} switches")
+    simulated = search.simulated
+    return Placed(
+        tuple(switch for switch in switches if switch in best),
+        search.jcts(best),
+        search.jcts(()),
+        search.jcts(switches),
+        every is not None,
+        simulated,
+    )
+
+
+class _Search:
+    """Choices that were simulated, so that none is twice."""
+
+    def __init__(self, fabric: Fabric, jobs: Jobs, assumptions: Assumptions) -> None:
+        self.fabric, self._jobs, self._assumptions = fabric, jobs, assumptions
+        self._known: dict[frozenset[str], tuple[float, ...]] = {}
+        self._names: dict[Hashable, int] = {}
+
+    @property
+    def simulated(self) -> int:
+        return len(self._known)
+
+    def jcts(self, choice: Iterable[str]) -> tuple[float, ...]:
+        """Of each job; empty if they cannot run."""
+        chosen = frozenset(choice)
+        if chosen not in self._known:
+            fabric = self.fabric.with_ina(chosen)
+            try:
+                jobs = self._jobs(fabric)
+            except ValueError:
+                self._known[chosen] = ()
+            else:
+                timeline = simulate(fabric, jobs, self._assumptions)
+                self._known[chosen] = tuple(map(timeline.jct_s, range(len(jobs))))
+        return self._known[chosen]
+
+    def mean(self, choice: Iterable[str]) -> float:
+        """Infinity if the jobs cannot run."""
+        jcts = self.jcts(choice)
+        return fmean(jcts) if jcts else float("inf")
+
+    def best(self, choices: Iterable[frozenset[str]]) -> frozenset[str] | None:
+        """The first of those with the lowest mean, of which fewer switches are better."""
+        found = min(choices, key=lambda choice: (round(self.mean(choice), 9), len(choice)))
+        return found if self.jcts(found) else None
+
+    def alike(self, switches: Iterable[str], chosen: frozenset[str]) -> list[str]:
+        """The first of those that look the same, of ``switches``; ``chosen`` are programmable."""
+        looks = self._looks(chosen)
+        kinds: dict[int, str] = {}
+        for switch in switches:
+            kinds.setdefault(looks[switch], switch)
+        return list(kinds.values())
+
+    def kind(self, chosen: frozenset[str]) -> Hashable:
+        """Equal for choices that are alike."""
+        return tuple(sorted(self._looks(chosen).values()))
+
+    def _looks(self, chosen: frozenset[str]) -> dict[str, int]:
+        """A number for what each switch is, what surrounds it, what surrounds that, and so on.
+
+        This is colour refinement (Weisfeiler and Leman, 1968).
+        """
+        looks = {
+            switch: self._name((switch in chosen, self._alone[switch]))
+            for switch in self.fabric.switches
+        }
+        for _ in range(_FAR):
+            looks = {
+                switch: self._name(
+                    (own, tuple(sorted((looks[other], rate) for other, rate in self._near[switch])))
+                )
+                for switch, own in looks.items()
+            }
+        return looks
+
+    def _name(self, look: Hashable) -> int:
+        return self._names.setdefault(look, len(self._names))
+
+    @cached_property
+    def _near(self) -> dict[str, list[tuple[str, float]]]:
+        fabric = self.fabric
+        return {
+            switch: [
+                (other, fabric.link(switch, other).rate)
+                for other in fabric.neighbours(switch)
+                if fabric.nodes[other].kind is not Kind.HOST
+            ]
+            for switch in fabric.switches
+        }
+
+    @cached_property
+    def _on(self) -> dict[str, list[tuple[int, bool]]]:
+        """The jobs of each host, and whether it is a worker."""
+        on: defaultdict[str, list[tuple[int, bool]]] = defaultdict(list)
+        for number, job in enumerate(self._anyhow()):
+            for rank, host in enumerate(job.plan.hosts):
+                on[host].append((number, rank < job.plan.workers))
+        return dict(on)
+
+    @property
+    def at_work(self) -> tuple[str, ...]:
+        """The ToRs of all hosts that work for a job."""
+        working = {self.fabric.tor_of(host) for host in self._on}
+        return tuple(tor for tor in self.fabric.tors if tor in working)
+
+    @cached_property
+    def _alone(self) -> dict[str, Hashable]:
+        """What each switch is by itself, with the hosts on it and what these do."""
+        fabric = self.fabric
+        return {
+            switch: (
+                fabric.nodes[switch].kind.value,
+                fabric.capacity.get(switch),
+                tuple(
+                    sorted(
+                        (fabric.link(host, switch).rate, tuple(self._on.get(host, ())))
+                        for host in fabric.rack_hosts(switch)
+                    )
+                ),
+            )
+            for switch in fabric.switches
+        }
+
+    def _anyhow(self) -> Sequence[Job]:
+        """The jobs, with switches that let them run: only their hosts matter."""
+        for switches in ((), self.fabric.tors, self.fabric.switches):
+            with suppress(ValueError):
+                return self._jobs(self.fabric.with_ina(switches))
+        return ()
+
+
+def _different(
+    search: _Search, switches: Sequence[str], budget: int, most: int
+) -> list[frozenset[str]] | None:
+    """All choices that are not alike, smaller ones first; None if there are more than ``most``."""
+    last = [frozenset[str]()]
+    found, kinds = last.copy(), {search.kind(last[0])}
+    for _ in range(budget):
+        larger = []
+        for choice in last:
+            left = [switch for switch in switches if switch not in choice]
+            for switch in search.alike(left, choice):
+                kind = search.kind(choice | {switch})
+                if kind not in kinds:
+                    kinds.add(kind)
+                    larger.append(choice | {switch})
+            if len(found) + len(larger) > most:
+                return None
+        found, last = found + larger, larger
+    return found
+
+
+def _greedy(search: _Search, switches: Sequence[str], budget: int) -> list[frozenset[str]]:
+    """What choosing one after another passes through, and where exchanges end."""
+    chosen: frozenset[str] = frozenset()
+    passed = [chosen]
+    for _ in range(budget):
+        left = [switch for switch in switches if switch not in chosen]
+        # Of equals the fullest rack: a job may need several switches before it gains anything.
+        left.sort(key=lambda switch: -len(search.fabric.rack_hosts(switch)))
+        options = [chosen | {switch} for switch in search.alike(left, chosen)]
+        chosen = min(options, key=lambda option: round(search.mean(option), 9))
+        passed.append(chosen)
+    while True:
+        left = [switch for switch in switches if switch not in chosen]
+        options = [
+            (chosen - {out}) | {switch}
+            for out in search.alike(sorted(chosen), chosen)
+            for switch in search.alike(left, chosen)
+        ]
+        better = min(options, key=search.mean, default=chosen)
+        if search.mean(better) >= search.mean(chosen) * (1 - 1e-9):
+            return passed
+        chosen = better
+        passed.append(chosen)

@@ -1,0 +1,54 @@
+"""Units: the pieces of a gradient that run a plan's program, each on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from testbed import wire
+from testbed.plan.program import Plan
+from testbed.workload.buckets import Bucket
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of the gradient that runs the plan's program on its own.
+
+    ``offset`` and ``elements`` place it in the flat gradient; ``ready_s`` is when, after the
+    start of an iteration, its gradients exist (seconds on the emulator's clock). A ``deferred``
+    one holds the gradients of the iteration before.
+    """
+
+    bucket: int
+    offset: int
+    elements: int
+    ready_s: float
+    deferred: bool = False
+
+
+def grain(plan: Plan, values: int) -> int:
+    """Chunks are multiples of so many values: whole packets, of ``values``, where switches sum."""
+    return values if plan.trees else 1
+
+
+def cut(
+    buckets: Sequence[Bucket], plan: Plan, scale: Fraction | float, values: int = wire.VALUES
+) -> tuple[Unit, ...]:
+    """The units of one iteration: buckets, or pieces of at most ``plan.partition`` bytes, scaled.
+
+    A unit is padded so that it divides into the plan's chunks, of whole packets of ``values``.
+    """
+    whole = grain(plan, values) * (plan.chunks if plan.shares is None else 1)
+    most = None if plan.partition is None else max(1, int(plan.partition * scale / 4))
+    units: list[Unit] = []
+    offset = 0
+    for bucket in buckets:
+        left = bucket.bytes // 4
+        while left > 0:
+            taken = left if most is None else min(left, most)
+            elements = -(-taken // whole) * whole
+            units.append(Unit(bucket.index, offset, elements, bucket.ready_s, bucket.deferred))
+            offset += elements
+            left -= taken
+    return tuple(units)

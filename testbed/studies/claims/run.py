@@ -1,0 +1,132 @@
+"""Published claims: their experiments are run, and a page says what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import click
+import pandas as pd
+
+from testbed import results
+from testbed.backends.emulation.network import EmulationError
+from testbed.campaign.evaluation import Evaluation, New, Resumed
+from testbed.campaign.local import Local
+from testbed.campaign.resume import Rules
+from testbed.campaign.version import version
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import distinct
+from testbed.experiment.findings import counted, listed, suggestion
+from testbed.experiment.schema import Experiment
+from testbed.located import Invalid, Problem
+from testbed.results import RESULTS
+from testbed.shipped import folder
+from testbed.studies.claims import page as claims_page
+from testbed.studies.claims import schema as claims
+from testbed.studies.claims.page import Judged
+from testbed.studies.claims.schema import Claims
+from testbed.studies.claims.verdict import judge
+from testbed.systems import registry
+from testbed.workload import catalogue
+
+FOLDER = folder("experiments") / "claims"
+
+
+def read(folder: Path = FOLDER) -> list[Claims]:
+    """The claims files of ``folder``.
+
+    Raises Invalid with every problem of every file, also if two claims or files have one name.
+    """
+    files: list[Claims] = []
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            files.append(
+                claims.load(
+                    path,
+                    systems={name: system.servers for name, system in registry.items()},
+                    workloads=catalogue.names(),
+                )
+            )
+        except Invalid as invalid:
+            problems += invalid.problems
+    known = names(files)
+    for name in sorted({name for name in known if known.count(name) > 1}):
+        message = f"found the name {name!r} of a file or claim twice, wanted it once; rename one"
+        problems.append(Problem(str(folder), 0, 0, "", message))
+    if problems:
+        raise Invalid(problems)
+    return files
+
+
+def names(files: Sequence[Claims]) -> list[str]:
+    """What can be asked for: files and claims."""
+    return [name for file in files for name in (file.name, *(each.name for each in file.claims))]
+
+
+def run(
+    files: Sequence[Claims],
+    root: Path,
+    asked: Collection[str] = (),
+    simulate_only: bool = False,
+    rules: Rules = Rules(),  # noqa: B008
+) -> list[Judged]:
+    """Run below ``root`` what is missing for the claims ``asked`` for, and judge all of ``files``.
+
+    Each experiment has a directory of its own there, which goes on where it was left. Of what is
+    not asked for, or is emulated though one may ``simulate_only``, what was measured before counts.
+    ValueError if a name is asked for that there is not.
+    """
+    known = names(files)
+    for name in asked:
+        if name not in known:
+            mend = suggestion(name, known)
+            mend = mend if mend.startswith("did") else f"choose of {listed(known, most=80)}"
+            raise ValueError(f"found {name!r}, wanted a claim or a file of claims; {mend}")
+    judged = []
+    for file in files:
+        needed = file.needed(asked)
+        rows = {}
+        for name, experiment in file.experiments.items():
+            may_run = name in needed and not (simulate_only and _is_emulated(experiment))
+            rows[name] = _rows(experiment, root, rules if may_run else None)
+        for claim in file.claims:
+            name = claim.measure.experiment if claim.measure is not None else ""
+            verdict = judge(claim, file.experiments.get(name), rows.get(name, ""))
+            by_others = name in rows and _is_old(file.experiments[name], rows[name])
+            judged.append(Judged(file, claim, verdict, by_others))
+    return judged
+
+
+def _is_old(experiment: Experiment, rows: pd.DataFrame | str) -> bool:
+    """Whether other code made any of the rows."""
+    now = {version(cell.experiment) for cell in distinct(experiment)}
+    return not isinstance(rows, str) and not now.issuperset(rows["version"])
+
+
+def write(judged: Sequence[Judged], root: Path) -> Path:
+    """Write the page, as HTML, Markdown and CSV, into ``root``; the path of the HTML."""
+    root.mkdir(parents=True, exist_ok=True)
+    return claims_page.write(judged, root)
+
+
+def _is_emulated(experiment: Experiment) -> bool:
+    return any(cell.experiment.backend == "emulate" for cell in distinct(experiment))
+
+
+def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> pd.DataFrame | str:
+    """An experiment's results, or why there are none; without ``rules`` nothing is run."""
+    runs = sorted(path.parent for path in (root / experiment.name).glob(f"*/{RESULTS}"))
+    if rules is None:
+        return results.read(runs[-1]).results if runs else "It was not asked for."
+    try:
+        evaluation: Evaluation = (
+            Resumed(runs[-1], experiment, rules) if runs else New(experiment, root)
+        )
+        if not evaluation.planned:
+            return results.read(runs[-1]).results
+        click.echo(f"{experiment.name}: {counted(len(evaluation.planned), 'cell')}", err=True)
+        directory, _ = evaluation.run((), Local())
+    except (DeploymentError, EmulationError) as error:
+        return f"It cannot be run here: {error}"
+    return results.read(directory).results

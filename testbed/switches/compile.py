@@ -1,0 +1,154 @@
+"""Compiles the P4 program for BMv2; the native target reads the same JSON.
+
+``python -m testbed.switches.compile`` writes ``p4/build/*.json``, one for each size of packet, and
+beside them ``ina.sha256``: the digests of the sources and of what was made from them, so that a
+JSON that is stale, or was touched by hand, is noticed where no compiler is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed import wire
+from testbed.compiler import cache
+from testbed.shipped import folder
+
+COMPILER = "p4c-bm2-ss"
+SOURCES = folder("p4")
+PROGRAM = SOURCES / "build" / "ina.json"
+PROGRAMS = {
+    values: PROGRAM if values == wire.VALUES else PROGRAM.with_name(f"ina_{values}.json")
+    for values in wire.SIZES
+}
+"""By the values of a packet."""
+DIGESTS = PROGRAM.with_suffix(".sha256")
+
+
+class CompileError(Exception):
+    """The compiler is missing, or refused the program; the message is what it said."""
+
+
+def compile_program(sources: Path = SOURCES, defines: Sequence[str] = ()) -> bytes:
+    """The JSON of ``ina.p4`` in the folder ``sources``. CompileError if there is none.
+
+    ``defines`` change what a switch has: ``("VALUES=64", "SLOTS=1024", "SATURATE")``.
+    It depends on nothing but the sources and the compiler: places are told by file name alone,
+    because the compiler runs in the folder.
+    """
+    return compile_source(sources / "ina.p4", [f"-D{each}" for each in defines])
+
+
+def compile_source(source: Path, flags: Sequence[str], instead: str = "") -> bytes:
+    """The JSON of any P4 file. CompileError if there is none; without a compiler it also says what
+    would do ``instead``."""
+    compiler = shutil.which(COMPILER)
+    if compiler is None:
+        raise CompileError(
+            f"{COMPILER} is not installed: p4lang's package p4lang-p4c has it{instead}"
+        )
+    done = subprocess.run(
+        [compiler, "--std", "p4-16", *flags, "-o", "/dev/stdout", source.name],
+        cwd=source.parent,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CompileError(done.stderr.decode(errors="replace").strip())
+    return done.stdout
+
+
+def compile_user_program(source: Path, values: int = wire.VALUES) -> Path:
+    """The JSON of a user's program, made where it was not made before. CompileError if refused.
+
+    Its includes are looked for beside it, and then in ``p4/``; ``VALUES`` are those of a packet.
+    """
+    flags = [f"-I{SOURCES}", f"-DVALUES={values}"]
+    return kept(source.stem, compile_source(source, flags, "; or give the .json"))
+
+
+def kept(name: str, program: bytes) -> Path:
+    """A file of ``program`` that stays, under a name of its own."""
+    made = cache() / f"{name}-{hashlib.sha256(program).hexdigest()[:16]}.json"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_bytes(program)
+    return made
+
+
+def check_interface(program: Path, values: int = wire.VALUES) -> None:
+    """CompileError unless a compiled program has the tables and actions that entries name, and
+    packets of ``values``."""
+    try:
+        compiled = json.loads(program.read_bytes())
+        theirs, ours = _interface(compiled), _interface(json.loads(PROGRAM.read_bytes()))
+        found = _values(compiled)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CompileError(f"not a program that p4c compiled for BMv2: {error}") from error
+    if missing := sorted(ours - theirs):
+        raise CompileError(
+            f"lacks {', '.join(missing)}, which the testbed fills or reads; keep the names of p4/"
+        )
+    if found and found != values:
+        raise CompileError(
+            f"has packets of {found} values, and the fabric's are of {values}; set fabric.values to"
+            f" {found}, or compile it with -DVALUES={values}"
+        )
+
+
+def _interface(compiled: dict[str, Any]) -> set[str]:
+    tables = {
+        f"table {table['name']}" for part in compiled["pipelines"] for table in part["tables"]
+        if not table["name"].startswith("tbl_")
+    }  # fmt: skip
+    actions = {
+        f"action {action['name']} with {len(action['runtime_data'])} parameters"
+        for action in compiled["actions"]
+        if action["runtime_data"]
+    }
+    counters = {f"counter {each['name']}" for each in compiled["counter_arrays"]}
+    return tables | actions | counters
+
+
+def _values(compiled: dict[str, Any]) -> int:
+    """Those of a packet; 0 where a program has no such header."""
+    lanes = [each["fields"] for each in compiled["header_types"] if each["name"] == "values_t"]
+    found: int = sum(bits for fields in lanes for _, bits, _ in fields) // 32
+    return found
+
+
+def sources_digest(sources: Path = SOURCES) -> str:
+    """SHA-256 over every P4 file of the folder, by name, each with its name before it."""
+    digest = hashlib.sha256()
+    for path in sorted(sources.glob("*.p4")):
+        digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def digests(sources: str) -> str:
+    """The content of ``ina.sha256``, for the programs that there are."""
+    made = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in PROGRAMS.values()
+    ]
+    return f"{sources}  *.p4\n{''.join(made)}"
+
+
+def main() -> None:
+    PROGRAM.parent.mkdir(exist_ok=True)
+    try:
+        for values, path in PROGRAMS.items():
+            path.write_bytes(compile_program(defines=[f"VALUES={values}"]))
+    except CompileError as error:
+        sys.exit(str(error))
+    DIGESTS.write_text(digests(sources_digest()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Captures as text, a line a packet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scapy.error import Scapy_Exception
+from scapy.layers.inet import IP
+from scapy.packet import Packet
+from scapy.utils import PcapReader
+
+from testbed import wire
+from testbed.switches.layer import AETH, BTH, INA, are_values
+
+_SHOWN = 4
+
+
+class NoCapture(Exception):
+    """The file is not a capture; the message says what was found."""
+
+
+def lines(path: Path) -> Iterator[str]:
+    """One line for each packet of the capture; NoCapture if it is none.
+
+    Seconds since the first packet, addresses, and of INA packets all header fields, the first
+    values, and their sum.
+    """
+    with path.open("rb") as file:
+        try:
+            reader = PcapReader(file)  # type: ignore[arg-type]  # it takes files as well
+        except Scapy_Exception as error:
+            raise NoCapture(f"{path}: found no capture (pcap or pcapng): {error}") from error
+        first = None
+        for packet in reader:
+            first = float(packet.time) if first is None else first
+            yield f"{float(packet.time) - first:10.6f}  {_line(packet)}"
+
+
+def _line(packet: Packet) -> str:
+    if not packet.haslayer(IP):
+        return packet.summary()
+    ends = f"{packet[IP].src:>15} > {packet[IP].dst:15}"
+    if packet[IP].len is not None and packet[IP].len > len(bytes(packet[IP])):
+        return f"{ends} cut short: {packet[IP].payload.summary()}"
+    parts = [_bth(packet[BTH])] if packet.haslayer(BTH) else []
+    if packet.haslayer(INA):
+        parts.append(_ina(packet[INA]))
+    elif not parts:
+        return f"{ends} {packet[IP].payload.summary()}"
+    elif AETH not in packet and are_values(payload := bytes(packet[BTH].payload)):
+        parts.append(_values(np.frombuffer(payload, ">i4").tolist()))
+    return f"{ends} {' '.join(parts)}"
+
+
+def _ina(ina: INA) -> str:
+    flags = f" {str(ina.flags).replace('+', ',')}" if ina.flags else ""
+    kind = ina.sprintf("%INA.kind%")
+    text = f"{kind}{flags} tree {ina.tree} fragment {ina.sequence} slot {ina.slot}"
+    if ina.next_slot not in (0, ina.slot):
+        text += f" next slot {ina.next_slot}"
+    if ina.bitmap:
+        text += f" of {_ranks(int(ina.bitmap))}"
+    return text if ina.values is None else f"{text} {_values(ina.values)}"
+
+
+def _bth(bth: BTH) -> str:
+    said = bth.sprintf("%BTH.opcode%") if AETH not in bth else bth.sprintf("%AETH.syndrome%")
+    again = " sum" if bth.reserved else ""
+    return f"RoCE {said}{again} connection {bth.connection} psn {bth.sequence}"
+
+
+def _ranks(bitmap: int) -> str:
+    """Ranks as runs: 0-3,7."""
+    ranks = [rank for rank in range(wire.MAX_WORKERS) if bitmap >> rank & 1]
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _values(values: list[int]) -> str:
+    shown = " ".join(map(str, values[:_SHOWN]))
+    return f"[{shown} … sum {sum(values)}]"

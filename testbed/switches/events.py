@@ -1,0 +1,40 @@
+"""What switches counted: an event for each packet of a job, as ``p4/headers.p4`` numbers them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import IntEnum
+
+from testbed.switches.control import Control
+
+COUNTER = "InaIngress.events"
+_PER_JOB = 16
+
+
+class Event(IntEnum):
+    """What happened to a packet."""
+
+    STORED = 0
+    ADDED = 1
+    COMPLETED = 2
+    DUPLICATE = 3
+    COLLISION = 4
+    FLUSHED = 5
+    PASSED = 6
+    FREED = 7
+    RETURNED = 8
+    REFUSED = 9
+
+
+CONTRIBUTIONS = (
+    Event.STORED, Event.ADDED, Event.COMPLETED, Event.DUPLICATE, Event.COLLISION, Event.FLUSHED,
+    Event.PASSED, Event.REFUSED,
+)  # fmt: skip
+"""Events of packets on their way up."""
+
+
+def read(switch: Control, job: int) -> Counter[Event]:
+    """The packets of ``job`` that ``switch`` has seen, by event. ControlError if refused."""
+    return Counter(
+        {event: switch.read_counter(COUNTER, job * _PER_JOB + event)[0] for event in Event}
+    )

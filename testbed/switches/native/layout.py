@@ -1,0 +1,77 @@
+"""Where the parts of a program live in the C that is made of it, and the text under construction.
+
+A packet's headers stay where they are in its buffer, in wire order: ``s->h[i]`` points to header
+``i``, or to ``zeros`` while it is invalid, so that a read needs no test. Metadata of up to 64 bits
+are members of ``struct metadata``, ``s->m``; wider ones are big-endian byte arrays of whole 64-bit
+limbs in ``struct wide``, as wide registers are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from testbed.switches.native.expression import Field, Header, Stack
+from testbed.switches.native.program import Program
+
+
+def identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+class Layout:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.headers = tuple(h for h in program.headers if not h.metadata)
+        self.metadata: dict[Field, str] = {}
+        taken: set[str] = set()
+        for header in program.headers:
+            if header.metadata:
+                for field in header.fields.values():
+                    name = identifier(f"{header.name}_{field.name}")
+                    while name in taken:
+                        name += "_"
+                    taken.add(name)
+                    self.metadata[field] = name
+
+    def member(self, field: Field) -> str | None:
+        """The C lvalue of a metadata field; None for a header's field."""
+        name = self.metadata.get(field)
+        return None if name is None else ("w->" if field.wide else "s->m.") + name
+
+    def slot(self, header: Header) -> str:
+        return f"s->h[{header.index}]"
+
+    def first(self, stack: Stack) -> str:
+        return f"(s->h + {stack.headers[0].index})"
+
+
+class Code:
+    """Lines of C, with fresh names."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+        self.names = 0
+        self.constants: dict[bytes, str] = {}
+
+    def __call__(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line if line else "")
+
+    @contextmanager
+    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+        self(f"{head} {{" if head else "{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self(tail)
+
+    def fresh(self, prefix: str) -> str:
+        self.names += 1
+        return f"{prefix}{self.names}"
+
+    def constant(self, value: int, limbs: int) -> str:
+        """A pointer to a wide constant."""
+        data = (value & (1 << 64 * limbs) - 1).to_bytes(8 * limbs, "big")
+        return self.constants.setdefault(data, f"constant_{len(self.constants)}")

@@ -1,0 +1,67 @@
+"""How gradients fill the frames of a fabric, and what of a link that leaves to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed import wire
+from testbed.topology.fabric import Fabric
+
+_ETHERNET, _IP, _UDP, _TCP = 14, 20, 8, 32
+_HEADERS = _ETHERNET + _IP + _UDP + wire.HEADER.itemsize
+
+
+LARGEST_SUPERFRAME = 6
+"""Segments that the kernel may carry through the fabric as one, as it does to and from network
+cards: most of the processor's time is per packet, and six are still small against a queue."""
+
+_SUPERFRAME_BYTES = 32_768
+"""That many are allowed where frames are jumbos."""
+
+
+@dataclass(frozen=True)
+class Framing:
+    """What a frame holds: ``values`` int32 in an INA packet; in an IP packet at most ``mtu`` bytes,
+    all of which TCP uses."""
+
+    values: int = wire.VALUES
+    mtu: int = 1500
+
+    @property
+    def frame(self) -> int:
+        """Bytes of an INA packet on a link."""
+        return _HEADERS + self.values * 4
+
+    @property
+    def full_frame(self) -> int:
+        """Bytes of the largest frame on a link, a full TCP segment's."""
+        return _ETHERNET + self.mtu
+
+    @property
+    def ina_efficiency(self) -> float:
+        """Gradient bytes per byte on a link, INA packets."""
+        return self.values * 4 / self.frame
+
+    @property
+    def ina_ack_share(self) -> float:
+        """Bytes of receipts on the way back per byte of gradient, where no sum comes back."""
+        return _HEADERS / (self.values * 4)
+
+    @property
+    def tcp_efficiency(self) -> float:
+        """Gradient bytes per byte on a link, full TCP segments with timestamps."""
+        return (self.mtu - _IP - _TCP) / self.full_frame
+
+    @property
+    def tcp_ack_share(self) -> float:
+        """Bytes of acknowledgement on the way back per byte of stream (one for two segments)."""
+        return (_ETHERNET + _IP + _TCP) / 2 / (self.mtu - _IP - _TCP)
+
+
+def framing(fabric: Fabric) -> Framing:
+    return Framing(fabric.values, fabric.mtu)
+
+
+def superframe(fabric: Fabric) -> int:
+    """How many segments a frame may be of on ``fabric``."""
+    return max(1, min(LARGEST_SUPERFRAME, _SUPERFRAME_BYTES // fabric.mtu))

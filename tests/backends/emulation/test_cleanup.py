@@ -1,0 +1,99 @@
+"""Clean-up ends what dead runs left, and touches nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from testbed.backends.emulation.cleanup import TAG, clean, mark
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.fixture
+def sleeper():
+    """Starts processes with the given tag (None: without one) and sees that they end."""
+    started = []
+
+    def start(run: str | None) -> subprocess.Popen[bytes]:
+        environment = {name: value for name, value in os.environ.items() if name != TAG}
+        if run is not None:
+            environment[TAG] = run
+        process = subprocess.Popen(["sleep", "60"], env=environment)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def run_that_ended() -> str:
+    code = "from testbed.backends.emulation.cleanup import mark; print(mark())"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return said.stdout.strip()
+
+
+def lines_about(process, lines):
+    return [line for line in lines if line.startswith(f"process {process.pid} ")]
+
+
+def test_what_a_dead_run_left_is_ended_and_named(sleeper):
+    run = run_that_ended()
+    left = sleeper(run)
+    began = time.monotonic()
+    (line,) = lines_about(left, clean())
+    assert left.wait(2) == -9
+    assert time.monotonic() - began < 2
+    assert run in line
+    assert "sleep 60" in line
+    assert not lines_about(left, clean())
+
+
+def test_a_run_in_progress_is_left_alone(sleeper):
+    ours, untagged = sleeper(mark()), sleeper(None)
+    clean()
+    assert ours.poll() is None
+    assert untagged.poll() is None
+
+
+def test_a_number_used_anew_is_not_taken_for_the_run(sleeper):
+    pid, _, start = mark().partition(".")
+    left = sleeper(f"{pid}.{int(start) - 1}")
+    assert lines_about(left, clean())
+
+
+def test_an_ended_holder_that_nobody_collected_is_dead(sleeper):
+    code = "from testbed.backends.emulation.cleanup import mark; print(mark())"
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with holder:
+        run = holder.stdout.read().strip()
+        os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+        left = sleeper(run)
+        assert lines_about(left, clean())
+
+
+@pytest.mark.parametrize("value", ["", "x", "1.2.3", "-1.5", "99999999999.1"])
+def test_a_tag_that_means_nothing_is_a_dead_run(sleeper, value):
+    left = sleeper(value)
+    assert lines_about(left, clean())
+
+
+@pytest.mark.root
+def test_another_container_is_not_judged():
+    environment = {**os.environ, TAG: "1.1"}
+    process = subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--kill-child", "env", f"{TAG}=1.1", "sleep", "60"],
+        env={name: value for name, value in environment.items() if name != TAG},
+    )
+    try:
+        time.sleep(0.3)
+        assert not [line for line in clean() if "sleep 60" in line]
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,170 @@
+"""ATP over links that lose packets: every sum stays exact."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from jobs import reduce
+from namespaces import open_socket
+from tiny import experiment, trace_file
+from traffic import TARGETS, fabric, switches
+
+from testbed.backends.emulation import node_setup
+from testbed.backends.emulation.network import EmulationError, Network
+from testbed.topology.fabric import Kind
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed"),
+]
+
+
+# A lost packet may cost a timeout: one iteration, of few packets.
+ONE = {"jobs__0__iterations": 1, "jobs__0__warmup": 0}
+
+
+def lose(network, nodes, hook, share):
+    """Drop ``share`` of the packets that pass ``hook`` of every interface of ``nodes``."""
+    for node in nodes:
+        links = [network.addressing.interface(node, n) for n in network.fabric.neighbours(node)]
+        done = subprocess.run(
+            [*network.inside(node), "nft", "-f", "-"],
+            input=node_setup.loss(links, hook, share),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if hook == "egress" and "not supported" in done.stderr:
+            pytest.skip(f"nftables cannot lose at the egress here (Linux 5.17): {done.stderr}")
+        assert done.returncode == 0, done.stderr
+
+
+PLACES = {
+    "into hosts": (Kind.HOST, "ingress"),
+    "out of hosts": (Kind.HOST, "egress"),
+    "out of ToRs": (Kind.TOR, "egress"),
+    "into spines": (Kind.SPINE, "ingress"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("share", [0.01, 0.05])
+def test_atp_is_exact_under_loss(share, place, tmp_path):
+    kind, hook = place
+
+    def disturb(network):
+        nodes = [name for name, node in network.fabric.nodes.items() if node.kind is kind]
+        lose(network, nodes, hook, share)
+
+    # Some ten losses at the least where the fewest packets pass, the spines; of up to six packets.
+    trace_file(tmp_path, fragments=round(30 / share))
+    done = reduce(experiment(tmp_path, fabric__ina="all", **ONE), tmp_path, disturb)
+    done.assert_exact()
+    assert sum(each.retransmitted for each in done.workers) > 0
+
+
+@pytest.mark.parametrize(
+    ("target", "ina"),
+    [
+        ("native", "none"),
+        ("native", ["t0"]),
+        ("native", "all"),
+        pytest.param("bmv2", "all", marks=pytest.mark.bmv2),
+    ],
+    ids=str,
+)
+def test_atp_is_exact_when_every_link_loses(ina, target, tmp_path):
+    """Here several packets may be lost as one."""
+    trace_file(tmp_path, fragments=256)
+    tiny = experiment(tmp_path, fabric__ina=ina, emulation__target=target, **ONE)
+    done = reduce(
+        tiny, tmp_path, lambda network: lose(network, network.fabric.nodes, "egress", 0.05)
+    )
+    done.assert_exact()
+    assert sum(each.retransmitted for each in done.workers) > 0
+
+
+@pytest.mark.parametrize("system", ["ps", "ring"])
+def test_systems_on_tcp_are_exact_under_loss(system, tmp_path):
+    tiny = experiment(tmp_path, jobs__0__system=system, **ONE)
+    reduce(
+        tiny, tmp_path, lambda network: lose(network, network.fabric.hosts, "ingress", 0.01)
+    ).assert_exact()
+
+
+def arrived(network, source, to, count):
+    """The share of ``count`` packets from one host to another that arrive."""
+    address = (network.addressing.ip(to), 5000)
+    with (
+        open_socket(network, to, socket.SOCK_DGRAM) as receiver,
+        open_socket(network, source, socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.bind(address)
+        receiver.settimeout(0.5)
+        got = 0
+        for _ in range(count // 20):
+            for _ in range(20):
+                sender.sendto(b"x", address)
+            time.sleep(0.002)  # slow enough for any switch
+            receiver.setblocking(False)
+            got += drain(receiver)
+        receiver.settimeout(0.3)
+        return (got + drain(receiver)) / count
+
+
+def drain(receiver):
+    got = 0
+    try:
+        while receiver.recv(100):
+            got += 1
+    except (BlockingIOError, TimeoutError):
+        return got
+
+
+@pytest.mark.parametrize("p4", [(), ("t0",)], ids=["kernel", "P4"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_network_loses_the_share_that_was_asked_for(target, p4, tmp_path):
+    # h0 and h1 hang on t0, h2 on t1: each way of a host's link loses, links above do not.
+    share = 0.2
+    made = switches(target, p4, tmp_path)
+    with Network(fabric(p4), 1.0, made, loss=share) as network:
+        for source, to in [("h0", "h1"), ("h0", "h2"), ("h2", "h0")]:
+            got = arrived(network, source, to, 4000)
+            assert got == pytest.approx((1 - share) ** 2, abs=0.04), (source, to)
+        assert not network.statistics().queue_drops
+
+
+@pytest.mark.parametrize("p4", [(), ("t0", "t1")], ids=["kernel", "P4"])
+def test_what_a_network_loses_tcp_sends_again(p4, tmp_path):
+    with Network(fabric(p4), 1.0, switches("native", p4, tmp_path), loss=0.02) as network:
+        ends = network.addressing.ip("h3"), 5000
+        with (
+            open_socket(network, "h3", socket.SOCK_STREAM) as listener,
+            open_socket(network, "h0", socket.SOCK_STREAM) as sender,
+        ):
+            listener.bind(ends)
+            listener.listen()
+            sender.connect(ends)
+            receiver, _ = listener.accept()
+            with receiver:
+                sender.sendall(bytes(100_000))
+                sender.shutdown(socket.SHUT_WR)
+                assert len(b"".join(iter(lambda: receiver.recv(1 << 16), b""))) == 100_000
+        text = Path(f"/proc/{network.pid('h0')}/net/snmp").read_text()
+        names, counts = (line.split() for line in text.splitlines() if line.startswith("Tcp:"))
+        assert int(counts[names.index("RetransSegs")]) > 0
+
+
+def test_without_nft_nothing_is_lost_in_silence(monkeypatch):
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "nft" else which(tool))
+    with (
+        pytest.raises(EmulationError, match="loss: nft is not installed"),
+        Network(fabric(), 1.0, {}, loss=0.1),
+    ):
+        pass

@@ -1,0 +1,68 @@
+"""What each node is told, as text: no root."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from testbed.backends.emulation import node_setup
+from testbed.topology.addressing import Addressing
+from testbed.topology.builders import fat_tree
+
+FABRIC = fat_tree(4, 2, 1e9, 1e9, 256_000)
+ADDRESSING = Addressing(FABRIC)
+
+
+def script(node, p4=(), seed=1, **more):
+    return node_setup.script(node, FABRIC, ADDRESSING, p4, 10, seed, **more)
+
+
+@pytest.mark.parametrize("router", ["t0", "a3", "c2"])
+def test_a_router_knows_every_shortest_path(router):
+    lines = re.findall(r"^route add (\S+)/(?:32|16)(.*)$", script(router), re.MULTILINE)
+    ways = {prefix: set(re.findall(r"dev (\S+)", hops)) for prefix, hops in lines}
+    assert len(ways) == len(lines)
+    for prefix, node in ADDRESSING.routes(router).items():
+        wanted = {ADDRESSING.interface(router, hop) for hop in FABRIC.next_hops(router, node)}
+        assert ways[prefix.partition("/")[0]] == wanted
+
+
+def seeds(seed):
+    texts = (script(switch, seed=seed) for switch in FABRIC.switches)
+    return [re.search(r"echo (\d+) > \S+_seed", text)[1] for text in texts]
+
+
+def test_each_router_hashes_its_own_way_as_the_seed_has_it():
+    assert len({*seeds(1), *seeds(2)}) == 2 * len(FABRIC.switches)
+    assert seeds(1) == seeds(1)
+    assert "0" not in seeds(1)  # to the kernel, as many as there are boots
+
+
+def test_a_p4_switch_leaves_routing_to_its_program():
+    text = script("a0", ["a0"])
+    assert "route add" not in text
+    assert "_hash" not in text
+
+
+def test_superframes_are_short_or_not_at_all():
+    assert "gso_max_segs 6" in script("t0")
+    whole = script("t0", whole_frames=True)
+    assert "gso off" in whole and "gso_max_segs" not in whole
+
+
+def test_a_pinned_flow_is_a_matter_of_its_own_tor():
+    pins = {("h0", "h15"): "a1", ("h1", "h15"): "a1"}
+    rules = re.findall(r"^rule add .*$", script("t0", pins=pins), re.MULTILINE)
+    assert rules == [
+        "rule add from 10.0.0.1 to 10.7.0.2 lookup 104",
+        "rule add from 10.0.0.2 to 10.7.0.2 lookup 104",
+    ]
+    assert script("t0", pins=pins).count("table 104") == 1
+    assert "rule add" not in script("a1", pins=pins) + script("t7", pins=pins)
+
+
+def test_a_share_of_packets_is_lost_at_each_interface():
+    text = node_setup.loss(["h0-t0", "h1-t0"], "ingress", 0.001)
+    assert text.count("numgen random mod 1000000 < 1000 drop") == 2
+    assert text.count("hook ingress device h1-t0") == 1

@@ -1,0 +1,312 @@
+"""Cells on several machines: workers in processes of their own, each at an address of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from leftovers import command_of, descendants
+from tiny import experiment, file
+
+from testbed.campaign import dask as spread
+from testbed.campaign import executors, remote
+from testbed.campaign.dask import Dask
+from testbed.campaign.evaluation import New
+from testbed.campaign.isolation import Failed
+from testbed.campaign.local import Local
+from testbed.cli import main
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import Cell, expand
+from testbed.results import read
+
+pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow
+
+DASK = str(Path(sys.executable).parent / "dask")
+# Should the tests themselves be killed, nothing stays for long.
+LONE_SCHEDULER, LONE_WORKER = ("--idle-timeout", "300 s"), ("--death-timeout", "20 s")
+HERE, THERE = "127.0.0.1", "127.0.0.2"
+
+
+class Cluster:
+    """A scheduler, and workers that are told apart as machines are: by their address."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._stack = folder, ExitStack()
+        self._file = folder / "scheduler.json"
+        self.scheduler = self._start(
+            "scheduler", "--host", HERE, "--port", "0", "--no-dashboard", *LONE_SCHEDULER
+        )
+        self._wait(self._file.exists)
+        self.address = json.loads(self._file.read_text())["address"]
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def worker(self, host: str) -> subprocess.Popen[bytes]:
+        """A worker that the scheduler knows; what it holds for itself is its machine's own."""
+        before = self._workers()
+        own = self._folder / f"worker-{len(before)}"
+        own.mkdir()
+        process = self._start(
+            "worker", "--host", host, "--no-nanny", "--no-dashboard", *LONE_WORKER, TMPDIR=str(own)
+        )
+        self._wait(lambda: len(self._workers()) > len(before))
+        return process
+
+    def _start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [DASK, *words, "--scheduler-file", str(self._file)],
+            env=os.environ | {"TMPDIR": str(self._folder)} | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._stack.callback(process.wait)
+        self._stack.callback(process.kill)
+        return process
+
+    def _workers(self) -> list[str]:
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            return list(client.nthreads())
+
+    @staticmethod
+    def _wait(condition) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.worker(HERE)
+        cluster.worker(THERE)
+        yield cluster
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[Cluster]:
+    (tmp_path / "cluster").mkdir()
+    with Cluster(tmp_path / "cluster") as own:
+        yield own
+
+
+def simulated(folder: Path, **changes) -> list[Cell]:
+    changes = {"sweep": {"jobs.0.system": ["ps", "ring", "atp"]}} | changes
+    return expand(experiment(folder, backend="simulate", **changes))
+
+
+def through(address: str, cells: list[Cell], logs: Path, started=lambda cell: None):
+    executor = Dask(address)
+    executor.prepare(cells, ())
+    yield from executor.outcomes(cells, logs, (), started)
+
+
+def test_rows_and_logs_come_back_as_if_they_were_made_here(two, tmp_path):
+    asked = experiment(tmp_path, backend="simulate", sweep={"jobs.0.system": ["ps", "ring", "atp"]})
+    here, _ = New(asked, tmp_path / "here").run((), Local(), quiet=True)
+    there, failed = New(asked, tmp_path / "there").run((), Dask(two.address), quiet=True)
+    assert failed == 0
+    tables = [read(run) for run in (here, there)]
+    for name in ("results", "iterations", "links"):
+        first, second = (
+            getattr(each, name)
+            .drop(columns=["run", "started_at"], errors="ignore")
+            .sort_values(["cell", "repeat"], kind="stable", ignore_index=True)
+            for each in tables
+        )
+        assert first.equals(second), name
+    for log in (there / "logs").iterdir():
+        assert json.loads((log / "machine.json").read_text())["kernel"]
+    assert len(list((there / "logs").iterdir())) == 3
+
+
+def test_each_machine_has_a_cell_at_a_time(two, tmp_path):
+    cells = simulated(tmp_path)
+    started: list[str] = []
+    seen = []
+    for cell, _ in through(two.address, cells, tmp_path, lambda cell: started.append(cell.id)):
+        seen.append((cell.id, len(started)))
+    assert {cell for cell, _ in seen} == {cell.id for cell in cells} == set(started)
+    assert seen[0][1] == 2
+    assert len(started) == 3
+
+
+def test_two_workers_of_one_machine_are_one_machine(cluster, tmp_path):
+    cluster.worker(HERE)
+    cluster.worker(HERE)
+    started: list[str] = []
+    counts = [
+        len(started)
+        for _ in through(
+            cluster.address, simulated(tmp_path), tmp_path, lambda cell: started.append(cell.id)
+        )
+    ]
+    assert counts == [1, 2, 3]
+
+
+def test_the_cell_of_a_lost_machine_runs_on_another(cluster, tmp_path):
+    workers = {HERE: cluster.worker(HERE), THERE: cluster.worker(THERE)}
+    lost: list[Cell] = []
+
+    def started(cell: Cell) -> None:
+        if not lost:  # machines are asked in the order of their addresses
+            lost.append(cell)
+            workers[HERE].kill()
+
+    cells = simulated(tmp_path)
+    found = dict[str, object]()
+    for cell, outcome in through(cluster.address, cells, tmp_path, started):
+        found[cell.id] = outcome
+    assert found.keys() == {cell.id for cell in cells}
+    assert lost[0].id in found
+    assert not [each for each in found.values() if isinstance(each, Failed)]
+
+
+def test_what_finds_no_machine_any_more_is_told(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    worker = cluster.worker(HERE)
+    with pytest.raises(DeploymentError, match=r"is left for 3 cells.*run --resume goes on"):
+        list(through(cluster.address, simulated(tmp_path), tmp_path, lambda cell: worker.kill()))
+
+
+def test_a_scheduler_that_dies_is_told(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    cluster.worker(HERE)
+
+    def started(cell: Cell) -> None:
+        cluster.scheduler.kill()
+
+    with pytest.raises(DeploymentError, match=r"is gone.*run --resume goes on"):
+        list(through(cluster.address, simulated(tmp_path), tmp_path, started))
+
+
+def test_a_cell_that_loses_machine_after_machine_has_failed(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(spread, "TRIES", 1)
+    worker = cluster.worker(HERE)
+    cells = simulated(tmp_path)[:1]
+    ((_, outcome),) = through(cluster.address, cells, tmp_path, lambda cell: worker.kill())
+    assert isinstance(outcome, Failed)
+    assert "its machine was lost" in str(outcome)
+
+
+def test_a_machine_with_another_version_is_refused(two, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(remote, "code", lambda: "another")
+    with pytest.raises(DeploymentError, match="another version of the testbed"):
+        list(through(two.address, simulated(tmp_path), tmp_path))
+    assert f"{HERE} runs no cells: it has another version" in capsys.readouterr().err
+
+
+def test_what_is_not_waited_for_is_ended(cluster, tmp_path):
+    worker = cluster.worker(HERE)
+    cells = simulated(tmp_path, jobs__0__iterations=100_000)
+
+    def interrupt(cell: Cell) -> None:
+        deadline = time.monotonic() + 30
+        while not interpreters(worker.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(through(cluster.address, cells, tmp_path, interrupt))
+    Cluster._wait(lambda: not interpreters(worker.pid))
+    assert worker.poll() is None
+
+
+def interpreters(pid: int) -> list[int]:
+    return [each for each in descendants(pid) if remote.__name__ in command_of(each)]
+
+
+def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    path, out = file(tmp_path, backend="simulate"), tmp_path / "out"
+    words = ["run", path, "-o", out, "--executor", f"dask:tcp://{HERE}:9"]
+    done = CliRunner().invoke(main, list(map(str, words)))
+    assert done.exit_code == 1
+    assert "found no Dask scheduler" in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_scheduler_without_workers_is_told(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    with pytest.raises(DeploymentError, match="found no worker"):
+        Dask(cluster.address).prepare(simulated(tmp_path), ())
+
+
+def test_without_the_package_there_is_a_word_on_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(DeploymentError, match=r"pip install 'ina-testbed\[dask\]'"):
+        Dask("127.0.0.1:8786").prepare(simulated(tmp_path), ())
+
+
+@pytest.mark.parametrize("text", ["", "dask", "dask:", "slurm:head"])
+def test_an_executor_that_is_none_is_told(text, tmp_path):
+    with pytest.raises(ValueError, match="wanted local or dask:ADDRESS"):
+        executors.named(text)
+    path = file(tmp_path, backend="simulate")
+    done = CliRunner().invoke(main, ["run", str(path), "--executor", text])
+    assert done.exit_code == 2
+
+
+def test_a_cell_whose_files_differ_is_refused(tmp_path):
+    (tmp_path / "gone").mkdir()
+    cell = simulated(tmp_path / "gone")[0]
+    asked = remote.request(cell, (), "token")
+    assert "differ" in remote.serve(asked | {"version": "another"})[remote.REFUSED]
+    shutil.rmtree(tmp_path / "gone")
+    assert "lacks a file" in remote.serve(asked)[remote.REFUSED]
+
+
+def test_a_failure_comes_back_with_its_reason_and_its_logs(tmp_path, monkeypatch):
+    def fail(cell, log_dir, captures):
+        (log_dir / "error.txt").write_text("all of it")
+        return Failed("as asked")
+
+    cell = simulated(tmp_path)[0]
+    monkeypatch.setattr(remote, "attempt", fail)
+    reply = remote._answer(remote.request(cell, (), "token"), tmp_path / "logs")
+    assert reply == {"failed": "as asked"}
+    content = (tmp_path / "logs" / "error.txt").read_bytes()
+    failed = remote.outcome(reply | {"logs": {"switch/error.txt": content}}, tmp_path / "own")
+    assert isinstance(failed, Failed)
+    assert str(failed) == "as asked"
+    assert (tmp_path / "own" / "switch" / "error.txt").read_text() == "all of it"
+
+
+def test_an_interpreter_that_dies_is_a_failure(tmp_path, monkeypatch):
+    (tmp_path / "python").write_text("#!/bin/sh\necho out of memory\nexit 9\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    reply = remote.serve(remote.request(simulated(tmp_path)[0], (), "token"))
+    assert reply["failed"] == "the interpreter died (exit code 9): out of memory"
+
+
+def test_replies_hold_whole_rows(tmp_path):
+    """What is sent back as plain data is what `run_cell` gave."""
+    (cell, made), *_ = Local().outcomes(simulated(tmp_path), tmp_path, (), lambda cell: None)
+    asked = remote.request(cell, (), "token")
+    got = remote.outcome(
+        json.loads(json.dumps(remote.serve(asked), default=str)) | {"logs": {}}, tmp_path
+    )
+    assert [replace(row, started_at="") for row in got.jobs] == [
+        replace(row, started_at="") for row in made.jobs
+    ]
+    assert (got.iterations, got.links) == (made.iterations, made.links)

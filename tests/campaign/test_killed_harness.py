@@ -1,0 +1,103 @@
+"""kill -9 of the harness, whenever it comes, costs the cell that was running and nothing else."""
+
+from __future__ import annotations
+
+import csv
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from leftovers import command_of, descendants
+from tiny import file
+
+from testbed.backends.emulation.cleanup import clean
+from testbed.campaign.evaluation import Resumed
+from testbed.campaign.local import Local
+from testbed.campaign.resume import Rules
+from testbed.results import read, read_metadata
+
+COMMAND = [str(Path(sys.executable).parent / "ina-testbed")]
+KILLS, SEED = 10, 7
+LONGEST_S = 1.5
+SYSTEMS, REPEATS = ["ps", "ring", "atp"], 4
+
+pytestmark = [pytest.mark.root, pytest.mark.alone]
+
+
+def finished(folder: Path) -> dict[tuple[str, str], str]:
+    """Cell and repeat of every whole row, with the time that it took."""
+    tables = list(folder.glob("tiny/*/results.csv"))
+    if not tables:
+        return {}
+    text = tables[0].read_text()
+    rows = csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
+    return {(row["cell"], row["repeat"]): row["jct_s"] for row in rows}
+
+
+def command(folder: Path) -> list[str]:
+    """What a person would type next."""
+    runs = list(folder.glob("tiny/*"))
+    if not runs:
+        return [*COMMAND, "run", str(folder / "tiny.yaml"), "-o", str(folder)]
+    # Its code may change while the test runs, but not what a row says.
+    return [*COMMAND, "run", "--resume", str(runs[0]), "--any-version"]
+
+
+def killed(arguments: list[str], after_s: float, early: bool) -> dict[int, list[str]]:
+    """Kill the harness alone, some time after it began or, if not ``early``, after its first cell
+    did; the processes that it had, by number."""
+    with subprocess.Popen(
+        arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        while not early and not descendants(process.pid) and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(after_s)
+        left = {pid: command_of(pid) for pid in descendants(process.pid)}
+        process.send_signal(signal.SIGKILL)
+    return left
+
+
+def test_ten_kills_lose_no_row_and_leave_nothing(tmp_path):
+    file(
+        tmp_path,
+        fabric__ina="all",
+        sweep={"jobs.0.system": SYSTEMS},
+        emulation__repeats=REPEATS,
+    )
+    moments = random.Random(SEED)
+    rows: dict[tuple[str, str], str] = {}
+    for number in range(KILLS):
+        left = killed(command(tmp_path), moments.uniform(0, LONGEST_S), early=number % 5 == 4)
+        now = finished(tmp_path)
+        assert rows.items() <= now.items()
+        rows = now
+        clean()
+        deadline = time.monotonic() + 10
+        while still := [pid for pid in left if is_alive(pid, left[pid])]:
+            assert time.monotonic() < deadline, [left[pid] for pid in still]
+            time.sleep(0.05)
+    assert len(rows) < len(SYSTEMS) * REPEATS  # no kill came too late to matter
+
+    (run,) = tmp_path.glob("tiny/*")
+    rest = Resumed(run, None, Rules(any_version=True))
+    assert len(rest.planned) == len(SYSTEMS) * REPEATS - len(rows)
+    assert rest.run((), Local(), quiet=True) == (run, 0)
+    table = read(run).results
+    assert len(table) == len(SYSTEMS) * REPEATS
+    assert not table.duplicated(["cell", "repeat"]).any()
+    assert table.verified.all()
+    assert rows.items() <= finished(tmp_path).items()
+    assert read_metadata(run)["finished_at"]
+
+
+def is_alive(pid: int, words: list[str]) -> bool:
+    """Whether the process has not ended; its number may have gone to another one."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX" and command_of(pid) == words

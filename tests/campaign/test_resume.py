@@ -1,0 +1,232 @@
+"""A run's directory is gone on with: what is finished stays, and only what is missing is run."""
+
+from __future__ import annotations
+
+import csv
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny import experiment
+
+from testbed.campaign import evaluation, local, resume
+from testbed.campaign.cell import CellResult, describe
+from testbed.campaign.evaluation import New, Resumed
+from testbed.campaign.isolation import Failed
+from testbed.campaign.local import Executor, Local
+from testbed.campaign.resume import Rules
+from testbed.deployment.deploy import deploy
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import Cell, expand
+from testbed.experiment.schema import Experiment
+from testbed.placement.fabric import build_fabric
+from testbed.results import Iteration, read, read_metadata
+
+SYSTEMS = ["ps", "ring", "atp"]
+
+
+class Recorder:
+    """Makes up results, and notes whose; the cells of the system ``fail`` fail.
+
+    After ``most`` cells it is interrupted.
+    """
+
+    def __init__(self, fail: str = "", most: int = 1000) -> None:
+        self.ran: list[tuple[str, int]] = []
+        self._fail, self._most = fail, most
+
+    def prepare(self, cells, captures):
+        pass
+
+    def outcomes(self, cells, logs, captures, started):
+        for cell in cells:
+            if len(self.ran) == self._most:
+                raise KeyboardInterrupt
+            self.ran.append((cell.experiment.jobs[0].system, cell.repeat))
+            if cell.experiment.jobs[0].system == self._fail:
+                yield cell, Failed("as asked")
+            else:
+                yield cell, made_up(cell)
+
+
+def made_up(cell: Cell, error: str = "") -> CellResult:
+    """One iteration of one rank for each job."""
+    fabric = build_fabric(cell.experiment)
+    described = [describe(cell, fabric, job) for job in deploy(cell.experiment, fabric)]
+    return CellResult(
+        [replace(row, jct_s=1.0, verdict="valid", error=error) for row in described],
+        [
+            Iteration(row.cell, row.repeat, row.job, row.system, row.workload, 0, 0, 0.0, 1.0, 2.0)
+            for row in described
+        ],
+    )
+
+
+@pytest.fixture
+def swept(tmp_path) -> Experiment:
+    return simulated(tmp_path)
+
+
+def simulated(folder: Path, **changes) -> Experiment:
+    changes = {"sweep": {"jobs.0.system": SYSTEMS}, "emulation__repeats": 2} | changes
+    return experiment(folder, backend="simulate", **changes)
+
+
+def run(swept: Experiment, root: Path, executor: Executor) -> Path:
+    with suppress(KeyboardInterrupt):
+        New(swept, root).run((), executor)
+    (directory,) = (root / "tiny").iterdir()
+    return directory
+
+
+def go_on(directory: Path, swept: Experiment | None = None, **rules) -> list[tuple[str, int]]:
+    recorder = Recorder()
+    Resumed(directory, swept, Rules(**rules)).run((), recorder)
+    return recorder.ran
+
+
+def test_only_what_is_missing_is_run_and_finished_rows_stay_as_they_are(swept, tmp_path):
+    first = Recorder(most=4)
+    directory = run(swept, tmp_path, first)
+    before = (directory / "results.csv").read_text()
+    assert read_metadata(directory)["finished_at"] is None
+
+    second = go_on(directory)
+    assert len(second) == 2
+    assert sorted(first.ran + second) == sorted((each, n) for each in SYSTEMS for n in range(2))
+    assert (directory / "results.csv").read_text().startswith(before)
+    rows, iterations, _ = read(directory)
+    assert len(rows) == 6
+    assert len(iterations) == 6
+    metadata = read_metadata(directory)
+    assert metadata["finished_at"]
+    assert len(metadata["resumed"]) == 1
+    assert go_on(directory) == []
+
+
+def test_a_row_that_was_cut_off_is_run_again_without_doubling_its_iterations(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder(most=3))
+    table = directory / "results.csv"
+    os.truncate(table, table.stat().st_size - 5)
+    assert len(go_on(directory)) == 4
+    rows, iterations, _ = read(directory)
+    assert len(rows) == 6
+    assert not iterations.duplicated(["cell", "repeat", "rank", "iteration"]).any()
+    assert len(iterations) == 6
+
+
+def test_all_jobs_of_a_cell_must_be_there(tmp_path):
+    jobs = experiment(tmp_path).data()["jobs"] * 2
+    two = [{**job, "workers": 2} for job in jobs]
+    swept = simulated(tmp_path, jobs=two)
+    directory = run(swept, tmp_path, Recorder())
+    lines = (directory / "results.csv").read_text().splitlines(keepends=True)
+    assert len(lines) == 13
+    (directory / "results.csv").write_text("".join(lines[:-1]))
+    assert len(go_on(directory)) == 1
+    assert len(read(directory).results) == 12
+    assert len((directory / "superseded-results.csv").read_text().splitlines()) == 2
+
+
+def test_failed_cells_are_finished_unless_they_shall_be_tried_again(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder(fail="ring"))
+    rows = read(directory).results
+    assert (rows.error[rows.system == "ring"] == "as asked").all()
+    assert go_on(directory) == []
+    assert go_on(directory, retry=["invalid"]) == []
+    assert sorted(go_on(directory, retry=["failed"])) == [("ring", 0), ("ring", 1)]
+    rows = read(directory).results
+    assert len(rows) == 6
+    assert (rows.error == "").all()
+    aside = (directory / "superseded-results.csv").read_text()
+    assert aside.count("as asked") == 2
+
+
+def test_invalid_cells_may_be_tried_again(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder())
+    table = directory / "results.csv"
+    table.write_text(table.read_text().replace(",valid,", ",processor busy,", 1))
+    assert go_on(directory, retry=["failed"]) == []
+    assert len(go_on(directory, retry=["invalid"])) == 1
+    assert (read(directory).results.verdict == "valid").all()
+
+
+def test_rows_of_another_version_do_not_count(swept, tmp_path, monkeypatch):
+    directory = run(swept, tmp_path, Recorder())
+    old = set(read(directory).results.version)
+    monkeypatch.setattr(resume, "version", lambda experiment: "another")
+    assert go_on(directory, any_version=True) == []
+    assert "6 rows" in Resumed(directory, None, Rules()).note
+    assert len(go_on(directory)) == 6
+    with (directory / "superseded-results.csv").open() as file:
+        assert {row["version"] for row in csv.DictReader(file)} == old
+    assert len(read(directory).iterations) == 6
+
+
+def test_the_version_follows_the_files_that_are_named(swept, tmp_path):
+    from testbed.campaign.version import _content, version
+
+    before = version(swept)
+    trace = tmp_path / "tiny.trace"
+    trace.write_text(trace.read_text() + "\n")
+    _content.cache_clear()
+    assert version(swept) != before
+    _content.cache_clear()
+
+
+def test_another_file_may_ask_for_more(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder())
+    sweep = {"jobs.0.system": ["ring", "atp"], "fabric.ina": ["all", "none"]}
+    more = simulated(tmp_path, sweep=sweep, emulation__repeats=3)
+    ran = go_on(directory, more)
+    # All ToRs aggregate by default: two systems were run so, twice each.
+    assert len(ran) == 2 * 2 * 3 - 2 * 2
+    rows = read(directory).results
+    assert set(rows.system) == {"ring", "atp"}
+    assert set(rows.settings.str.contains("fabric.ina")) == {True}
+    assert go_on(directory) == []
+
+
+def test_a_directory_belongs_to_one_run_at_a_time(swept, tmp_path, monkeypatch):
+    directory = run(swept, tmp_path, Recorder(most=1))
+    monkeypatch.setattr(resume, "PATIENCE_S", 0.0)
+    with (
+        resume.held(directory),
+        pytest.raises(DeploymentError, match="another run writes there"),
+    ):
+        Resumed(directory, None, Rules())
+    Resumed(directory, None, Rules())
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path):
+    with pytest.raises(DeploymentError, match="cannot go on with it"):
+        Resumed(tmp_path, None, Rules())
+
+
+def test_each_cell_runs_in_a_fresh_process(swept, tmp_path, monkeypatch):
+    """What a cell leaves in memory is not there for the next one."""
+    seen: list[int] = []
+
+    def run_cell(cell, log_dir, captures):
+        seen.append(os.getpid())
+        return made_up(cell, error=f"{len(seen)} {os.getpid()}")
+
+    monkeypatch.setattr(local, "run_cell", run_cell)
+    rows = read(run(swept, tmp_path, Local())).results
+    assert set(rows.error.str.split().str[0]) == {"1"}
+    assert rows.error.nunique() == 6
+    assert seen == []
+
+
+def test_plans_are_made_once_for_all_repeats(swept, monkeypatch):
+    made = []
+
+    def counting(experiment, fabric):
+        made.append(experiment)
+        return deploy(experiment, fabric)
+
+    monkeypatch.setattr(evaluation, "deploy", counting)
+    assert len(evaluation.plan(expand(swept))) == 6
+    assert len(made) == 3

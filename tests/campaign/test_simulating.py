@@ -1,0 +1,85 @@
+"""``backend: simulate`` for whatever an experiment asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny import experiment
+
+from testbed.campaign.cell import run_cell
+from testbed.campaign.evaluation import plan, read
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import distinct
+from testbed.experiment.schema import Experiment
+
+EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
+
+
+def simulated(asked, tmp_path):
+    """The rows of an experiment without a sweep."""
+    (cell,) = distinct(asked)
+    return run_cell(cell, tmp_path).jobs
+
+
+def row(tmp_path, **changes):
+    (only,) = simulated(experiment(tmp_path, backend="simulate", **changes), tmp_path)
+    assert only.verdict == "valid"
+    return only
+
+
+def short(asked: Experiment) -> Experiment:
+    """The same on the simulator. Two iterations of each job are enough to see that it works."""
+    jobs = tuple(job.model_copy(update={"iterations": 1, "warmup": 1}) for job in asked.jobs)
+    return asked.model_copy(update={"jobs": jobs, "backend": "simulate"})
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_can_be_simulated(path, tmp_path):
+    cells = [replace(cell, experiment=short(cell.experiment)) for cell in distinct(read(path))]
+    assert plan(cells)
+    for cell in (cells[0], cells[-1]):
+        for each in run_cell(cell, tmp_path).jobs:
+            assert each.verdict == "valid" and each.jct_s > 0
+
+
+def test_a_straggler_holds_all_back_where_there_is_a_barrier(tmp_path):
+    slow = {"stragglers": {"workers": [1], "slowdown": 3}}
+    barrier = row(tmp_path, jobs__0__system="ps", jobs__0__compute=slow)
+    assert barrier.jct_s == pytest.approx(barrier.expected_jct_s, rel=0.05)
+    assert barrier.jct_s > 1.1 * row(tmp_path, jobs__0__system="ps").jct_s
+
+
+def test_a_job_starts_when_it_should_and_shares_links(tmp_path):
+    job = {
+        "system": "ring",
+        "workload": str(tmp_path / "tiny.trace"),
+        "workers": 3,
+        "placement": "spread",
+        "iterations": 2,
+    }
+    narrow = {"fabric__spines": 1, "fabric__fabric_rate": "1Gbit", "backend": "simulate"}
+
+    def first(start):
+        jobs = [job, job | {"start": start}]
+        asked = experiment(tmp_path, jobs=jobs, fabric__hosts_per_leaf=[5, 5], **narrow)
+        return simulated(asked, tmp_path)[0].jct_s
+
+    assert first("0s") > 1.5 * first("1s")
+
+
+def test_costs_of_steps_and_of_adding(tmp_path):
+    plain = row(tmp_path).jct_s
+    assert row(tmp_path, fabric__step_latency="1ms").jct_s == pytest.approx(plain + 2e-3)
+    assert row(tmp_path, fabric__capacity="1Gbit").jct_s > 1.5 * plain
+
+
+def test_too_little_memory_is_found_as_in_emulation(tmp_path):
+    with pytest.raises(DeploymentError, match="slots: found 16, wanted at least"):
+        row(tmp_path, jobs__0__system="switchml", fabric__slots=16, jobs__0__options={"window": 16})
+
+
+def test_loss_is_refused_in_words(tmp_path):
+    with pytest.raises(DeploymentError, match="wanted 0 with backend: simulate"):
+        row(tmp_path, emulation__loss="1/100")

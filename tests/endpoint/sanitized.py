@@ -1,9 +1,0 @@
-"""A pytest plugin: endpoints run the engine that was built with sanitizers."""
-
-from __future__ import annotations
-
-from functools import partial
-
-from testbed.endpoint import aggregation
-
-aggregation.load = partial(aggregation.load, sanitize=True)  # type: ignore[assignment]

@@ -1,0 +1,9 @@
+"""A pytest plugin: endpoints run the engine that was built with sanitizers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from testbed.hosts import aggregation
+
+aggregation.load = partial(aggregation.load, sanitize=True)  # type: ignore[assignment]

@@ -1,0 +1,165 @@
+"""Whole jobs as processes over loopback: exact sums, and failures that are named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from testbed.deployment.memory import Window
+from testbed.deployment.tasks import role
+from testbed.hosts.crew import Crew, RankFailed
+from testbed.hosts.task import Task
+from testbed.plan.units import Unit
+from testbed.switches.entries import Allocation
+from testbed.systems import Assignment, registry
+from testbed.topology.builders import leaf_spine
+from testbed.workload.catalogue import load
+from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
+from testbed.workload.quantise import BlockExponent, Factor
+from testbed.workload.values import load as load_sample
+
+ELEMENTS = 3 * 4 * 256
+
+# Ports are fixed, so the loopback addresses are this process's own.
+NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
+UNITS = (Unit(0, 0, ELEMENTS, 0.01), Unit(1, ELEMENTS, ELEMENTS, 0.03))
+
+
+def tasks(system: str, workers: int = 3, iterations: int = 3, seed: int = 5) -> list[Task]:
+    fabric = leaf_spine(1, 1, workers + 1, 1e9, 1e9, 10**6)
+    hosts = fabric.hosts
+    least, _ = registry[system].servers
+    servers = hosts[workers : workers + least]
+    placement = Assignment(hosts[:workers], servers, trace=load("resnet50"))
+    plan = registry[system].plan(placement, fabric)
+    addresses = {host: f"{NET}.{rank + 1}" for rank, host in enumerate(plan.hosts)}
+    allocations = [Allocation(i, 0, tree, 0, 4096) for i, tree in enumerate(plan.trees)]
+    gradients = Gradients(seed, workers, 2 * ELEMENTS)
+    return [
+        Task(
+            plan,
+            rank,
+            0,
+            tuple(addresses.values()),
+            UNITS,
+            0.04,
+            gradients,
+            (1.0,) * iterations,
+            tuple(role(plan, rank, each, addresses, Window(8), fabric) for each in allocations),
+        )
+        for rank in plan.ranks
+    ]
+
+
+# The others have endpoints of their own: test_parameters.py.
+SYNCHRONOUS = [name for name in registry if tasks(name)[0].plan.consistency is None]
+
+
+@pytest.mark.parametrize("system", SYNCHRONOUS)
+def test_every_sum_is_checked_and_right(system):
+    job = tasks(system)
+    with Crew(job, [None] * len(job)) as crew:
+        outcomes = crew.run(timeout=30)
+    workers = outcomes[:3]
+    for outcome in workers:
+        assert outcome.wrong == 0
+        assert outcome.checked == 3 * 2 * ELEMENTS
+        assert [each.end >= each.compute_end >= each.start for each in outcome.iterations] == [
+            True
+        ] * 3
+        assert outcome.iterations[0].compute_end - outcome.iterations[0].start == pytest.approx(
+            0.04
+        )
+
+
+@pytest.mark.parametrize("system", SYNCHRONOUS)
+def test_a_wrong_contribution_is_noticed_by_every_worker(system):
+    job = tasks(system)
+    other = tasks(system, seed=6)
+    job[1] = other[1]  # this one contributes what nobody expects
+    with Crew(job, [None] * len(job)) as crew:
+        outcomes = crew.run(timeout=30)
+    for outcome in outcomes[:3]:
+        assert outcome.wrong > 0.9 * outcome.checked
+
+
+@pytest.mark.parametrize("system", SYNCHRONOUS)
+def test_a_killed_worker_ends_the_run_within_seconds(system):
+    job = tasks(system, iterations=10_000)
+    began = time.monotonic()
+    killed = []
+
+    def kill_once() -> None:
+        if not killed and time.monotonic() - began > 1:
+            killed.append(crew.pids[1])
+            os.kill(crew.pids[1], signal.SIGKILL)
+
+    with (
+        pytest.raises(RankFailed, match=r"job 0 worker rank 1 died \(exit code -9\)"),
+        Crew(job, [None] * len(job)) as crew,
+    ):
+        crew.run(kill_once, timeout=30)
+    assert time.monotonic() - began < 5
+    for pid in crew.pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_credit_that_comes_back_is_used_and_a_host_may_have_two_ranks():
+    """More units than credit, all ready at once, and each server on a worker's host."""
+    job = tasks("ps")
+    units = tuple(Unit(i, i * 96, 96, 0.0) for i in range(64))
+    gradients = Gradients(5, 3, 64 * 96)
+    shared = (*job[0].addresses[:3], job[0].addresses[0])
+    job = [replace(each, units=units, gradients=gradients, addresses=shared) for each in job]
+    with Crew(job, [None] * len(job)) as crew:
+        outcomes = crew.run(timeout=30)
+    assert [each.wrong for each in outcomes] == [0] * 4
+    assert outcomes[0].checked == 3 * 64 * 96
+
+
+def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():
+    from testbed.hosts.stream import Mesh
+
+    addresses = [f"{NET}.201", f"{NET}.202"]
+    sender, receiver = (Mesh(rank, addresses) for rank in (0, 1))
+    values = np.arange(8_000_000, dtype=np.int32)  # more than any socket buffers
+    try:
+        sender.connect([1])
+        sender.send(1, 0, 0, values)
+        arrived: list[np.ndarray] = []
+        flushing = threading.Thread(target=sender.flush)
+        flushing.start()
+        deadline = time.monotonic() + 10
+        while not arrived and time.monotonic() < deadline:
+            arrived += [chunk for *_, chunk in receiver.poll()]
+        flushing.join(1)
+        np.testing.assert_array_equal(arrived[0], values)
+    finally:
+        sender.close()
+        receiver.close()
+
+
+@pytest.mark.parametrize("system", ["ring", "switchml"])
+def test_real_gradients_are_summed_and_the_error_of_what_came_is_told(system):
+    job = tasks(system)
+    sample = load_sample("resnet50")
+    drawn = [sample.draw(5, rank, 2 * ELEMENTS) for rank in range(3)]
+    schemes = [Factor(10.0), BlockExponent.agreed(drawn, 3, LARGEST_CONSTANT)]
+    errors = []
+    for quantiser in schemes:
+        gradients = Gradients(5, 3, 2 * ELEMENTS, sample=sample, quantiser=quantiser)
+        told = [replace(each, gradients=gradients) for each in job]
+        with Crew(told, [None] * len(told)) as crew:
+            outcomes = crew.run(timeout=30)
+        assert [outcome.wrong for outcome in outcomes[:3]] == [0] * 3
+        errors.append(outcomes[0].quantisation_error)
+        truth = gradients.quantisation_error(gradients.expected_total().astype(float))
+        assert errors[-1] == pytest.approx(truth, rel=1e-6)
+    assert errors[0] > 1000 * errors[1]

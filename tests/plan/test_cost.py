@@ -1,0 +1,192 @@
+"""The closed form against the textbook's formulas, headers aside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from testbed.plan import cost as model
+from testbed.systems import Assignment, registry
+from testbed.topology.builders import leaf_spine
+from testbed.topology.framing import Framing
+
+RATE = 1e9
+FRAMING = Framing()
+TCP = 1 / FRAMING.tcp_efficiency + FRAMING.tcp_ack_share
+"""A stream, beside the acknowledgements of one that goes the other way."""
+
+INA = 1 / FRAMING.ina_efficiency
+
+
+def plan_of(system: str, fabric, workers: int, servers: int = 0, **options):
+    hosts = fabric.hosts
+    job = Assignment(
+        hosts[:workers], hosts[len(hosts) - servers :] if servers else (), options=options
+    )
+    return registry[system].plan(job, fabric)
+
+
+def pace(system: str, workers: int, ina=(), servers: int = 0, fabric_rate: float = 1e10) -> float:
+    """Time per byte in units of one byte at the hosts' rate."""
+    fabric = leaf_spine(2, 3, 4, RATE, fabric_rate, 10**6).with_ina(ina)
+    return model.seconds_per_byte(plan_of(system, fabric, workers, servers), fabric) * RATE / 8
+
+
+def alone(system: str, fabric, workers: int, step_s: float = 0.0) -> float:
+    """Seconds for a bucket that takes a second at the hosts' rate, headers aside."""
+    plan = plan_of(system, fabric, workers)
+    steps = registry[system].steps(plan)
+    return model.iteration(plan, fabric, [(0.0, RATE / 8)], 0.0, step_s, steps).iteration_s
+
+
+def test_one_parameter_server_pays_for_every_worker():
+    assert pace("ps", 8, servers=1) == pytest.approx(8 * TCP)
+
+
+def test_servers_share_the_load_until_the_workers_own_link_binds():
+    assert pace("ps", 8, servers=2) == pytest.approx(4 * TCP)
+    assert pace("ps", 2, servers=4) == pytest.approx(TCP)
+
+
+def test_a_ring_sends_nearly_twice_the_gradient():
+    assert pace("ring", 8) == pytest.approx(2 * 7 / 8 * TCP)
+
+
+def test_full_aggregation_takes_the_gradient_once():
+    for system, servers in (("atp", 1), ("switchml", 1), ("netreduce", 0)):
+        assert pace(system, 8, ("t0", "t1", "t2"), servers) == pytest.approx(INA), system
+    assert pace("switchml", 4, ("t0",), servers=1) == pytest.approx(INA)
+    assert pace("rina", 4, ("t0",)) == pytest.approx(INA)
+
+
+@pytest.mark.parametrize(
+    ("ina", "streams"), [((), 8), (("t0",), 5), (("t0", "t1"), 2), (("t2",), 1)]
+)
+def test_partial_aggregation_leaves_as_many_streams_as_the_server_sees(ina, streams):
+    assert pace("atp", 8, ina=ina, servers=1) == pytest.approx(streams * INA)
+
+
+@pytest.mark.parametrize("system", ["atp", "switchml"])
+def test_the_first_ina_tors_help_little(system):
+    """Four racks of four: a server sees N - sum(n_r - 1) streams, n_r workers in an INA rack."""
+    bare = leaf_spine(2, 5, 4, RATE, 1e10, 10**6)
+    paces = [
+        model.seconds_per_byte(plan_of(system, fabric, 16, servers=1), fabric) * RATE / 8
+        for fabric in (bare.with_ina(bare.tors[:count]) for count in range(4))
+    ]
+    assert paces == pytest.approx([16 * INA, 13 * INA, 10 * INA, 7 * INA])
+
+
+@pytest.mark.parametrize(("ina", "groups"), [((), 12), (("t0",), 9), (("t0", "t1", "t2"), 3)])
+def test_rina_pays_for_its_groups(ina, groups):
+    """2(G-1)/G of the gradient, and G-th more for the chunk that ends in an INA rack."""
+    around = 2 * (groups - 1) / groups
+    if groups == 12:
+        assert pace("rina", 12) == pytest.approx(around * TCP)
+    else:
+        # Receipts where no sum comes back; TCP's segments are larger than INA packets.
+        most = around * (INA + FRAMING.ina_ack_share) + INA / groups
+        assert around * TCP + INA / groups < pace("rina", 12, ina) <= most + 1e-9
+    if groups == 3:
+        assert pace("rina", 12, ina) == pytest.approx(most)
+
+
+def test_a_narrow_core_binds():
+    # Eight streams share two spines of a quarter of the hosts' rate each.
+    assert pace("atp", 8, servers=1, fabric_rate=RATE / 4) == pytest.approx(16 * INA)
+
+
+@pytest.mark.parametrize("narrow", [1, 2, 4])
+def test_a_hierarchy_of_rings_pays_for_one_stage_after_the_other(narrow):
+    """2(n-1)/n M/B within racks, and 2(H-1)/H M/nB' across, B' being a worker's part of uplinks."""
+    n, racks = 4, 3
+    across = RATE / narrow  # both uplinks of a rack together
+    fabric = leaf_spine(2, racks, n, RATE, across / 2, 10**6)
+    bandwidth = 2 * (n - 1) / n + 2 * (racks - 1) / racks * RATE / across
+    chain = 2 * (n - 1) + 2 * (racks - 1)
+    found = alone("hierarchical-ring", fabric, n * racks, step_s=1.0)
+    assert found == pytest.approx(chain + bandwidth * TCP)
+
+
+def test_a_ring_pays_the_latency_of_its_chain():
+    """2(N-1) (latency + M/NB)."""
+    fabric = leaf_spine(2, 3, 4, RATE, RATE, 10**6)
+    assert alone("ring", fabric, 12, 0.5) == pytest.approx(22 * (0.5 + TCP / 12))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_rina_pays_a_shorter_chain(groups):
+    """(2(G-1)+1) (latency + M/GB), receipts aside."""
+    fabric = leaf_spine(2, 3, 4, RATE, RATE, 10**6).with_ina(["t0", "t1", "t2"])
+    chain = 2 * (groups - 1) + 1
+    receipts = 2 * (groups - 1) / groups * FRAMING.ina_ack_share
+    found = alone("rina", fabric, 4 * groups, 0.5)
+    assert found == pytest.approx(chain * (0.5 + INA / groups) + receipts)
+
+
+@pytest.mark.parametrize("system", ["switchml", "netreduce"])
+def test_aggregation_on_the_way_is_one_step(system):
+    fabric = leaf_spine(2, 3, 4, RATE, RATE, 10**6).with_ina(["t0", "t1", "t2"])
+    assert alone(system, fabric, 12, 0.5) == pytest.approx(0.5 + INA)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "end"), [((1, 1), 3), ((2, 1), 5), ((1, 2), 5), ((1, 3, 1), 8)], ids=str
+)
+def test_push_and_pull_are_a_line_of_two_machines(sizes, end):
+    fabric = leaf_spine(1, 1, 3, RATE, RATE, 10**6)
+    plan = plan_of("ps", fabric, 2, servers=1)
+    second = 1 / model.seconds_per_byte(plan, fabric)
+    pieces = [(0.0, size * second) for size in sizes]
+    assert model.iteration(plan, fabric, pieces, 0.0).iteration_s == pytest.approx(end, rel=0.03)
+
+
+def test_chains_of_buckets_run_side_by_side():
+    fabric = leaf_spine(1, 1, 4, RATE, RATE, 10**6)
+    plan = plan_of("ring", fabric, 4)
+    second = 1 / model.seconds_per_byte(plan, fabric)
+    pieces = [(0.0, second), (0.0, second)]
+    assert model.iteration(plan, fabric, pieces, 0.0, 0.1, 6).iteration_s == pytest.approx(2.6)
+
+
+def test_iteration_hides_what_compute_covers():
+    fabric = leaf_spine(1, 1, 4, RATE, RATE, 10**6)
+    plan = registry["ring"].plan(Assignment(fabric.hosts), fabric)
+    per_byte = model.seconds_per_byte(plan, fabric)
+    size = 0.1 / per_byte
+    hidden = model.iteration(plan, fabric, [(0.5, size), (0.8, size)], compute_s=1.0)
+    assert hidden.exposed_s == pytest.approx(0)
+    exposed = model.iteration(plan, fabric, [(0.5, size), (1.0, size)], compute_s=1.0)
+    assert exposed.exposed_s == pytest.approx(0.1)
+    queued = model.iteration(plan, fabric, [(0.95, size), (1.0, size)], compute_s=1.0)
+    assert queued.iteration_s == pytest.approx(1.15)
+
+
+def test_a_switch_aggregates_no_more_than_it_can():
+    fabric = leaf_spine(2, 2, 4, RATE, RATE, 10**6).with_ina(["t0", "t1"])
+    slow = replace(fabric, capacity={"t0": RATE, "t1": RATE})
+    plan = plan_of("switchml", slow, 7, servers=1)
+    # The root sums its own four workers' gradients, and the other rack's sum.
+    assert model.seconds_per_byte(plan, slow) * RATE / 8 == pytest.approx(5)
+    assert model.seconds_per_byte(plan, fabric) * RATE / 8 == pytest.approx(INA)
+
+
+def test_a_pinned_flow_takes_its_way():
+    fabric = leaf_spine(2, 3, 1, RATE, RATE, 10**6)
+    plan = replace(plan_of("ps", fabric, 2, servers=1), pins={("h0", "h2"): "s1"})
+    loads = model.link_loads(plan, fabric)
+    assert loads["t0", "s1"] == pytest.approx(TCP)  # the push, and what acknowledges the pull
+    assert ("t0", "s0") not in loads
+    assert loads["s1", "t2"] == pytest.approx(1.5 * TCP)  # ECMP shares the other worker's
+
+
+def test_a_link_that_carries_more_than_its_even_share_sets_the_pace():
+    fabric = leaf_spine(2, 2, 2, 1e10, 1e10, 10**6)
+    plan = registry["ring"].plan(Assignment(fabric.hosts, ()), fabric)
+    even = model.seconds_per_byte(plan, fabric)
+    pieces = [(0.0, 1e6)] * 4
+    alone = model.iteration(plan, fabric, pieces, 0.0).iteration_s
+    assert model.iteration(plan, fabric, pieces, 0.0, least_pace=even / 2).iteration_s == alone
+    crowded = model.iteration(plan, fabric, pieces, 0.0, least_pace=2 * even).iteration_s
+    assert crowded == pytest.approx(2 * even * 4e6)

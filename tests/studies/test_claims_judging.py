@@ -1,0 +1,163 @@
+"""From rows to verdicts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from testbed.experiment.load import loads
+from testbed.results import Row
+from testbed.studies.claims.schema import CANNOT, DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim
+from testbed.studies.claims.verdict import judge, summary
+
+EXPERIMENT = loads(
+    """\
+schema_version: 1
+name: rings
+backend: simulate
+fabric: {kind: leaf-spine, spines: 1, leaves: 1, hosts_per_leaf: 9, host_rate: 10Gbit}
+jobs: [{system: ring, workload: synthetic/10MB, workers: 4}]
+sweep:
+  jobs.0.system: [ps, ring]
+  jobs.0.workers: [2, 4, 8]
+"""
+)
+
+
+def claim(number: str = "mean", direction: dict | None = None, **measure) -> Claim:
+    return Claim.model_validate(
+        {
+            "name": "a-claim", "claimed": "more", "read": "nowhere", "theirs": "none",
+            "measure": {
+                "experiment": "rings", "metric": "jct_s", "number": number, "reads": "a time",
+                "of": {"jobs.0.system": "ps"}, "along": "jobs.0.workers", **measure,
+            },
+            "verdict": {
+                "reproduced": {"at_least": 1.5}, "direction": direction, "because": "so it is",
+            },
+            "explained": {"not reproduced": "it was cold"},
+        }
+    )  # fmt: skip
+
+
+def rows(times: dict[tuple[str, int], list[float]], **columns) -> pd.DataFrame:
+    """A row for each system, number of workers and repeat."""
+    return pd.DataFrame(
+        asdict(
+            Row(
+                "rings", "cell", repeat, 0, system, "synthetic/10MB", "one", workers, 1, 0, 1,
+                "emulate", "", 1.0, 1.0, 3, jct_s=time, expected_jct_s=2.0, algbw_gbit_s=8 / time,
+                verified=True, verdict="valid",
+                settings=json.dumps({"jobs.0.system": system, "jobs.0.workers": workers}),
+            )
+        )
+        | columns
+        for (system, workers), own in times.items()
+        for repeat, time in enumerate(own)
+    )  # fmt: skip
+
+
+def both(ps: float, ring: float, repeats: int = 1, noise: float = 0.0) -> dict:
+    draw = np.random.default_rng(1)
+    return {
+        (system, workers): list(time * (1 + noise * draw.uniform(-1, 1, repeats)))
+        for system, time in (("ps", ps), ("ring", ring))
+        for workers in (2, 4, 8)
+    }
+
+
+OVER = {"over": {"jobs.0.system": "ring"}}
+
+
+def test_a_ratio_of_matched_cells_makes_the_verdict():
+    found = judge(claim(**OVER), EXPERIMENT, rows(both(3, 2)))
+    assert (found.word, found.number, found.low) == (REPRODUCED, 1.5, None)
+    assert found.points == (("workers=2", 1.5), ("workers=4", 1.5), ("workers=8", 1.5))
+    assert "at least 1.5. so it is" in found.reason
+    weaker = claim(direction={"at_least": 1.1}, **OVER)
+    assert judge(weaker, EXPERIMENT, rows(both(2.4, 2))).word == DIRECTION
+    worse = judge(weaker, EXPERIMENT, rows(both(2, 2)))
+    assert worse.word == NOT
+    assert worse.reason.endswith("it was cold")
+
+
+def test_the_whole_interval_must_be_within_the_bounds():
+    steady = judge(claim(**OVER), EXPERIMENT, rows(both(3.2, 2, 5, 0.01)))
+    assert steady.word == REPRODUCED
+    assert 1.5 < steady.low < steady.number < steady.high
+    shaky = judge(claim(**OVER), EXPERIMENT, rows(both(3.2, 2, 5, 0.6)))
+    assert shaky.number > 1.5 > shaky.low
+    assert shaky.word == NOT
+
+
+def test_without_valid_rows_of_every_point_nothing_is_judged():
+    table = rows(both(3, 2))
+    table.loc[table["workers"] == 4, "verdict"] = "processor was busy"
+    found = judge(claim(**OVER), EXPERIMENT, table)
+    assert (found.word, found.number) == (CANNOT, None)
+    assert "processor was busy" in found.reason
+    assert judge(claim(**OVER), EXPERIMENT, table[:1]).word == NOT_RUN
+    assert judge(claim(**OVER), EXPERIMENT, "was not asked").word == NOT_RUN
+
+
+def test_invalid_repeats_do_not_count():
+    table = rows(both(3, 2, 4))
+    table.loc[table["repeat"] == 0, "jct_s"] = 100.0
+    table.loc[table["repeat"] == 0, "verified"] = False
+    found = judge(claim(**OVER), EXPERIMENT, table)
+    assert found.number == pytest.approx(1.5)
+    assert "3 repeats" in found.basis
+
+
+def test_formulas():
+    # 10 Gbit/s of one server for 2, 4 and 8 workers, against 4 Gbit/s measured.
+    ps = claim("most", reference="ps", metric="algbw_gbit_s")
+    assert judge(ps, EXPERIMENT, rows(both(2, 2))).number == pytest.approx(4 / (10 / 8))
+    # A server on each worker's machine: N/(2(N-1)) of the rate, least with the most workers.
+    ring = claim("least", reference="colocated-ps", metric="algbw_gbit_s")
+    assert judge(ring, EXPERIMENT, rows(both(2, 2))).number == pytest.approx(4 / 10)
+
+
+def test_seeds_are_repeats_of_one_point():
+    experiment = EXPERIMENT.model_validate(
+        EXPERIMENT.data()
+        | {"sweep": {"jobs.0.system": ["ps", "ring"], "emulation.seed": [1, 2, 3, 4]}}
+    )
+    table = pd.concat(
+        rows({(system, 4): [time * seed]}).assign(
+            settings=json.dumps({"jobs.0.system": system, "emulation.seed": seed})
+        )
+        for seed in (1, 2, 3, 4)
+        for system, time in (("ps", 3.0), ("ring", 2.0))
+    )
+    found = judge(claim(along=None, **OVER), experiment, table)
+    assert len(found.points) == 1
+    # Each seed is compared with itself, so that what they differ in cancels.
+    assert (found.number, found.low, found.high) == pytest.approx((1.5, 1.5, 1.5))
+
+
+def test_parts_of_hardly_any_change_mean_nothing():
+    times = {("ps", 2): [2.0], ("ps", 4): [3.0], ("ps", 8): [2.05]}
+    found = judge(claim("midway"), EXPERIMENT, rows(times))
+    assert (found.word, found.number) == (CANNOT, None)
+    assert "+2.5%" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("mean", [1, 2, 6], 3),
+        ("most", [1, 6, 2], 6),
+        ("least", [2, 1, 6], 1),
+        ("spread", [2, 8, 4], 4),
+        ("slope", [3, 12, 48], 2),  # as the square of 2, 4, 8
+        ("midway", [10, 4, 2], 0.75),
+        ("step", [2, 6, 3], 0.5),
+    ],
+)
+def test_summaries(name, values, expected):
+    assert summary(name, [2, 4, 8], values) == pytest.approx(expected)

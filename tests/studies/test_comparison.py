@@ -1,0 +1,281 @@
+"""What moved between two sets of results, and what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from tiny import experiment
+
+from testbed.campaign import evaluation, local
+from testbed.campaign.cell import describe
+from testbed.campaign.evaluation import New
+from testbed.cli import main
+from testbed.deployment.deploy import deploy
+from testbed.experiment.cells import expand
+from testbed.experiment.load import dump
+from testbed.placement.fabric import build_fabric
+from testbed.results import RunDirectory
+from testbed.studies import baseline
+from testbed.studies.baseline import Unreadable
+from testbed.studies.comparison import compare, tolerances
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+JCTS = {"ps": 4.0, "ring": 2.0, "atp": 1.0}
+
+
+def made_up(
+    folder: Path,
+    jcts: Mapping[str, float] = JCTS,
+    verdicts: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+    **changes,
+) -> Path:
+    """A run in which every system took what is given, where the closed form expects a second."""
+    folder.mkdir(exist_ok=True)
+    changes = {"backend": "simulate", "emulation__repeats": 2} | changes
+    asked = experiment(
+        folder,
+        **{"sweep": {"jobs.0.system": list(jcts)}} | changes,
+    )
+    directory = RunDirectory.create(folder, "run")
+    directory.write("experiment.yaml", dump(asked))
+    for cell in expand(asked):
+        fabric = build_fabric(cell.experiment)
+        for job in deploy(cell.experiment, fabric):
+            row = describe(cell, fabric, job)
+            error = (errors or {}).get(row.system, "")
+            verdict = (verdicts or {}).get(row.system, "valid")
+            row = replace(
+                row,
+                # The trace lies elsewhere for each run, and is the same.
+                workload="tiny",
+                jct_s=None if error else jcts[row.system],
+                expected_jct_s=1.0,
+                verified=not error,
+                verdict="failed" if error else verdict,
+                error=error,
+            )
+            directory.append([row])
+    return directory.path
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def base(tmp_path) -> Path:
+    return made_up(tmp_path / "base")
+
+
+def test_nothing_moves_between_a_run_and_itself(base):
+    done = invoke("compare", base, base, "--tolerance", "0", "--all")
+    assert done.exit_code == 0, done.output
+    assert "ps / closed form" in done.output
+    assert "ring / ps" in done.output
+    assert "0 of 5 figures moved" in done.output
+
+
+def test_a_system_that_became_slower_is_shown_against_the_reference_and_the_closed_form(
+    base, tmp_path
+):
+    new = made_up(tmp_path / "new", {**JCTS, "atp": 1.3})
+    done = invoke("compare", base, new)
+    assert done.exit_code == 1
+    lines = done.output.splitlines()
+    assert "tiny, 4 workers" in lines[0]
+    assert [line.split("  ")[1].strip() for line in lines[1:3]] == [
+        "atp / closed form",
+        "atp / ps       "[:8],
+    ]
+    assert "0.2500 ->   0.3250" in lines[2]
+    assert "+30.0%" in lines[2]
+    assert lines[-1] == "2 of 5 figures moved"
+    assert invoke("compare", base, new, "--tolerance", "31%").exit_code == 0
+    assert invoke("compare", base, new, "--tolerance", "simulate=0.31").exit_code == 0
+    assert invoke("compare", base, new, "--tolerance", "emulate=0.31").exit_code == 1
+
+
+def test_seconds_do_not_count_only_ratios_do(base):
+    slow = baseline.load(base)
+    slow.rows["jct_s"] *= 2
+    slow.rows["expected_jct_s"] *= 2
+    assert compare(baseline.load(base), slow, tolerances(["0"])).moved == []
+
+
+def test_growth_and_shrinkage_are_measured_alike(base, tmp_path):
+    new = made_up(tmp_path / "new", {**JCTS, "atp": 1.09})
+    both = baseline.load(base), baseline.load(new)
+    for allowed, moved in [("8%", 2), ("10%", 0)]:
+        for first, second in (both, both[::-1]):
+            assert len(compare(first, second, tolerances([allowed])).moved) == moved
+
+
+def test_rows_that_are_not_valid_are_left_out_and_said(base, tmp_path):
+    new = made_up(tmp_path / "new", {**JCTS, "atp": 9.0}, verdicts={"atp": "processor busy"})
+    done = invoke("compare", base, new)
+    assert done.exit_code == 0, done.output
+    assert "left out of NEW, not valid" in done.output
+    assert "atp: processor busy" in done.output
+    assert "0 of 3 figures moved" in done.output
+
+
+def test_what_failed_and_did_not_before_has_moved(base, tmp_path):
+    new = made_up(tmp_path / "new", errors={"atp": "a rank died"})
+    done = invoke("compare", base, new)
+    assert done.exit_code == 1
+    assert "failed in NEW" in done.output
+    assert "atp: a rank died" in done.output
+    assert done.output.splitlines()[-1].endswith("1 system failed that did not before")
+    assert invoke("compare", new, base).exit_code == 0
+
+
+def test_settings_of_one_side_only_are_listed(base, tmp_path):
+    new = made_up(tmp_path / "new", {"ps": 4.0, "ring": 2.0, "netreduce": 1.0})
+    done = invoke("compare", base, new)
+    assert done.exit_code == 0
+    assert [line.rpartition(": ")[2] for line in done.output.splitlines() if "only in" in line] == [
+        "atp",
+        "netreduce",
+    ]
+    wide = made_up(tmp_path / "wide", jobs__0__workers=5)
+    both = made_up(tmp_path / "both", sweep={"jobs.0.system": list(JCTS), "jobs.0.workers": [4, 5]})
+    only = compare(baseline.load(wide), baseline.load(both), tolerances([])).only
+    assert {(side, setting.partition(" workers")[0][-1]) for side, setting, _ in only} == {
+        ("NEW", "4")
+    }
+
+
+def test_jobs_that_share_a_fabric_are_compared_with_their_like(tmp_path):
+    def shared(name, jcts):
+        job = {"system": "ring", "workload": str(tmp_path / name / "tiny.trace"), "workers": 2}
+        return made_up(
+            tmp_path / name,
+            jcts,
+            jobs=[{**job, "iterations": 2}, {**job, "system": "ps", "iterations": 2}],
+            fabric__hosts_per_leaf=[3, 3],
+            sweep={"jobs.0.system": ["ring", "atp"]},
+        )
+
+    base, new = shared("base", JCTS), shared("new", {**JCTS, "atp": 2.0})
+    found = compare(baseline.load(base), baseline.load(new), tolerances([]))
+    assert {each.name for each in found.moved} == {"atp / closed form", "atp / ring"}
+    assert all("beside ps tiny" in each.setting for each in found.moved)
+
+
+def test_a_stored_baseline_says_the_same_as_the_directory(base, tmp_path):
+    file = tmp_path / "baseline.json"
+    done = invoke("baseline", base, "-o", file)
+    assert done.exit_code == 0, done.output
+    assert "6 valid rows" in done.output
+    assert invoke("compare", file, base, "--tolerance", "0").exit_code == 0
+    assert invoke("compare", base, file, "--tolerance", "0").exit_code == 0
+    new = made_up(tmp_path / "new", {**JCTS, "atp": 1.3})
+    assert invoke("compare", file, new).output == invoke("compare", base, new).output
+    assert sum(line.startswith('  ["') for line in file.read_text().splitlines()) == 6
+
+
+def test_only_valid_rows_are_stored(tmp_path):
+    mixed = made_up(tmp_path / "mixed", verdicts={"atp": "processor busy"})
+    file = tmp_path / "baseline.json"
+    assert invoke("baseline", mixed, "-o", file).exit_code == 0
+    assert set(baseline.load(file).rows.system) == {"ps", "ring"}
+    bad = made_up(tmp_path / "bad", verdicts=dict.fromkeys(JCTS, "processor busy"))
+    done = invoke("baseline", bad, "-o", tmp_path / "none.json")
+    assert done.exit_code == 2
+    assert "found no valid row" in done.output
+
+
+def test_fields_that_the_stored_experiment_lacks_have_their_defaults(base, tmp_path):
+    file = tmp_path / "baseline.json"
+    invoke("baseline", base, "-o", file)
+    content = json.loads(file.read_text())
+    for stored in (run["experiment"] for run in content["runs"]):
+        del stored["jobs"][0]["placement"], stored["fabric"]["slots"]
+    file.write_text(json.dumps(content))
+    done = invoke("compare", file, base)
+    assert done.exit_code == 0, done.output
+    assert "only in" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("nothing", None, "found no"),
+        ("text.json", "hello", "found no JSON"),
+        ("list.json", "[]", "found no stored baseline"),
+        ("other.json", '{"some": "thing"}', "found no stored baseline"),
+        ("old.json", '{"schema_version": 0}', "wanted 1"),
+        (
+            "short.json",
+            '{"schema_version": 1, "columns": ["cell"], "runs": [{"rows": []}]}',
+            "jct_s",
+        ),
+        ("empty.json", '{"schema_version": 1, "columns": [], "runs": []}', "found no stored"),
+    ],
+)
+def test_what_is_no_baseline_is_told(name, text, words, base, tmp_path):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    done = invoke("compare", path, base)
+    assert done.exit_code == 2
+    assert words in done.output
+    assert name in done.output
+
+
+def test_a_directory_without_results_is_told(base, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = invoke("compare", base, tmp_path / "empty")
+    assert done.exit_code == 2
+    assert "results.csv" in done.output
+
+
+def test_results_that_have_nothing_in_common_are_not_equal(base, tmp_path):
+    other = made_up(tmp_path / "other", jobs__0__workers=5)
+    done = invoke("compare", base, other)
+    assert done.exit_code == 2
+    assert "found nothing of BASE in NEW" in done.output
+    bad = made_up(tmp_path / "bad", verdicts=dict.fromkeys(JCTS, "processor busy"))
+    assert invoke("compare", base, bad).exit_code == 2
+    assert invoke("compare", bad, base).exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "inf", "simulation=1%", "10 %%"])
+def test_a_bad_tolerance_is_told(text, base):
+    done = invoke("compare", base, base, "--tolerance", text)
+    assert done.exit_code == 2
+    assert "wanted a share" in done.output
+
+
+def test_a_later_tolerance_counts():
+    assert tolerances(["0.5", "emulate=30%"]) == {"simulate": 0.5, "emulate": pytest.approx(0.3)}
+    assert tolerances([]) == {"simulate": pytest.approx(0.01), "emulate": pytest.approx(0.1)}
+
+
+def test_the_simulator_still_gives_what_the_committed_baseline_holds(tmp_path):
+    """All that continuous integration compares but for what needs root."""
+    text = yaml.safe_load((EXPERIMENTS / "ci.yaml").read_text())
+    text["emulation"]["repeats"] = 1
+    text["sweep"]["product"]["backend"] = ["simulate"]
+    del text["sweep"]["exclude"]
+    (tmp_path / "ci.yaml").write_text(yaml.safe_dump(text))
+    run, failed = New(evaluation.read(tmp_path / "ci.yaml"), tmp_path).run((), local.Local())
+    assert failed == 0
+    found = compare(
+        baseline.load(EXPERIMENTS / "ci-baseline.json"), baseline.load(run), tolerances([])
+    )
+    assert found.moved == []
+    assert {side for side, _, _ in found.only} <= {"BASE"}
+    assert len(found.quantities) == 2 * 8 - 1
+
+
+def test_unreadable_is_raised_for_a_missing_file(tmp_path):
+    with pytest.raises(Unreadable, match="wanted a results directory or a stored baseline"):
+        baseline.load(tmp_path / "none")

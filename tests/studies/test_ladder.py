@@ -1,0 +1,74 @@
+"""Rows of the two back ends find one another, and errors are against the emulator's valid ones."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from testbed.results import Row
+from testbed.studies.ladder import is_met, ladder, text
+
+
+def row(backend, jct_s, repeat=0, system="ring", verdict="valid", rate="10Gbit"):
+    settings = {"backend": backend, "jobs.0.system": system, "fabric.fabric_rate": rate}
+    return Row(
+        experiment="ladder", cell=f"{backend}-{system}-{rate}", repeat=repeat, job=0, system=system,
+        workload="resnet50", topology="leaf-spine 2x5", workers=8, servers=0, ina_tors=2, tors=2,
+        backend=backend, switch_target="", dilation=1.0, scale=1.0, iterations=2, jct_s=jct_s,
+        expected_jct_s=1.8, verdict=verdict, settings=json.dumps(settings),
+    )  # fmt: skip
+
+
+ROWS = [
+    row("simulate", 1.9),
+    row("emulate", 2.0),
+    row("emulate", 2.2, repeat=1),
+    row("emulate", 9.0, repeat=2, verdict="the machine was busy"),
+    row("simulate", 3.0, rate="5Gbit"),
+    row("emulate", 3.0, rate="5Gbit", verdict="the machine was busy"),
+    row("emulate", 4.0, system="ps"),
+    row("emulate", None, system="atp", verdict="failed"),
+]
+
+
+def test_three_ways_side_by_side():
+    made = ladder(pd.DataFrame(ROWS))
+    assert made["system"].tolist() == ["ps", "ring", "ring"]
+    by = {(each.system, each.varied): each for each in made.itertuples()}
+    ring = by["ring", "fabric_rate=10Gbit"]
+    assert (ring.closed_form, ring.simulator, ring.emulator) == pytest.approx((0.9, 0.95, 1.05))
+    assert ring.simulator_error == pytest.approx(0.95 / 1.05 - 1) and ring.is_valid
+    assert ring.closed_form_error == pytest.approx(0.9 / 1.05 - 1)
+    doubtful = by["ring", "fabric_rate=5Gbit"]
+    assert doubtful.emulator == pytest.approx(1.5) and not doubtful.is_valid
+    assert pd.isna(by["ps", "fabric_rate=10Gbit"].simulator)
+
+
+def test_the_text_says_how_far_off_they_are():
+    lines = text(ladder(pd.DataFrame(ROWS))).splitlines()
+    assert "        -" in lines[1] and "?" not in lines[1]
+    assert "1.5000 s?" in lines[3]
+    assert "simulator against emulator, 1 valid rows: median 9.5%, worst 9.5%" in lines
+    assert "simulator against emulator, 1 doubtful rows (?): median 0.0%, worst 0.0%" in lines
+    assert lines[-1].startswith("ladder: MISSED on 1 of 3 rows, which are valid; wanted")
+
+
+@pytest.mark.parametrize(
+    "errors, met",
+    [([0.01, -0.04, 0.09], True), ([0.01, -0.06, 0.06], False), ([0.01, 0.02, 0.11], False)],
+)
+def test_the_target(errors, met):
+    rows = [
+        row(backend, 2.0 if backend == "emulate" else 2.0 * (1 + error), system=f"s{number}")
+        for number, error in enumerate(errors)
+        for backend in ("simulate", "emulate")
+    ]
+    assert is_met(ladder(pd.DataFrame(rows))) is met
+
+
+def test_without_a_valid_row_nothing_is_decided():
+    made = ladder(pd.DataFrame([row("simulate", 2.0), row("emulate", 2.0, verdict="busy")]))
+    assert not is_met(made)
+    assert "UNDECIDED" in text(made).splitlines()[-1]

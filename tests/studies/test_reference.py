@@ -1,0 +1,127 @@
+"""The reference evaluation: made of a run, and held against the code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from testbed.cli import main
+from testbed.experiment.load import loads
+from testbed.located import write
+from testbed.report.quote import filled
+from testbed.studies import reference
+from testbed.studies.reference import PLANS, REFERENCE, digest, keep, stale
+
+TEXT = """\
+schema_version: 1
+name: small
+description: Three systems on a made-up workload
+backend: simulate
+fabric: {kind: leaf-spine, spines: 1, leaves: 2, hosts_per_leaf: 3, host_rate: 10Gbit}
+jobs: [{system: ring, workload: synthetic/4x1MB, workers: 4, servers: [h5], iterations: 1}]
+sweep: {jobs.0.system: [ps, ring, atp], fabric.ina: [none, all]}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    file = tmp_path / "small.yaml"
+    file.write_text(TEXT)
+    done = CliRunner().invoke(main, ["run", str(file), "-o", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    (directory,) = (tmp_path / "small").iterdir()
+    return directory
+
+
+def changed(**fields) -> str:
+    """The digest of the experiment's cell with other fields at the places named."""
+    data = loads(TEXT).data()
+    del data["sweep"]
+    for path, value in fields.items():
+        at = data
+        *around, last = path.split("__")
+        for part in around:
+            at = at[int(part)] if part.isdecimal() else at[part]
+        at[last] = value
+    return digest(loads(write(data)))
+
+
+def test_a_digest_is_of_what_a_cell_does():
+    same = changed()
+    assert changed() == same
+    # These say nothing of what is sent when.
+    assert changed(name="another") == changed(jobs__0__fixed_point=10) == same
+    for other in (
+        changed(jobs__0__system="atp"),
+        changed(jobs__0__workers=3),
+        changed(jobs__0__workload="synthetic/8MB"),
+        changed(jobs__0__bucket="1MB"),
+        changed(jobs__0__start="1s"),
+        changed(fabric__fabric_rate="20Gbit"),
+        changed(fabric__step_latency="1us"),
+        changed(emulation__scale="1/2"),
+    ):
+        assert other != same
+
+
+def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
+    out = tmp_path / "reference"
+    page = keep([run], None, out)
+    assert list(stale(out)) == []
+    text = page.read_text()
+    assert "What this evaluation cannot say" in text
+    assert "| leaf-spine" in text
+    assert "figures/jct-ina.png" in text
+    assert (out / "figures/jct-ina.png").exists()
+    assert {path.name for path in (out / "small").iterdir()} == {
+        "results.csv", "run.json", "experiment.yaml",
+    }  # fmt: skip
+    winner = next(line for line in (out / "winners.md").read_text().splitlines() if "2/2" in line)
+    assert "ATP" in winner.split("|")[4]
+    assert "simulated" in winner
+
+    plans = json.loads((out / PLANS).read_text())
+    cell = next(iter(plans["small"]))
+    (out / PLANS).write_text(json.dumps({"small": plans["small"] | {cell: "0" * 16}}))
+    (said,) = stale(out)
+    assert f"1 of 6 cells do something else now: {cell}" in said
+
+    (out / PLANS).write_text(json.dumps(plans))
+    table = (out / "small/results.csv").read_text().splitlines(keepends=True)
+    (out / "small/results.csv").write_text("".join(table[:-1]))
+    (said,) = stale(out)
+    assert "1 cell without a row: jobs.0.system: " in said
+
+
+def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path, monkeypatch):
+    folder, page = tmp_path / "claims", tmp_path / "page"
+    folder.mkdir()
+    page.mkdir()
+    monkeypatch.setattr(reference, "FOLDER", folder)
+    (folder / "one.yaml").write_text("title: One\n")
+    for end in ("html", "md", "csv"):
+        (page / f"claims.{end}").write_text(end)
+    out = tmp_path / "reference"
+    assert "claims.md" in keep([run], page, out).read_text()
+    assert (out / "claims.csv").read_text() == "csv"
+    (folder / "one.yaml").write_text("title: One  # the first\n")
+    assert list(stale(out)) == []
+    (folder / "one.yaml").write_text("title: Another\n")
+    (folder / "two.yaml").write_text("title: Two\n")
+    (said,) = stale(out)
+    assert "one, two changed" in said
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="there is no reports/reference/ yet")
+def test_the_reference_is_of_the_code_as_it_is():
+    assert list(stale()) == [], "run ./run_all.sh and testbed.studies.reference again"
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="there is no reports/reference/ yet")
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_documents_quote_the_reference_as_it_is(name):
+    text = (REFERENCE.parents[1] / name).read_text()
+    assert filled(text) == text, "run python -m testbed.report.quote on it"

@@ -1,0 +1,292 @@
+"""Honest hosts, reduced to what the protocol lets them say: a member, and the root of a tree.
+
+They never decide when to speak: a test does, at the worst moments. Values are such that who is in
+a sum can be told from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+from ina_frames import (
+    BTH,
+    FIRST,
+    IS_SUM,
+    LAST,
+    LINK,
+    UDP,
+    Packet,
+    number,
+    set_number,
+)
+from ina_traffic import address, values
+
+from testbed import wire
+from testbed.plan.trees import Style
+from testbed.switches.entries import Allocation
+from testbed.topology.addressing import Addressing
+
+WINDOW = 4
+MESSAGE = 2
+FRAGMENTS = 20
+FIRST_SEQUENCE = 0xFFFF_FFFC  # so that it wraps around
+
+
+def contribution(tree: int, rank: int, sequence: int, style: Style) -> np.ndarray:
+    drawn = values(tree << 48 | rank << 40 | (sequence % (1 << 32)) << 1)
+    # An overflow is another matter, in the style that looks for it.
+    return (drawn // 128).astype(">i4") if style is Style.ATP else drawn
+
+
+@dataclass
+class Host:
+    """``name``'s part in a tree. ``send`` takes a packet for the network."""
+
+    name: str
+    allocation: Allocation
+    addressing: Addressing
+    send: Callable[[Packet], None]
+    multicasts: bool = False  # the tree's operation, in style RACK
+    done: set[int] = field(default_factory=set)  # fragments, from 0
+
+    @property
+    def style(self) -> Style:
+        return self.allocation.tree.style
+
+    @property
+    def lowest(self) -> int:
+        return next(s for s in range(FRAGMENTS + 1) if s not in self.done)
+
+    def due(self) -> list[int]:
+        """Fragments that may be sent now, for the first time or again."""
+        slots_free = {*range(WINDOW), *(s + WINDOW for s in self.done)}
+        return [s for s in range(self.lowest, FRAGMENTS) if s in slots_free - self.done]
+
+    def finished(self) -> bool:
+        return self.lowest == FRAGMENTS
+
+    def speak(self, s: int) -> None:
+        """Send fragment ``s``, which is due."""
+
+    def hear(self, packet: Packet) -> None:
+        """Take a packet that arrived."""
+
+    def slot(self, s: int) -> int:
+        return (FIRST_SEQUENCE + s) % (2 * WINDOW)
+
+    def packet(self, kind: int, s: int, to: str, bitmap: int, **fields: int) -> Packet:
+        link, udp, ina = np.zeros(1, LINK), np.zeros(1, UDP), np.zeros(1, wire.HEADER)
+        link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
+        link["src"] = address(self.addressing.ip(self.name))
+        link["dst"] = address(self.addressing.ip(to))
+        udp["sport"] = udp["dport"] = wire.PORT
+        ina["kind"], ina["tree"], ina["bitmap"] = kind, self.allocation.number, bitmap
+        ina["sequence"] = (FIRST_SEQUENCE + s) % (1 << 32)
+        ina["slot"] = ina["next_slot"] = self.slot(s)
+        for name, value in fields.items():
+            ina[name] = value
+        return Packet(link, udp, ina=ina)
+
+    def place(self, packet: Packet) -> int | None:
+        """Which fragment of mine a packet is of; None for one of another tree."""
+        if packet.ina is None or packet.ina["tree"][0] != self.allocation.number:
+            return None
+        return (int(packet.ina["sequence"][0]) - FIRST_SEQUENCE) % (1 << 32)
+
+
+@dataclass
+class Member(Host):
+    """Sends DATA until it hears RESULT or ACK; or sends RECEIPTs of what the root sends to all."""
+
+    sent: set[int] = field(default_factory=set)
+    slots: dict[int, int] = field(default_factory=dict)  # ATP: by place in the window
+
+    @property
+    def rank(self) -> int:
+        return self.allocation.tree.rank_of[self.name]
+
+    def slot(self, s: int) -> int:
+        if self.style is not Style.ATP:
+            return super().slot(s)
+        return self.slots.get(s % WINDOW, (s % WINDOW) % self.allocation.slots)
+
+    def due(self) -> list[int]:
+        return [] if self.multicasts else super().due()
+
+    def speak(self, s: int) -> None:
+        again = self.style is Style.ATP and s in self.sent
+        flags = wire.FLAG_RESEND if again else 0
+        self.sent.add(s)
+        parent = self.allocation.tree.parent[self.name]
+        packet = self.packet(wire.KIND_DATA, s, parent, 1 << self.rank, flags=flags)
+        sequence = FIRST_SEQUENCE + s
+        packet.values = contribution(self.allocation.number, self.rank, sequence, self.style)
+        self.send(packet)
+
+    def hear(self, packet: Packet) -> None:
+        s, kind = self.place(packet), packet.ina["kind"][0]
+        if s is None:
+            return
+        if self.multicasts and kind == wire.KIND_RESULT:
+            self.done.add(s)
+            parent = self.allocation.tree.parent[self.name]
+            self.send(self.packet(wire.KIND_RECEIPT, s, parent, 1 << self.rank))
+        elif s in self.sent and s not in self.done:
+            self.slots[s % WINDOW] = int(packet.ina["next_slot"][0])
+            self.done.add(s)
+
+
+@dataclass
+class Root(Host):
+    """Counts each contribution once, and answers; or sends to all, and counts receipts."""
+
+    heard: dict[int, int] = field(default_factory=dict)  # bitmap by fragment
+    collided: set[int] = field(default_factory=set)
+    slots: dict[int, int] = field(default_factory=dict)
+    random: Random = field(default_factory=lambda: Random(1))
+
+    @property
+    def everyone(self) -> int:
+        return sum(1 << rank for rank in self.allocation.tree.rank_of.values())
+
+    def due(self) -> list[int]:
+        return super().due() if self.multicasts else []
+
+    def speak(self, s: int) -> None:
+        for child in self.allocation.tree.children(self.name):
+            self._answer(s, child)
+
+    def _answer(self, s: int, to: str) -> None:
+        """The values are what they should be: nothing that arrives is ever anything else."""
+        tree, sums = self.allocation.tree, self.style is not Style.RACK
+        kind = wire.KIND_RESULT if sums or self.multicasts else wire.KIND_ACK
+        slot = self.slots.get(s, self.slot(s))
+        following = self.random.randrange(self.allocation.slots) if s in self.collided else slot
+        packet = self.packet(kind, s, to, self.everyone, slot=slot, next_slot=following)
+        if kind == wire.KIND_RESULT:
+            ranks = tree.rank_of.values() if sums else [63]
+            packet.values = total(self.allocation.number, ranks, FIRST_SEQUENCE + s, self.style)
+        self.send(packet)
+
+    def hear(self, packet: Packet) -> None:
+        s = self.place(packet)
+        if s is None or s >= FRAGMENTS:
+            return
+        bitmap, flags = int(packet.ina["bitmap"][0]), int(packet.ina["flags"][0])
+        if s in self.done:
+            if not self.multicasts and (self.style is not Style.ATP or flags & wire.FLAG_RESEND):
+                self._answer_again(s, bitmap)
+            return
+        counted = self.heard.get(s, 0)
+        if counted & bitmap and not self.multicasts:
+            return
+        self.heard[s] = counted | bitmap
+        self.slots[s] = int(packet.ina["slot"][0])
+        if flags & wire.FLAG_COLLISION:
+            self.collided.add(s)
+        if self.heard[s] == self.everyone:
+            self.done.add(s)
+            if not self.multicasts:
+                self.speak(s)
+
+    def _answer_again(self, s: int, bitmap: int) -> None:
+        tree = self.allocation.tree
+        if self.style is Style.ATP:
+            asking = [host for host, rank in tree.rank_of.items() if bitmap >> rank & 1]
+        else:
+            asking = [
+                child
+                for child in tree.children(self.name)
+                if any(bitmap >> rank & 1 for rank in tree.ranks_below(child))
+            ]
+        for each in asking:
+            self._answer(s, each)
+
+
+@dataclass
+class Neighbour(Host):
+    """NetReduce: sends on its connection to the next rank, and hears sums from the one before."""
+
+    after: Neighbour | None = None
+    passes: bool = True  # whether its ToR sees what it sends to the next rank
+    next: int = 0
+
+    @property
+    def rank(self) -> int:
+        return self.allocation.tree.rank_of[self.name]
+
+    def due(self) -> list[int]:
+        """What is open, and what the next rank has not got."""
+        open_message = self.lowest // MESSAGE
+        end = min((open_message + WINDOW // MESSAGE) * MESSAGE, FRAGMENTS)
+        first = min(self.lowest, self.after.lowest)
+        return [s for s in range(first, end) if s not in self.after.done]
+
+    def speak(self, s: int) -> None:
+        opening = s - s % MESSAGE
+        if s != opening and opening not in self.done:
+            self._speak(opening)
+        self._speak(s)
+
+    def _speak(self, s: int) -> None:
+        tree, is_sum = self.allocation.tree, s in self.done
+        sequence, first = FIRST_SEQUENCE + s, s - s % MESSAGE
+        to = self.after.name if self.passes or is_sum else tree.parent[self.name]
+        packet = self.packet(wire.KIND_DATA, first, to, 1 << self.rank)
+        packet.udp["dport"] = wire.ROCE_PORT
+        message = s // MESSAGE
+        packet.ina["slot"] = message % (2 * WINDOW // MESSAGE) * MESSAGE
+        packet.ina["next_slot"] = message % wire.LIVE_MESSAGES << 24 | MESSAGE
+        packet.bth = np.zeros(1, BTH)
+        packet.bth["opcode"] = FIRST if s == first else LAST
+        packet.bth["reserved"] = IS_SUM if is_sum else 0
+        set_number(packet.bth["sequence"], sequence % (1 << 24))
+        set_number(packet.bth["connection"], wire.connection(self.allocation.number, self.rank))
+        ranks = tree.rank_of.values() if is_sum else [self.rank]
+        packet.values = total(self.allocation.number, ranks, sequence, self.style)
+        if s != first:
+            packet.ina = None
+        self.send(packet)
+
+    def hear(self, packet: Packet) -> None:
+        ring = sorted(self.allocation.tree.rank_of.values())
+        before = ring[ring.index(self.rank) - 1]
+        if packet.bth is None:
+            return
+        if number(packet.bth["connection"]) == wire.connection(self.allocation.number, before):
+            s = (number(packet.bth["sequence"]) - FIRST_SEQUENCE) % (1 << 24)
+            if s < FRAGMENTS:
+                self.done.add(s)
+
+
+def total(tree: int, ranks: Iterable[int], sequence: int, style: Style) -> np.ndarray:
+    """What the sum of these ranks' contributions is, wrapped around."""
+    parts = [contribution(tree, rank, sequence, style) for rank in ranks]
+    return np.sum(parts, axis=0, dtype=np.int64).astype(np.int32).astype(">i4")
+
+
+def wrong(packet: Packet, trees: Mapping[int, Allocation], multicasts: bool, arrived: bool) -> bool:
+    """Whether a packet carries anything but the sum of whom it says it carries.
+
+    ``arrived``: at a host. What is under way on a connection may be a contribution or the sum.
+    """
+    if packet.values is None:
+        return False
+    if packet.bth is not None:
+        allocation = trees[number(packet.bth["connection"]) // wire.MAX_WORKERS]
+        known = (number(packet.bth["sequence"]) - FIRST_SEQUENCE) % (1 << 24)
+        if not arrived:
+            return False
+        sequence, ranks = FIRST_SEQUENCE + known, list(allocation.tree.rank_of.values())
+    else:
+        assert packet.ina is not None
+        allocation, sequence = trees[int(packet.ina["tree"][0])], int(packet.ina["sequence"][0])
+        bitmap, everyone = int(packet.ina["bitmap"][0]), allocation.tree.rank_of.values()
+        ranks = [rank for rank in everyone if bitmap >> rank & 1]
+        if packet.ina["kind"][0] == wire.KIND_RESULT:
+            ranks = [63] if multicasts else list(everyone)
+    expected = total(allocation.number, ranks, sequence, allocation.tree.style)
+    return not np.array_equal(packet.values, expected)

@@ -1,0 +1,93 @@
+"""A switch with a part in trees of every style: as their root, below it, above another switch."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from testbed.plan.trees import Style, Tree
+from testbed.switches.compile import PROGRAM
+from testbed.switches.control import Control
+from testbed.switches.entries import Allocation, SwitchEntries, derive
+from testbed.switches.events import Event, read
+from testbed.topology.addressing import Addressing
+from testbed.topology.builders import leaf_spine
+
+SWITCH = "t0"
+FABRIC = leaf_spine(1, 2, (3, 3), 1e9, 1e9, 256_000).with_ina(["t0", "t1", "s0"])
+ADDRESSING = Addressing(FABRIC)
+PORTS = tuple(range(1, len(FABRIC.neighbours(SWITCH)) + 1))
+SLOTS, SHARED_SLOTS = 4, 16  # few, so that fragments meet
+
+RANKS = {"h0": 0, "h1": 1, "h2": 2, "h3": 3, "h4": 62, "h5": 63}
+
+
+def tree(style: Style, root: str, **children: str) -> Tree:
+    """``children`` of each inner node, separated by blanks."""
+    parent = {child: at for at, names in children.items() for child in names.split()}
+    members = {host: RANKS[host] for host in RANKS if host in parent}
+    return Tree(root, members, parent, style, RANKS.get(root))
+
+
+TREES = {
+    Style.ATP: (
+        tree(Style.ATP, "h5", t0="h0 h1 h2", h5="t0"),
+        tree(Style.ATP, "h4", t0="h0 h1", h4="t0"),
+        tree(Style.ATP, "h2", t0="h0 t1", t1="h3 h5", h2="t0"),
+        tree(Style.ATP, "h3", t0="h1", h3="t0"),
+    ),
+    Style.SWITCHML: (
+        tree(Style.SWITCHML, "t0", t0="h0 h1 h2"),
+        tree(Style.SWITCHML, "t1", t0="h0 h2", t1="t0 h5"),
+        tree(Style.SWITCHML, "t0", t0="h0 t1", t1="h3 h4 h5"),
+        tree(Style.SWITCHML, "h4", t0="h1 h2", h4="t0 h5"),
+    ),
+    Style.RACK: (
+        tree(Style.RACK, "h2", t0="h0 h1", h2="t0"),
+        tree(Style.RACK, "h3", t0="h0 h1 h2", h3="t0"),
+    ),
+    Style.NETREDUCE: (
+        tree(Style.NETREDUCE, "t0", t0="h0 h1 h2"),
+        tree(Style.NETREDUCE, "s0", t0="h0 h1", s0="t0 t1", t1="h3 h4"),
+        tree(Style.NETREDUCE, "t0", t0="h0 t1", t1="h4 h5"),
+    ),
+}
+
+# Copies of its results reach every port: they say that what came before has left the switch.
+MARKER = Allocation(200, 255, tree(Style.ATP, "h5", t0="h0 h1 h2 h3", h5="t0"), 0, 0)
+
+
+def _allocations() -> tuple[Allocation, ...]:
+    """ATP's trees share their slots; every two trees are a job's."""
+    trees = [tree for trees in TREES.values() for tree in trees]
+    numbers = [0, 0xFFFF, *range(1, len(trees))]
+    made = []
+    for place, tree in enumerate(trees):
+        own = SHARED_SLOTS + SLOTS * place, SLOTS
+        part = (0, SHARED_SLOTS) if tree.style is Style.ATP else own
+        made.append(Allocation(numbers[place], place // 2, tree, *part))
+    return (*made, MARKER)
+
+
+ALLOCATIONS = _allocations()
+JOBS = sorted({each.job for each in ALLOCATIONS})
+ENTRIES: SwitchEntries = derive(SWITCH, FABRIC, ADDRESSING, ALLOCATIONS)
+
+
+@cache
+def _registers(program: Path) -> tuple[str, ...]:
+    return tuple(each["name"] for each in json.loads(program.read_bytes())["register_arrays"])
+
+
+def forget(switch: Control, program: Path = PROGRAM) -> None:
+    """Lose all memory, as a switch does that starts again."""
+    for register in _registers(program):
+        switch.reset_register(register)
+
+
+def counted(switch: Control) -> Counter[tuple[int, Event]]:
+    """What was counted of every job but the marker's."""
+    jobs = (job for job in JOBS if job != MARKER.job)
+    return Counter({(job, event): n for job in jobs for event, n in read(switch, job).items()})

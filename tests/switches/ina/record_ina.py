@@ -1,0 +1,94 @@
+"""Asks BMv2 what it does with the traffic of ``ina_traffic.py``, and writes the answers down.
+
+    sudo python tests/switches/ina/record_ina.py
+
+The files ``recorded/*.npz`` then stand in for BMv2 where it is not installed. They hold the heads
+and a digest of every packet that left; what went in is drawn again from the seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from ina_frames import LINK, UDP
+from ina_scene import ENTRIES, JOBS, counted
+from ina_traffic import Arrival, Traffic
+
+from testbed import wire
+from testbed.plan.trees import Style
+from testbed.switches.compile import COMPILER, PROGRAM
+from testbed.switches.events import Event
+
+RECORDED = Path(__file__).parent / "recorded"
+PACKETS, SEED = 400, 2025
+SETS: dict[str, tuple[Style, ...]] = {style.value: (style,) for style in Style}
+SETS["together"] = tuple(Style)
+HEAD = LINK.itemsize + UDP.itemsize + 12 + wire.HEADER.itemsize
+
+LEFT = np.dtype(
+    [("step", "u2"), ("port", "u2"), ("size", "u2"), ("head", "u1", HEAD), ("digest", "S8")]
+)
+"""A packet that left: after which arrival, where, how long, how it begins, and what it is."""
+
+
+def arrivals(name: str) -> list[Arrival]:
+    return list(Traffic(Random(SEED), SETS[name]).arrivals(PACKETS))
+
+
+def digest(found: list[Arrival]) -> str:
+    whole = hashlib.sha256()
+    for port, frame in found:
+        whole.update(f"{port} {len(frame)} ".encode() + frame)
+    return whole.hexdigest()
+
+
+def left(name: str, process: Callable[[int, bytes], list[Arrival]]) -> np.ndarray:
+    """Everything that ``process`` makes of the arrivals, as ``LEFT``."""
+
+    def rows() -> Iterator[tuple[int, int, int, np.ndarray, bytes]]:
+        for step, (port, frame) in enumerate(arrivals(name)):
+            for out, packet in sorted(process(port, frame)):
+                head = np.frombuffer(packet[:HEAD].ljust(HEAD, b"\0"), np.uint8)
+                print_of_it = hashlib.sha256(packet).hexdigest()[:8].encode()
+                yield step, out, len(packet), head, print_of_it
+
+    return np.array(list(rows()), LEFT)
+
+
+def events(found: dict[tuple[int, Event], int]) -> np.ndarray:
+    """By job and event."""
+    table = np.zeros((max(JOBS) + 1, len(Event)), np.uint32)
+    for (job, event), count in found.items():
+        table[job, event] = count
+    return table
+
+
+def _version(tool: str) -> str:
+    done = subprocess.run([tool, "--version"], check=True, capture_output=True, text=True)
+    return re.findall(r"\d+\.[\d.]+\d", done.stdout + done.stderr)[0]
+
+
+def record(name: str) -> None:
+    from ina_bmv2 import wired_bmv2
+
+    with tempfile.TemporaryDirectory() as folder, wired_bmv2(PROGRAM, Path(folder) / "log") as bmv2:
+        ENTRIES.install(bmv2)
+        packets = left(name, bmv2.process)
+        counts = events(counted(bmv2))
+    by = f"simple_switch {_version('simple_switch')}, {COMPILER} {_version(COMPILER)}"
+    RECORDED.mkdir(exist_ok=True)
+    path = RECORDED / f"{name}.npz"
+    np.savez_compressed(path, by=by, arrived=digest(arrivals(name)), left=packets, events=counts)
+    print(f"{path}: {len(packets)} packets left, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    for each in SETS:
+        record(each)

@@ -1,0 +1,110 @@
+"""Compiles the programs, asks BMv2 what it does with the cases' packets, and writes that down.
+
+    sudo python tests/switches/native/record_bmv2.py [case ...]
+
+The files ``programs/*.recorded.json`` then stand in for BMv2 where it is not installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from native_case import PORTS, PROGRAMS, Packet, fingerprint
+from native_cases import CASES
+
+from testbed.switches.bmv2 import Bmv2Switch
+
+# Seconds after which nothing more is expected of a packet: BMv2's threads may wait for a processor.
+_NO_ANSWER, _NO_MORE = 1.5, 0.3
+_ALL = 0x0003
+
+
+def _command(text: str, folder: Path | None = None) -> str:
+    run = subprocess.run(text.split(), check=True, capture_output=True, text=True, cwd=folder)
+    return run.stdout + run.stderr  # p4c tells its version in the latter
+
+
+@contextlib.contextmanager
+def ends() -> Iterator[dict[int, socket.socket]]:
+    """A veth pair per port, ``record<port>`` the switch's end; sockets on the other ends."""
+    sockets: dict[int, socket.socket] = {}
+    try:
+        for port in PORTS:
+            _command(f"ip link add record{port} type veth peer name recorder{port}")
+            for name in (f"record{port}", f"recorder{port}"):
+                _command(f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1")
+                _command(f"ip link set {name} up")
+            sockets[port] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            sockets[port].bind((f"recorder{port}", _ALL))
+        yield sockets
+    finally:
+        for port in PORTS:
+            if port in sockets:
+                sockets[port].close()
+            subprocess.run(["ip", "link", "del", f"record{port}"], check=False, capture_output=True)
+
+
+def answers(
+    sockets: dict[int, socket.socket], port: int, packet: bytes, expected: int | None = None
+) -> list[Packet]:
+    """What comes out. Where it is known how many to expect, that many are waited for and no more;
+    a packet too many is then found among the answers to the next."""
+    sockets[port].send(packet)
+    left: list[Packet] = []
+    by_file = {s.fileno(): number for number, s in sockets.items()}
+    while True:
+        patience = _NO_MORE if left else _NO_ANSWER
+        if expected is not None:
+            patience = 0.005 if len(left) >= expected else 3
+        ready = select.select(by_file, [], [], patience)[0]
+        if not ready:
+            return sorted(left)
+        for file in ready:
+            data, address = sockets[by_file[file]].recvfrom(65536)
+            if address[2] != socket.PACKET_OUTGOING:
+                left.append((by_file[file], data))
+
+
+def record(name: str) -> None:
+    case = CASES[name]
+    program = PROGRAMS / f"{name}.json"
+    _command(f"p4c-bm2-ss -o {name}.json {name}.p4", PROGRAMS)
+    with ends() as sockets, tempfile.TemporaryDirectory() as folder:
+        switch = Bmv2Switch(program, Path(folder) / "log")
+        switch.start({port: f"record{port}" for port in PORTS})
+        try:
+            case.set_up(switch)
+            steps = [
+                {
+                    "in": [port, packet.hex()],
+                    "out": [[out, data.hex()] for out, data in answers(sockets, port, packet)],
+                }
+                for port, packet in case.packets()
+            ]
+            counters = case.count(switch)
+        finally:
+            switch.close()
+    compiler = _command("p4c-bm2-ss --version").split()
+    document = {
+        "by": f"simple_switch {_command('simple_switch --version').split()[0]}",
+        "compiled by": f"p4c-bm2-ss {compiler[compiler.index('Version') + 1]}",
+        "source": fingerprint(name),
+        "steps": steps,
+        "counters": counters,
+    }
+    path = PROGRAMS / f"{name}.recorded.json"
+    path.write_text(json.dumps(document, indent=0) + "\n")
+    print(f"{path}: {len(steps)} packets")
+
+
+if __name__ == "__main__":
+    for case_name in sys.argv[1:] or CASES:
+        record(case_name)

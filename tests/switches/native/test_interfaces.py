@@ -1,0 +1,240 @@
+"""The native switch on real interfaces: veth pairs, whose far ends the tests hold."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+from native_case import PROGRAMS
+from native_cases import CASES
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+
+from testbed.switches.control import TableEntry, Ternary
+from testbed.switches.native.target import NativeSwitch
+
+
+@pytest.fixture
+def pairs():
+    names = [f"native{n}" for n in (1, 2)]
+    for name in names:
+        command = ["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}e"]
+        subprocess.run(command, check=True)
+        for end in (name, f"{name}e"):
+            subprocess.run(["sysctl", "-qw", f"net.ipv6.conf.{end}.disable_ipv6=1"], check=True)
+            subprocess.run(["ip", "link", "set", end, "up"], check=True)
+    yield names
+    for name in names:
+        subprocess.run(["ip", "link", "del", name], check=True)
+
+
+def far_end(name: str) -> socket.socket:
+    end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    end.bind((f"{name}e", 3))
+    end.settimeout(5)
+    return end
+
+
+@pytest.mark.root
+def test_packets_pass_interfaces(pairs):
+    frame = next(p for port, p in CASES["router"].packets() if port == 1)
+    with NativeSwitch(PROGRAMS / "router.json") as switch:
+        switch.start({1: pairs[0], 2: pairs[1]})
+        CASES["router"].set_up(switch)
+        with far_end(pairs[0]) as source, far_end(pairs[1]) as sink:
+            for _ in range(20):  # no more at a time than the sink's buffer holds
+                for _ in range(50):
+                    source.send(frame)
+                for _ in range(50):
+                    assert sink.recv(2000)[:6].hex() == "020000000002"
+        ports = switch.statistics().ports
+        assert ports[1].rx_packets == 1000
+        assert ports[1].rx_bytes == 1000 * len(frame)
+        assert ports[2].tx_packets == 1000
+        assert ports[1].rx_drops == ports[2].tx_drops == 0
+
+
+@pytest.mark.root
+def test_an_idle_switch_uses_no_processor(pairs):
+    with NativeSwitch(PROGRAMS / "router.json") as switch:
+        switch.start({1: pairs[0], 2: pairs[1]})
+
+        def ticks() -> int:
+            with open(f"/proc/{switch.pid}/stat") as stat:
+                return sum(map(int, stat.read().split()[13:15]))
+
+        before = ticks()
+        time.sleep(1)
+        assert ticks() - before <= 1
+
+
+def shape(interface: str, rate: str) -> None:
+    for command in (
+        f"qdisc add dev {interface} root handle 1: htb default 1",
+        f"class add dev {interface} parent 1: classid 1:1 htb rate {rate}",
+        f"qdisc add dev {interface} parent 1:1 pfifo limit 100",
+    ):
+        subprocess.run(["tc", *command.split()], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("size", [1250, 4150])
+def test_a_program_sees_the_queue_of_a_slow_link_grow_and_drain(pairs, size):
+    """A packet leaves every 10 ms, and ten of them come every 2 ms."""
+    for name in pairs:
+        for end in (name, f"{name}e"):
+            subprocess.run(["ip", "link", "set", end, "mtu", "9000"], check=True)
+    shape(pairs[1], f"{size * 8 * 100}bit")
+    frame = bytes(12) + b"\x88\xb9" + bytes(9) + bytes(size - 23)
+    with (
+        NativeSwitch(PROGRAMS / "queue.json") as switch,
+        far_end(pairs[0]) as source,
+        far_end(pairs[1]) as sink,
+    ):
+        switch.start({1: pairs[0], 2: pairs[1]})
+
+        def depth() -> int:
+            packet = sink.recv(9000)
+            enqueued, dequeued = (int.from_bytes(packet[i : i + 4], "big") for i in (14, 18))
+            assert enqueued == dequeued
+            assert packet[22] == (dequeued >= 20)  # the program's mark
+            return dequeued
+
+        for _ in range(8):
+            for _ in range(10):
+                source.send(frame)
+            time.sleep(0.002)
+        depths = [depth() for _ in range(80)]
+        assert depths[0] == 0
+        assert 40 <= max(depths) <= 80
+        source.send(frame)
+        assert depth() == 0
+
+
+@pytest.mark.root
+def test_an_unshaped_link_has_no_queue(pairs):
+    with (
+        NativeSwitch(PROGRAMS / "queue.json") as switch,
+        far_end(pairs[0]) as source,
+        far_end(pairs[1]) as sink,
+    ):
+        switch.start({1: pairs[0], 2: pairs[1]})
+        for _ in range(50):
+            source.send(bytes(1000))
+        assert all(sink.recv(2000)[14:23] == bytes(9) for _ in range(50))
+
+
+@pytest.mark.root
+def test_a_program_sees_vlan_tags(pairs):
+    """Which the kernel takes out of packets; what leaves here has another header in front."""
+    frame = bytes(12) + b"\x81\x00\x20\x07\x88\xb9" + bytes(60)
+    with (
+        NativeSwitch(PROGRAMS / "meters.json") as switch,
+        far_end(pairs[0]) as source,
+    ):
+        switch.start({1: pairs[0], 2: pairs[1]})
+        switch.insert(TableEntry("I.flows", (Ternary(0x8100, 0xFFFF),), "I.note"))
+        source.send(frame)
+        assert source.recv(2000) == bytes(3) + frame
+
+
+SOL_PACKET, PACKET_VNET_HDR = 263, 15
+UDP_L4, TCP_V4, ECN = 5, 1, 0x80
+
+
+def superframe(kind: int, carried: int, piece: int) -> bytes:
+    """Bytes that a packet socket takes for one: what is left to hardware (struct virtio_net_hdr),
+    and the frame, in whose transport header only the pseudo header is summed yet. Without a
+    ``piece`` it is a plain frame whose checksum is missing."""
+    tcp = kind & ~ECN == TCP_V4
+    ends = {"sport": 7, "dport": 8}
+    transport = TCP(**ends, seq=2**32 - 150, flags="FPAC") if tcp else UDP(**ends)
+    payload = bytes(i * 7 & 0xFF for i in range(carried))
+    ip = IP(src="172.16.0.1", dst="10.0.0.1", id=65533)
+    frame = bytearray(bytes(Ether(dst="02:00:00:00:00:01") / ip / transport / payload))
+    at, length = (16, len(frame) - 34) if tcp else (6, len(frame) - 34)
+    pseudo = sum(struct.unpack("!4H", frame[26:34])) + frame[23] + length
+    frame[34 + at : 36 + at] = ((pseudo & 0xFFFF) + (pseudo >> 16)).to_bytes(2, "big")
+    header = struct.pack("=BBHHHH", 1, kind if piece else 0, len(frame) - carried, piece, 34, at)
+    return header + bytes(frame)
+
+
+def passed(pairs: list[str], sent: bytes, offload: str) -> tuple[list[bytes], int]:
+    """What leaves a router that ``sent`` comes to, and how many packets it counted."""
+    superframe = 6 if offload == "on" else 1
+    features = f"tso {offload} tx-udp-segmentation {offload} tx {offload}".split()
+    subprocess.run(["ethtool", "-K", f"{pairs[0]}e", *features], check=True, capture_output=True)
+    with (
+        NativeSwitch(PROGRAMS / "router.json") as switch,
+        far_end(pairs[0]) as source,
+        far_end(pairs[1]) as sink,
+    ):
+        switch.start({1: pairs[0], 2: pairs[1]}, superframe=superframe)
+        CASES["router"].set_up(switch)
+        source.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        source.send(sent)
+        marker = next(p for port, p in CASES["router"].packets() if port == 1)
+        source.send(bytes(10) + marker)
+        found = []
+        while len(frame := sink.recv(10000)) != len(marker):
+            found.append(frame)
+        return found, switch.statistics().ports[1].rx_packets - 1
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("kind", "carried", "piece", "packets"),
+    [
+        (UDP_L4, 6000, 1000, 6),
+        (UDP_L4, 501, 100, 6),
+        (TCP_V4, 6000, 1448, 5),
+        (TCP_V4 | ECN, 401, 100, 5),
+        (UDP_L4, 77, 0, 1),
+        (TCP_V4, 1000, 0, 1),
+    ],
+)
+def test_superframes_are_cut_as_the_kernel_cuts_them(pairs, kind, carried, piece, packets):
+    sent = superframe(kind, carried, piece)
+    by_kernel = passed(pairs, sent, "off")
+    assert by_kernel[1] == len(by_kernel[0]) == packets
+    assert passed(pairs, sent, "on") == by_kernel
+
+
+@pytest.mark.root
+def test_packets_without_a_checksum_leave_joined_and_come_out_as_they_were(pairs):
+    """Cut again by the kernel, which adds the checksum."""
+    ip = IP(src="172.16.0.1", dst="10.0.0.1")
+    sent = []
+    for n in (100, 101, 102, 103, 104, 7, 8):  # of the identification
+        ip.id = n
+        udp = UDP(sport=7, dport=8, chksum=0)
+        sent.append(bytes(Ether(dst="02:00:00:00:00:01") / ip / udp / bytes([n] * 901)))
+    found = {}
+    for offload in ("on", "off"):
+        command = ["ethtool", "-K", pairs[1], "tx-udp-segmentation", offload, "tx", offload]
+        subprocess.run(command, check=True, capture_output=True)
+        with (
+            NativeSwitch(PROGRAMS / "router.json") as switch,
+            far_end(pairs[0]) as source,
+            far_end(pairs[1]) as sink,
+        ):
+            switch.start({1: pairs[0], 2: pairs[1]}, superframe=6, gather=0.1)
+            CASES["router"].set_up(switch)
+            source.send(sent[0])
+            found[offload] = [sink.recv(10000)]
+            for frame in sent:  # they come while it naps after the first one
+                source.send(frame)
+            while sum(map(len, found[offload])) - 42 * len(found[offload]) < 8 * 901:
+                found[offload].append(sink.recv(10000))
+            assert switch.statistics().ports[2].tx_packets == 8
+    assert [len(frame) - 42 for frame in found["on"]] == [901, 5 * 901, 2 * 901]
+    for was, frame in zip(sent, found["off"][1:], strict=True):
+        assert frame[34:40] + frame[42:] == was[34:40] + was[42:]
+        again = Ether(frame)
+        del again[UDP].chksum, again[IP].chksum
+        assert Ether(bytes(again))[UDP].chksum == Ether(frame)[UDP].chksum
+        assert Ether(bytes(again))[IP].chksum == Ether(frame)[IP].chksum
+        assert Ether(frame)[IP].id == Ether(was)[IP].id

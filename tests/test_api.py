@@ -1,0 +1,146 @@
+"""The testbed from Python, and the example notebook."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+from tiny import data, file
+
+import testbed
+from testbed.campaign.evaluation import Planned
+
+ROOT = Path(__file__).parents[1]
+
+
+def simulated(folder: Path, **changes) -> dict[str, object]:
+    changes = {"sweep": {"jobs.0.system": ["ps", "ring"]}, "emulation__repeats": 2} | changes
+    return data(folder, backend="simulate", **changes)
+
+
+def test_importing_it_loads_nothing_else():
+    heavy = "pandas", "numpy", "pydantic", "matplotlib", "click", "testbed.campaign"
+    code = f"import sys, testbed; sys.exit(any(name in sys.modules for name in {heavy}))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_all_names_are_there():
+    for name in testbed.__all__:
+        assert getattr(testbed, name) is not None
+        assert name in dir(testbed)
+    assert sorted(testbed.__all__) == sorted(testbed.api.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
+        _ = testbed.rnu
+
+
+def test_a_run_gives_its_tables(tmp_path, capfd):
+    found = testbed.run(simulated(tmp_path), tmp_path / "out")
+    assert sorted(zip(found.results.system, found.results.repeat, strict=True)) == [
+        ("ps", 0),
+        ("ps", 1),
+        ("ring", 0),
+        ("ring", 1),
+    ]
+    assert (found.results.verdict == "valid").all()
+    assert set(found.iterations.cell) == set(found.results.cell)
+    (run,) = set(found.results.run)
+    assert Path(run).parent == tmp_path / "out" / "tiny"
+    again = testbed.read(tmp_path / "out")
+    assert again.results.equals(found.results)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_is_told_if_asked(tmp_path, capfd):
+    testbed.run(simulated(tmp_path), tmp_path / "out", progress=True)
+    assert "[4/4]" in capfd.readouterr().err
+
+
+def test_a_file_a_mapping_and_an_experiment_are_the_same(tmp_path):
+    asked = simulated(tmp_path)
+    path = file(tmp_path, **{key: asked[key] for key in ("backend", "sweep", "emulation")})
+    validated = testbed.validate(asked)
+    assert isinstance(validated, testbed.Experiment)
+    assert testbed.validate(path) == testbed.validate(str(path)) == validated
+    assert testbed.validate(validated) == validated
+
+
+def test_cells_are_told_before_they_are_run(tmp_path):
+    asked = simulated(tmp_path)
+    planned = testbed.cells(asked)
+    assert list(planned["jobs.0.system"].value_counts().to_dict().values()) == [2, 2]
+    assert (planned.seconds > 0).all()
+    assert (planned.warning == "").all()
+    found = testbed.run(asked, tmp_path / "out")
+    assert list(planned.cell) == list(found.results.cell)
+    assert list(planned.repeat) == list(found.results.repeat)
+
+
+def test_a_mistake_says_where_it_is(tmp_path):
+    with pytest.raises(testbed.Invalid, match=r"jobs\.0\.system.*rign.*ring"):
+        testbed.run(simulated(tmp_path, jobs__0__system="rign", sweep=None), tmp_path / "out")
+    with pytest.raises(testbed.DeploymentError, match="knows no option widow"):
+        testbed.run(simulated(tmp_path, jobs__0__options={"widow": 1}), tmp_path / "out")
+    with pytest.raises(ValueError, match="wanted local or dask:ADDRESS"):
+        testbed.run(simulated(tmp_path), tmp_path / "out", executor="slurm")
+    with pytest.raises(FileNotFoundError, match=r"results\.csv"):
+        testbed.read(tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_beyond_the_machine_is_refused_unless_forced(tmp_path, monkeypatch):
+    from testbed.campaign import evaluation
+
+    plan = evaluation.plan
+    monkeypatch.setattr(
+        evaluation,
+        "plan",
+        lambda cells: [Planned(each.cell, 1.0, refusal="too fast") for each in plan(cells)],
+    )
+    with pytest.raises(testbed.DeploymentError, match="too fast"):
+        testbed.run(simulated(tmp_path), tmp_path / "out")
+    assert len(testbed.run(simulated(tmp_path), tmp_path / "out", force=True).results) == 4
+
+
+def test_a_run_is_gone_on_with(tmp_path):
+    found = testbed.run(simulated(tmp_path), tmp_path / "out")
+    (run,) = set(found.results.run)
+    table = Path(run) / "results.csv"
+    *kept, _ = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(kept))
+    found = testbed.resume(run)
+    assert len(found.results) == 4
+    assert table.read_text().startswith("".join(kept))
+    more = simulated(tmp_path, sweep={"jobs.0.system": ["ps", "ring", "atp"]})
+    assert len(testbed.resume(run, more).results) == 6
+
+
+def test_a_report_leaves_the_figures_of_others_alone(tmp_path):
+    asked = simulated(tmp_path, sweep={"jobs.0.system": ["ring"]}, emulation__repeats=1)
+    testbed.run(asked, tmp_path / "out")
+    before = matplotlib.get_backend()
+    matplotlib.use("svg")
+    try:
+        page = testbed.write_report(tmp_path / "out", output=tmp_path / "report")
+        assert matplotlib.get_backend() == "svg"
+    finally:
+        matplotlib.use(before)
+    assert page.parent == tmp_path / "report"
+    assert "Ring" in page.read_text()
+
+
+@pytest.mark.slow
+def test_the_example_notebook_runs(monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
+    (path,) = (ROOT / "examples").glob("*.ipynb")
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in cells), "outputs are not committed"
+    nbclient.NotebookClient(notebook, timeout=300).execute()
+    shown = [set(output.get("data", {})) for cell in cells for output in cell.outputs]
+    assert any("text/html" in each for each in shown)
+    assert any("image/png" in each for each in shown)

@@ -1,0 +1,96 @@
+"""Imports run downwards, as ARCHITECTURE.md's table of layers says, and never in a circle."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LINE = re.compile(r"^\| (\d+) \| ([^|]+) \|", re.MULTILINE)
+
+
+def layers() -> dict[str, int]:
+    """The layer of each folder or module of the package, as the document says."""
+    found = {}
+    for layer, where in LINE.findall((ROOT / "ARCHITECTURE.md").read_text()):
+        for name in re.findall(r"`(?:testbed/)?(\w+)(?:/|\.py)`", where):
+            found[name] = int(layer)
+    return found
+
+
+LAYERS = layers()
+
+
+def part(module: str) -> str:
+    return module.split(".")[1]
+
+
+def imports() -> list[tuple[str, str]]:
+    """(module, module that it imports) within the package, type checkers' imports as well."""
+    found = []
+    for path in sorted((ROOT / "testbed").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                names = [node.module]
+                if node.module == "testbed":
+                    names = [f"testbed.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            found += [(module, name) for name in names if name.startswith("testbed.")]
+    return found
+
+
+def test_every_part_of_the_package_has_a_layer():
+    parts = {path.stem for path in (ROOT / "testbed").iterdir() if not path.name.startswith("__")}
+    assert parts == set(LAYERS)
+
+
+@pytest.mark.parametrize("importer", sorted(LAYERS))
+def test_imports_run_downwards(importer):
+    upwards = [
+        f"{module} imports {name}"
+        for module, name in imports()
+        if module.count(".") and part(module) == importer and LAYERS[part(name)] > LAYERS[importer]
+    ]
+    assert not upwards
+
+
+def modules() -> nx.DiGraph:
+    """Which module imports which, wherever in the module it does."""
+    graph = nx.DiGraph()
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in (ROOT / "testbed").rglob("*.py")
+    }
+    for module, path in names.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                found = {name if name in names else node.module for name in whole}
+            elif isinstance(node, ast.Import):
+                found = {alias.name for alias in node.names}
+            else:
+                continue
+            graph.add_edges_from((module, name) for name in found & names.keys())
+    return graph
+
+
+def includes() -> nx.DiGraph:
+    """Which C file includes which. A file belongs together with the header of its name."""
+    graph = nx.DiGraph()
+    for path in (ROOT / "testbed").rglob("*.[ch]"):
+        for name in re.findall(r'^#include "(\S+)"', path.read_text(), re.MULTILINE):
+            graph.add_edge(path, (path.parent / name).resolve())
+    return graph
+
+
+@pytest.mark.parametrize("graph", [modules, includes])
+def test_no_import_circle(graph):
+    circles = [sorted(map(str, each)) for each in nx.strongly_connected_components(graph())]
+    assert not [circle for circle in circles if len(circle) > 1]
