@@ -51,7 +51,7 @@ else:
 
 def start_holder(target, ending, folder):
     here = Path(__file__).parent
-    path = {"PYTHONPATH": f"{here}:{here.parent}"}
+    path = {"PYTHONPATH": f"{here}:{here.parents[1]}"}
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(here), "-", target, ending, str(folder)],
         stdout=subprocess.PIPE,
