@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import deque
 from contextlib import contextmanager
 from random import Random
 
@@ -93,6 +94,30 @@ def a_root(style: Style, serves: bool, spare=()):
     with bound(address(0)) as peer, Endpoint(ROOT) as endpoint:
         flow = endpoint.add(root(style, WINDOW, serves, lambda rank: address(0), spare))
         yield Played(endpoint, flow, peer, ROOT)
+
+
+STYLES = [
+    (Style.ATP, Operation.ALL_REDUCE),
+    (Style.SWITCHML, Operation.ALL_REDUCE),
+    (Style.RACK, Operation.REDUCE),
+]
+
+
+def through_a_queue(played: Played, operation: Operation, count: int, pace: float) -> None:
+    """Answer a member in the order in which it sends, ``pace`` seconds a packet after the first
+    two, until all ``count`` are done."""
+    waiting: deque[tuple[float, int]] = deque()
+    free = 0.0
+    arrived: list[np.void] = played.hear()
+    while played.endpoint.done(played.flow) < count:
+        for sequence in sequences(arrived):
+            free = max(free, time.monotonic()) + (pace if sequence >= 2 else 0)
+            waiting.append((free, sequence))
+        due, sequence = waiting.popleft()
+        arrived = played.hear(patience=max(0.0, due - time.monotonic()))
+        kind = wire.KIND_ACK if operation is Operation.REDUCE else wire.KIND_RESULT
+        values = None if operation is Operation.REDUCE else 7
+        arrived += played.hear(packet(kind, sequence, EVERYONE, values))
 
 
 def result(sequence: int, values, **header) -> bytes:
@@ -262,6 +287,17 @@ class TestMember:
             assert played.endpoint.done(played.flow) == WINDOW
             assert played.endpoint.counters(played.flow).ecn == half
             assert fresh == list(range(WINDOW, WINDOW + half))
+
+    @pytest.mark.parametrize(("style", "operation"), STYLES)
+    @pytest.mark.parametrize(("window", "pace"), [(64, 0.004), (16, 0.016)])
+    def test_what_waits_in_a_queue_is_not_lost(self, style, operation, window, pace):
+        """The queue is empty for the first fragments, and holds the rest of a window for the
+        others: their round trips are more than a hundred times as long."""
+        count = 3 * window
+        with a_member(style, drawn(count, wire.VALUES), operation, window) as played:
+            through_a_queue(played, operation, count, pace)
+            assert played.endpoint.done(played.flow) == count
+            assert played.endpoint.counters(played.flow).retransmitted <= count // 12
 
     def test_answers_that_waited_do_not_make_silences_longer(self):
         """What one waits for is mended by another, who waits no shorter."""
