@@ -55,7 +55,7 @@ def deployed(name: str, forward: str, scale: float, iterations: int) -> Deployed
             "emulation": {"scale": scale},
         }
     )  # fmt: skip
-    return deploy(experiment, build_fabric(experiment))[0]
+    return deploy(experiment, build_fabric(experiment)).jobs[0]
 
 
 def iteration_s(job: DeployedJob, dilation: float) -> float:

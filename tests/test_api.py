@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -11,7 +12,6 @@ import pytest
 from tiny import data, file
 
 import testbed
-from testbed.campaign.evaluation import Planned
 
 ROOT = Path(__file__).parents[1]
 
@@ -97,7 +97,7 @@ def test_what_is_beyond_the_machine_is_refused_unless_forced(tmp_path, monkeypat
     monkeypatch.setattr(
         evaluation,
         "plan",
-        lambda cells: [Planned(each.cell, 1.0, refusal="too fast") for each in plan(cells)],
+        lambda *cells: [replace(each, seconds=1.0, refusal="too fast") for each in plan(*cells)],
     )
     with pytest.raises(testbed.DeploymentError, match="too fast"):
         testbed.run(simulated(tmp_path), tmp_path / "out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,34 +12,22 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from testbed import located, results
-from testbed.campaign.cell import CellResult, describe, expected_wall_s
+from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, log_name
+from testbed.campaign.planning import Planned, plan, title
 from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
-from testbed.deployment.deploy import DeployedJob, deploy
 from testbed.deployment.errors import DeploymentError
-from testbed.experiment.cells import Cell, expand
+from testbed.experiment.cells import expand
 from testbed.experiment.load import dump, load, loads
 from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
-from testbed.placement.fabric import build_fabric
+from testbed.placement.deployments import Deployments
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory
 from testbed.systems import registry
-from testbed.topology.fabric import Fabric
 from testbed.workload import catalogue
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A cell that is still to run: its expected seconds, what will likely make it invalid, and why
-    this machine should not even try."""
-
-    cell: Cell
-    seconds: float
-    warning: str | None = None
-    refusal: str | None = None
 
 
 def read(path: Path) -> Experiment:
@@ -85,14 +73,15 @@ class New:
     note = ""
 
     def __init__(self, experiment: Experiment, root: Path) -> None:
-        self._experiment = capacity.resolved(experiment, calibration.load())
+        deployments = Deployments()
+        self._experiment = capacity.resolved(experiment, calibration.load(), deployments)
         self._root = root
-        self.planned = plan(expand(self._experiment))
+        self.planned = plan(expand(self._experiment), deployments)
 
     def run(
         self, captures: Sequence[str], executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
-        executor.prepare([each.cell for each in self.planned], captures)
+        executor.prepare(self.planned, captures)
         directory = RunDirectory.create(self._root, self._experiment.name)
         with held(directory.path):
             directory.write(results.EXPERIMENT, dump(self._experiment))
@@ -117,15 +106,16 @@ class Resumed:
                 wanted = experiment or before
             except (FileNotFoundError, located.Invalid) as error:
                 raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
-            self._experiment = capacity.resolved(wanted, calibration.load(), before)
+            deployments, known = Deployments(), calibration.load()
+            self._experiment = capacity.resolved(wanted, known, deployments, before)
             state = judge(directory, expand(self._experiment), rules)
-        self.planned = plan(state.missing)
+        self.planned = plan(state.missing, deployments)
         self.note = f"{run}: {state}"
 
     def run(
         self, captures: Sequence[str], executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
-        executor.prepare([each.cell for each in self.planned], captures)
+        executor.prepare(self.planned, captures)
         with held(self._run):
             directory = RunDirectory(self._run)
             state = judge(directory, expand(self._experiment), self._rules)
@@ -147,49 +137,6 @@ def _experiment_of(run: Path) -> Experiment:
         return read(path)
 
 
-def plan(cells: Sequence[Cell]) -> list[Planned]:
-    """What to expect of each of ``cells``. DeploymentError says why any cannot be set up."""
-    known: dict[str, Planned] = {}
-    problems: dict[str, Cell] = {}
-    for cell in cells:
-        if cell.id not in known:
-            fabric = build_fabric(cell.experiment)
-            try:
-                jobs = deploy(cell.experiment, fabric)
-            except DeploymentError as error:
-                problems.setdefault(str(error), cell)
-                continue
-            known[cell.id] = _expect(cell, jobs, fabric)
-    if problems:
-        raise DeploymentError(
-            "\n".join(f"{title(cell)}: {problem}" for problem, cell in problems.items())
-        )
-    return [replace(known[cell.id], cell=cell) for cell in cells]
-
-
-def _expect(cell: Cell, jobs: Sequence[DeployedJob], fabric: Fabric) -> Planned:
-    experiment, seconds = cell.experiment, expected_wall_s(cell.experiment)
-    if experiment.backend == "simulate":
-        return Planned(cell, seconds)
-    known, dilation = calibration.load(), experiment.emulation.dilation
-    needed = capacity.demand(experiment, jobs, fabric, known)
-    return Planned(
-        cell,
-        seconds + known.bring_up_s * len(fabric.nodes),
-        capacity.warning(needed, dilation, known),
-        capacity.refusal(needed, dilation, known),
-    )
-
-
-def refuse(planned: Sequence[Planned]) -> None:
-    """DeploymentError if any cell is clearly beyond this machine."""
-    beyond = dict.fromkeys(
-        f"{title(each.cell)}: {each.refusal}" for each in planned if each.refusal
-    )
-    if beyond:
-        raise DeploymentError("\n".join(beyond))
-
-
 def _fill(
     directory: RunDirectory,
     metadata: Mapping[str, Any],
@@ -200,19 +147,17 @@ def _fill(
 ) -> int:
     """Run the cells, each into its rows as soon as it ends; how many failed."""
     directory.write_metadata({**metadata, "finished_at": None})
-    seconds = {(each.cell.id, each.cell.repeat): each.seconds for each in planned}
     console = Console(stderr=True, quiet=quiet)
-    progress = Progress(len(planned), sum(seconds.values()), console)
+    progress = Progress(len(planned), sum(each.seconds for each in planned), console)
     failures = 0
-    cells = [each.cell for each in planned]
-    for cell in cells:
-        shutil.rmtree(directory.logs / log_name(cell), ignore_errors=True)
-    for cell, outcome in executor.outcomes(
-        cells, directory.logs, captures, lambda cell: progress.start(title(cell))
+    for each in planned:
+        shutil.rmtree(directory.logs / log_name(each.cell), ignore_errors=True)
+    for each, outcome in executor.outcomes(
+        planned, directory.logs, captures, lambda each: progress.start(title(each.cell))
     ):
         if isinstance(outcome, Failed):
             failures += 1
-            result = _failed(cell, str(outcome))
+            result = _failed(each, str(outcome))
             said = f"FAILED: {outcome}"
         else:
             result = outcome
@@ -220,36 +165,15 @@ def _fill(
         directory.append_links(result.links)
         directory.append_iterations(result.iterations)
         directory.append(result.jobs)  # the last, for it says that the cell is finished
-        progress.finish(f"{title(cell)}: {said}", seconds[cell.id, cell.repeat])
+        progress.finish(f"{title(each.cell)}: {said}", each.seconds)
     directory.write_metadata({**metadata, "finished_at": now()})
     return failures
 
 
-def _failed(cell: Cell, reason: str) -> CellResult:
+def _failed(planned: Planned, reason: str) -> CellResult:
     """What is known of a cell that did not run, so that it is a row and not a gap."""
-    fabric = build_fabric(cell.experiment)
-    rows = [describe(cell, fabric, job) for job in deploy(cell.experiment, fabric)]
+    rows = describe(planned.cell, planned.deployment)
     return CellResult([replace(row, verdict="failed", error=reason) for row in rows])
-
-
-def title(cell: Cell) -> str:
-    jobs = " + ".join(f"{job.system} {job.workload}" for job in cell.experiment.jobs)
-    others = [
-        f"{path.rpartition('.')[2]}={_brief(value)}"
-        for path, value in cell.settings.items()
-        if not path.endswith((".system", ".workload"))
-    ]
-    return " ".join([jobs, *others, f"repeat {cell.repeat + 1}"])
-
-
-def _brief(value: Any) -> str:
-    """``fat-tree(k=4,ina=all)`` for a whole fabric."""
-    if isinstance(value, Mapping):
-        inner = ",".join(f"{key}={_brief(each)}" for key, each in value.items() if key != "kind")
-        return f"{value.get('kind', '')}({inner})"
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_brief, value))}]"
-    return str(value)
 
 
 def _summary(result: CellResult) -> str:

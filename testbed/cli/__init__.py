@@ -91,8 +91,9 @@ def run(
         raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")
     if resume is not None and len(files) > 1:
         raise click.UsageError(f"found {len(files)} FILEs, wanted at most one beside --resume")
-    from testbed.campaign.evaluation import New, Resumed, refuse
+    from testbed.campaign.evaluation import New, Resumed
     from testbed.campaign.executors import named
+    from testbed.campaign.planning import refuse
     from testbed.campaign.resume import Rules
 
     try:
@@ -142,7 +143,7 @@ def _running() -> Iterator[None]:
 
 def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
     """Say what is about to be run, in full for a dry run."""
-    from testbed.campaign.evaluation import title
+    from testbed.campaign.planning import title
     from testbed.campaign.progress import clock
     from testbed.experiment.findings import counted
 
@@ -163,7 +164,7 @@ def _announce(evaluations: list[Evaluation], dry_run: bool) -> None:
 @_FILES
 def validate(files: tuple[Path, ...]) -> None:
     """Check experiment files, and plan their cells; say all that is wrong, and where."""
-    from testbed.campaign.evaluation import plan
+    from testbed.campaign.planning import plan
     from testbed.deployment.errors import DeploymentError
     from testbed.experiment.cells import expand
     from testbed.experiment.findings import counted

@@ -147,13 +147,29 @@ class DeployedJob:
         return self.start_s + sum(each.iteration_s for each in self.expected)
 
 
-def deploy(experiment: Experiment, fabric: Fabric) -> list[DeployedJob]:
+@dataclass(frozen=True)
+class Deployment:
+    """Everything that a run needs, as plain data: made once, for whichever back end runs it.
+
+    Attributes:
+        experiment: resolved, without a sweep.
+        fabric: its nodes and links, and which switches aggregate.
+        jobs: placed, planned, checked and timed, in the experiment's order.
+    """
+
+    experiment: Experiment
+    fabric: Fabric
+    jobs: tuple[DeployedJob, ...]
+
+
+def deploy(experiment: Experiment, fabric: Fabric) -> Deployment:
     """Place, plan, check and time every job. DeploymentError says what cannot be."""
     places = _places(experiment.jobs, fabric, experiment.emulation.seed)
-    return [
+    jobs = [
         _deploy(number, job, assignment, fabric, experiment)
         for number, (job, assignment) in enumerate(zip(experiment.jobs, places, strict=True))
     ]
+    return Deployment(experiment, fabric, tuple(jobs))
 
 
 def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from testbed.backends.emulation import targets
-from testbed.backends.emulation.deployed import observe
+from testbed.backends.emulation.backend import observe
 from testbed.backends.emulation.network import EmulationError, require
 from testbed.backends.emulation.run import Observation
 from testbed.backends.emulation.sampler import Sampler
@@ -93,7 +93,7 @@ def _near_the_limit(kind: str) -> tuple[Fabric, Observation, float]:
         targets.prepare(targets.choose(experiment.emulation.target))
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as logs:
-            observed = observe(experiment, fabric, deploy(experiment, fabric), Path(logs))
+            observed = observe(deploy(experiment, fabric), Path(logs))
         took = time.monotonic() - began
         busy = 1 - fmean(observed.machine.idle)
         if _TOO_IDLE <= busy <= _TOO_BUSY:

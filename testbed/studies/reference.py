@@ -123,7 +123,7 @@ def digest(experiment: Experiment) -> str:
         [_plain(node) for node in fabric.nodes.values()],
         [_plain(link) for link in fabric.links],
         _plain(fabric.ina),
-        [_job(job) for job in deploy(experiment, fabric)],
+        [_job(job) for job in deploy(experiment, fabric).jobs],
     ]
     return _digest(content)
 

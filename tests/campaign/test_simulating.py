@@ -9,10 +9,12 @@ import pytest
 from tiny import experiment
 
 from testbed.campaign.cell import run_cell
-from testbed.campaign.evaluation import plan, read
+from testbed.campaign.evaluation import read
+from testbed.campaign.planning import plan
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import distinct
 from testbed.experiment.schema import Experiment
+from testbed.placement.deployments import Deployments
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 
@@ -20,7 +22,7 @@ EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 def simulated(asked, tmp_path):
     """The rows of an experiment without a sweep."""
     (cell,) = distinct(asked)
-    return run_cell(cell, tmp_path).jobs
+    return run_cell(cell, Deployments().of(cell.experiment), tmp_path).jobs
 
 
 def row(tmp_path, **changes):
@@ -38,9 +40,9 @@ def short(asked: Experiment) -> Experiment:
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_every_experiment_can_be_simulated(path, tmp_path):
     cells = [replace(cell, experiment=short(cell.experiment)) for cell in distinct(read(path))]
-    assert plan(cells)
-    for cell in (cells[0], cells[-1]):
-        for each in run_cell(cell, tmp_path).jobs:
+    planned = plan(cells)
+    for cell in (planned[0], planned[-1]):
+        for each in run_cell(cell.cell, cell.deployment, tmp_path).jobs:
             assert each.verdict == "valid" and each.jct_s > 0
 
 

@@ -16,10 +16,9 @@ from testbed.campaign import evaluation, local
 from testbed.campaign.cell import describe
 from testbed.campaign.evaluation import New
 from testbed.cli import main
-from testbed.deployment.deploy import deploy
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
-from testbed.placement.fabric import build_fabric
+from testbed.placement.deployments import Deployments
 from testbed.results import RunDirectory
 from testbed.studies import baseline
 from testbed.studies.baseline import Unreadable
@@ -46,9 +45,7 @@ def made_up(
     directory = RunDirectory.create(folder, "run")
     directory.write("experiment.yaml", dump(asked))
     for cell in expand(asked):
-        fabric = build_fabric(cell.experiment)
-        for job in deploy(cell.experiment, fabric):
-            row = describe(cell, fabric, job)
+        for row in describe(cell, Deployments().of(cell.experiment)):
             error = (errors or {}).get(row.system, "")
             verdict = (verdicts or {}).get(row.system, "valid")
             row = replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from testbed.switches.entries import Allocation
 class Reduction:
     """What came of it; ``inodes`` are the namespaces that it had."""
 
-    jobs: list[DeployedJob]
+    jobs: Sequence[DeployedJob]
     allocations: list[Allocation]
     outcomes: list[Outcome]
     statistics: Statistics
@@ -62,7 +62,7 @@ def reduce(
     ``made`` makes the switches that run the P4 program.
     """
     fabric = build_fabric(experiment)
-    jobs = deploy(experiment, fabric)
+    jobs = deploy(experiment, fabric).jobs
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
     every = [each for own in allocations for each in own]
     p4 = {switch for each in every for switch in each.tree.switches}
