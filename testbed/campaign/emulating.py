@@ -19,8 +19,9 @@ from testbed.deployment.memory import LARGEST_WINDOW
 from testbed.experiment.schema import Experiment
 from testbed.hosts.task import Outcome
 from testbed.machine.verdict import Signs, verdict
+from testbed.protocols.events import Event
 from testbed.results import Iteration, LinkLoad, Row
-from testbed.switches.events import CONTRIBUTIONS, Event
+from testbed.switches.events import CONTRIBUTIONS
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 
