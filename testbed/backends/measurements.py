@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from testbed.switches.events import Event
+from testbed.protocols.events import Event
 from testbed.workload.iteration import IterationTimes
 
 

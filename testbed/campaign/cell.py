@@ -17,9 +17,10 @@ from testbed.campaign.measurement import measure
 from testbed.campaign.version import version
 from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.experiment.cells import Cell
+from testbed.protocols.events import Event
 from testbed.provenance import now
 from testbed.results import Iteration, LinkLoad, Row
-from testbed.switches.events import CONTRIBUTIONS, Event
+from testbed.switches.events import CONTRIBUTIONS
 from testbed.topology.fabric import Fabric
 
 _BACK_ENDS = {"simulate": simulator.run, "emulate": emulator.run}

@@ -9,12 +9,13 @@ from functools import cached_property
 from testbed import wire
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
-from testbed.deployment.memory import Window, window
+from testbed.deployment.memory import window
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Plan
 from testbed.plan.units import Unit, cut
+from testbed.protocols.allocation import Window
 from testbed.systems import Assignment, System, registry
 from testbed.topology.fabric import Fabric
 from testbed.topology.placement import place

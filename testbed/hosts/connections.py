@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from testbed.hosts.aggregation import Endpoint, Operation, Wake
 from testbed.hosts.interpreter import Values
-from testbed.hosts.ring import Neighbours, RingEndpoint
+from testbed.hosts.ring import RingEndpoint
 from testbed.hosts.stream import Mesh
 from testbed.hosts.task import Outcome, Task
 from testbed.hosts.uses import Use, Uses
@@ -24,6 +24,7 @@ from testbed.plan.program import (
     SwitchReduce,
     TreeOperation,
 )
+from testbed.protocols.roles import Neighbours
 
 
 class Readable(Protocol):

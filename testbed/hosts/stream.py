@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-PORT = 0xBEE1
+from testbed.protocols.chunks.protocol import PROTOCOL
+
+PORT = PROTOCOL.port
 """Where rank 0 listens; the others behind it, for two ranks may share a host."""
 
 _WAKE_BYTES = 64 * 1024

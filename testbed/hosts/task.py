@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from testbed import wire
-from testbed.hosts.aggregation import Role
-from testbed.hosts.ring import Neighbours
 from testbed.plan.program import Plan
 from testbed.plan.units import Unit
+from testbed.protocols.roles import Neighbours, Role
 from testbed.workload.gradients import Gradients
 from testbed.workload.iteration import IterationTimes
 from testbed.workload.replay import Need

@@ -22,7 +22,7 @@ from testbed.topology.framing import Framing
 
 FILE = "ina-testbed/calibration.json"
 _PACKAGE = Path(__file__).resolve().parents[1]
-_DECISIVE = ("dataplane", "endpoint", "emulation")
+_DECISIVE = ("switches", "protocols", "hosts", "backends/emulation")
 """Parts of the package that packets go through, and what sets them up."""
 
 

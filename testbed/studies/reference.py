@@ -32,6 +32,7 @@ from testbed.experiment import cells, sweep
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric
+from testbed.protocols import Protocol
 from testbed.report import answer
 from testbed.shipped import folder
 from testbed.studies import reporting
@@ -40,6 +41,8 @@ from testbed.studies.claims.run import FOLDER
 
 REFERENCE = folder("reports") / "reference"
 PLANS, CLAIMS = "plans.json", "claims.json"
+_KEPT_AS = {"protocol": "style"}
+"""Fields that digests know by another name."""
 KEPT = (results.RESULTS, results.METADATA, results.EXPERIMENT)
 
 
@@ -149,8 +152,13 @@ def _plain(value: Any) -> Any:
     """As JSON has it, in an order that is always the same; reals to nine digits."""
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, Protocol):
+        return value.name
     if is_dataclass(value) and not isinstance(value, type):
-        content = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        content = {
+            _KEPT_AS.get(field.name, field.name): _plain(getattr(value, field.name))
+            for field in fields(value)
+        }
         return [type(value).__name__, content]
     if isinstance(value, float):
         return f"{value:.9g}"

@@ -9,7 +9,8 @@ from itertools import pairwise
 from math import sqrt
 
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.systems import ps
 from testbed.systems.gradient_routing import (
     Problem,
@@ -160,7 +161,7 @@ def _tree(workers: Sequence[str], server: str, switches: Sequence[str | None]) -
         if switch is not None:
             parent[switch] = server
     ranks = {worker: rank for rank, worker in enumerate(workers)}
-    return Tree(server, ranks, parent, Style.ATP, root_rank=len(workers))
+    return Tree(server, ranks, parent, ATP, root_rank=len(workers))
 
 
 def _is_rate(value: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Style
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.systems import ring
 from testbed.systems.racks import by_rack, fullest, two_levels
 from testbed.systems.system import Assignment, Option, System
@@ -39,7 +39,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(two_levels(job.workers, fabric, top, Style.NETREDUCE),),
+        trees=(two_levels(job.workers, fabric, top, NETREDUCE),),
     )
 
 

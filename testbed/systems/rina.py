@@ -16,7 +16,9 @@ from testbed.plan.program import (
     SwitchReduce,
     TreeOperation,
 )
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems.racks import by_rack
 from testbed.systems.ring import Programs, gather, scatter, transfer
 from testbed.systems.ring import hops as ring_hops
@@ -134,14 +136,14 @@ def _grow(
         members = {host: ranks[host] for host in group.members}
         parent = dict.fromkeys(group.members, group.tor)
         local[position] = len(trees)
-        trees.append(Tree(group.tor, members, parent, Style.SWITCHML))
+        trees.append(Tree(group.tor, members, parent, SWITCHML))
         if len(ring) == 1:
             continue
         following, before = ring[(position + 1) % len(ring)].agent, ring[position - 1].agent
         for tree_of, root in ((up, following), (down, before)):
             tree_of[position] = len(trees)
             upwards = parent | {group.tor: root}
-            trees.append(Tree(root, members, upwards, Style.RACK, ranks[root]))
+            trees.append(Tree(root, members, upwards, RACK, ranks[root]))
     return local, up, down
 
 

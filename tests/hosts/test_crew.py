@@ -11,12 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.deployment.memory import Window
 from testbed.deployment.tasks import role
 from testbed.hosts.crew import Crew, RankFailed
 from testbed.hosts.task import Task
 from testbed.plan.units import Unit
-from testbed.switches.entries import Allocation
+from testbed.protocols.allocation import Allocation, Window
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.catalogue import load

@@ -19,8 +19,9 @@ from testbed.hosts import worker as endpoint
 from testbed.hosts.task import Task
 from testbed.hosts.uses import Use
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
 from testbed.plan.units import cut
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.workload import replay
 from testbed.workload.buckets import after_compute, fill
 from testbed.workload.catalogue import load
@@ -34,7 +35,7 @@ PLAN = Plan(
     1,
     1,
     ((SwitchAllReduce(0, 0),),),
-    (Tree("switch", {"host": 0}, {"host": "switch"}, Style.SWITCHML),),
+    (Tree("switch", {"host": 0}, {"host": "switch"}, SWITCHML),),
 )
 ITERATIONS = 4
 

@@ -15,8 +15,8 @@ from testbed.backends.emulation.sampler import Sampler
 from testbed.backends.emulation.switch_target import SwitchTarget
 from testbed.hosts.crew import Crew
 from testbed.hosts.task import Outcome, Task
-from testbed.switches.entries import Allocation
-from testbed.switches.events import Event
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.events import Event
 from testbed.topology.fabric import Fabric
 from testbed.topology.pins import Pins
 

@@ -7,7 +7,6 @@
 
 #include "outbox.h"
 
-enum style { STYLE_ATP, STYLE_SWITCHML, STYLE_RACK };
 enum operation { ALL_REDUCE, REDUCE, MULTICAST };
 
 /* Windows by which a fragment may be ahead of the lowest that is not done. Switches do not bound it,

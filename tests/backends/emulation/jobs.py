@@ -19,7 +19,7 @@ from testbed.experiment.schema import Experiment
 from testbed.hosts.crew import Crew
 from testbed.hosts.task import Outcome
 from testbed.placement.fabric import build_fabric
-from testbed.switches.entries import Allocation
+from testbed.protocols.allocation import Allocation
 
 
 @dataclass
