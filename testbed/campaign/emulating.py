@@ -17,7 +17,7 @@ from testbed.campaign.measurement import measure
 from testbed.deployment.deploy import DeployedJob
 from testbed.deployment.memory import LARGEST_WINDOW
 from testbed.experiment.schema import Experiment
-from testbed.hosts.task import Outcome
+from testbed.hosts.task import RankOutcome
 from testbed.machine.verdict import Signs, verdict
 from testbed.results import Iteration, LinkLoad, Row
 from testbed.switches.events import CONTRIBUTIONS, Event
@@ -72,7 +72,7 @@ def _carried(row: Row, fabric: Fabric, observation: Observation) -> list[LinkLoa
 def _examine(
     job: DeployedJob,
     row: Row,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[RankOutcome],
     observation: Observation,
     signs: Signs,
 ) -> tuple[Row, list[Iteration]]:

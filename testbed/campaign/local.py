@@ -15,7 +15,7 @@ from testbed.campaign.emulating import SumMismatch
 from testbed.campaign.isolation import Failed, call
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
-from testbed.hosts.crew import RankFailed
+from testbed.hosts.launcher import RankFailed
 from testbed.placement.fabric import build_fabric
 from testbed.switches.control import ControlError
 
