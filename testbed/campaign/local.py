@@ -16,7 +16,7 @@ from testbed.campaign.isolation import Failed, call
 from testbed.campaign.planning import Planned
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
-from testbed.hosts.crew import RankFailed
+from testbed.hosts.launcher import RankFailed
 from testbed.switches.control import ControlError
 
 EXPECTED_ERRORS = (

@@ -20,7 +20,7 @@ from testbed.backends.emulation.run import Observation
 from testbed.backends.emulation.sampler import Sampler
 from testbed.deployment.deploy import deploy
 from testbed.experiment.schema import Experiment
-from testbed.hosts.crew import RankFailed
+from testbed.hosts.launcher import RankFailed
 from testbed.machine import calibration
 from testbed.machine.calibration import Calibration, Costs
 from testbed.placement.fabric import build_fabric

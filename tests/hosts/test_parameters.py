@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.hosts.parameters import Server, Shard, Worker, may_hold
+from testbed.hosts.driver import drive
+from testbed.hosts.parameters import Shard, may_hold
+from testbed.hosts.rank import make
+from testbed.hosts.sockets import Sockets
 from testbed.hosts.task import Task
 from testbed.plan.program import Consistency
 from testbed.plan.units import Unit
@@ -44,38 +47,36 @@ def tasks(system, workers=3, servers=2, iterations=4, **options):
 
 def run(job):
     """Run the tasks side by side; outcomes by rank."""
-    ranks = [Worker(task) if task.is_worker else Server(task) for task in job]
+    sockets = [Sockets(task) for task in job]
+    ranks = [make(task, own) for task, own in zip(job, sockets, strict=True)]
     orders = {task.rank: Pipe() for task in job if not task.is_worker}
     outcomes = {}
 
-    def serve(rank):
-        outcomes[rank] = ranks[rank].run(orders[rank][1])
-
     def work(rank, start):
-        outcomes[rank] = ranks[rank].run(start)
+        told = orders[rank][1] if rank in orders else None
+        drive(ranks[rank], sockets[rank], start, told)
+        outcomes[rank] = ranks[rank].outcome()
 
     try:
-        for rank in ranks:
-            rank.connect()
+        for rank, own in zip(ranks, sockets, strict=True):
+            own.connect(rank.peers)
         start = time.monotonic() + 0.01
-        serving = [threading.Thread(target=serve, args=(rank,), daemon=True) for rank in orders]
-        working = [
-            threading.Thread(target=work, args=(task.rank, start), daemon=True)
-            for task in job
-            if task.is_worker
+        threads = [
+            threading.Thread(target=work, args=(task.rank, start), daemon=True) for task in job
         ]
-        for thread in serving + working:
+        for thread in threads:
             thread.start()
-        for thread in working:
-            thread.join(20)
+        for task, thread in zip(job, threads, strict=True):
+            if task.is_worker:
+                thread.join(20)
         for ours, _ in orders.values():
             ours.send("stop")
-        for thread in serving:
+        for thread in threads:
             thread.join(20)
         assert len(outcomes) == len(job), "not all ranks came to their end"
     finally:
-        for rank in ranks:
-            rank.close()
+        for own in sockets:
+            own.close()
     return [outcomes[task.rank] for task in job]
 
 
@@ -113,6 +114,18 @@ def test_a_server_that_breaks_the_barrier_is_found():
     outcomes = run(job)
     assert outcomes[0].wrong > 0 and outcomes[1].wrong > 0
     assert all(server.wrong == 0 for server in outcomes[3:])
+
+
+@pytest.mark.parametrize(("system", "options"), ALL)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_units_smaller_than_there_are_servers_are_updated_too(system, options, workers):
+    """With one worker, the answer to an empty chunk once looked like a turn."""
+    units = (Unit(0, 0, 1, 0.0), Unit(0, 1, 2, 0.0), Unit(1, 3, 5, 0.002))
+    job = tasks(system, workers, servers=3, **options)
+    gradients = Gradients(5, workers, 8)
+    outcomes = run([replace(task, units=units, gradients=gradients) for task in job])
+    assert [outcome.wrong for outcome in outcomes] == [0] * len(job)
+    assert [outcome.checked for outcome in outcomes[:workers]] == [4 * 8] * workers
 
 
 SLOW = 0.08

@@ -13,7 +13,7 @@ from testbed.backends.measurements import JobMeasurements, Measurements, SumMism
 from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.memory import allocate
 from testbed.deployment.tasks import tasks
-from testbed.hosts.task import Outcome
+from testbed.hosts.task import RankOutcome
 from testbed.topology.addressing import Addressing
 
 PATIENCE = 10
@@ -57,7 +57,7 @@ def run(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> 
 
 
 def _measured(
-    job: DeployedJob, outcomes: Sequence[Outcome], observation: Observation, target: str
+    job: DeployedJob, outcomes: Sequence[RankOutcome], observation: Observation, target: str
 ) -> JobMeasurements:
     """What the ranks of a job saw. SumMismatch if it was anything but true sums."""
     if wrong := {each.rank: each.wrong for each in outcomes if each.wrong}:

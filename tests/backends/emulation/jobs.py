@@ -16,8 +16,8 @@ from testbed.deployment.deploy import DeployedJob, deploy
 from testbed.deployment.memory import allocate
 from testbed.deployment.tasks import tasks
 from testbed.experiment.schema import Experiment
-from testbed.hosts.crew import Crew
-from testbed.hosts.task import Outcome
+from testbed.hosts.launcher import Launcher
+from testbed.hosts.task import RankOutcome
 from testbed.placement.fabric import build_fabric
 from testbed.protocols.allocation import Allocation
 
@@ -28,12 +28,12 @@ class Reduction:
 
     jobs: Sequence[DeployedJob]
     allocations: list[Allocation]
-    outcomes: list[Outcome]
+    outcomes: list[RankOutcome]
     statistics: Statistics
     inodes: set[int]
 
     @property
-    def workers(self) -> list[Outcome]:
+    def workers(self) -> list[RankOutcome]:
         found, first = [], 0
         for job in self.jobs:
             found += self.outcomes[first : first + job.plan.workers]
@@ -53,7 +53,7 @@ def reduce(
     experiment: Experiment,
     folder: Path,
     disturb: Callable[[Network], object] = lambda network: None,
-    watch: Callable[[Network, Crew], None] = lambda network, crew: None,
+    watch: Callable[[Network, Launcher], None] = lambda network, launcher: None,
     timeout: float = 60.0,
     made: Callable[..., Any] = switches,
 ) -> Reduction:
@@ -79,6 +79,6 @@ def reduce(
         inodes = namespaces(network)
         disturb(network)
         hosts = [network.namespace(task.plan.hosts[task.rank]) for task in told]
-        with Crew(told, hosts) as crew:
-            outcomes = crew.run(lambda: watch(network, crew), timeout)
+        with Launcher(told, hosts) as launcher:
+            outcomes = launcher.run(lambda: watch(network, launcher), timeout)
         return Reduction(jobs, every, outcomes, network.statistics(), inodes)
