@@ -81,8 +81,11 @@ def test_cells_are_told_before_they_are_run(tmp_path):
 def test_a_mistake_says_where_it_is(tmp_path):
     with pytest.raises(testbed.Invalid, match=r"jobs\.0\.system.*rign.*ring"):
         testbed.run(simulated(tmp_path, jobs__0__system="rign", sweep=None), tmp_path / "out")
-    with pytest.raises(testbed.DeploymentError, match="knows no option widow"):
-        testbed.run(simulated(tmp_path, jobs__0__options={"widow": 1}), tmp_path / "out")
+    with pytest.raises(testbed.Invalid, match=r'jobs\.0\.options\.widow: found "widow".*order'):
+        asked = simulated(
+            tmp_path, jobs__0__system="ring", jobs__0__options={"widow": 1}, sweep=None
+        )
+        testbed.run(asked, tmp_path / "out")
     with pytest.raises(ValueError, match="wanted local or dask:ADDRESS"):
         testbed.run(simulated(tmp_path), tmp_path / "out", executor="slurm")
     with pytest.raises(FileNotFoundError, match=r"results\.csv"):

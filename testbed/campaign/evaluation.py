@@ -42,7 +42,7 @@ def reads(text: str) -> Experiment:
 
 def _known() -> dict[str, Any]:
     return {
-        "systems": {name: system.servers for name, system in registry.items()},
+        "systems": registry,
         "workloads": catalogue.names(),
     }
 

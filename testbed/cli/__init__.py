@@ -396,8 +396,9 @@ def clean() -> None:
 def schema() -> None:
     """Print the JSON schema of experiment files, for editors."""
     from testbed.experiment.jsonschema import text
+    from testbed.systems import registry
 
-    click.echo(text(), nl=False)
+    click.echo(text(registry), nl=False)
 
 
 @main.group()

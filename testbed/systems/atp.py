@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
-from testbed.systems.system import WINDOW, Assignment, System
+from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
 
@@ -68,7 +68,8 @@ SYSTEM = System(
         "Congestion control is off, as in the released code; the window is fixed.",
     ),
     servers=(1, 1),
+    carries=True,
     plan=plan,
     steps=lambda plan: 1,
-    options={"window": WINDOW},
+    options=WithWindow,
 )

@@ -55,6 +55,7 @@ SYSTEM = System(
         "Servers sum whole partitions, in the order of ranks.",
     ),
     servers=(1, 64),
+    carries=True,
     plan=plan,
     steps=lambda plan: 2,
 )

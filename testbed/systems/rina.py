@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
 
+from pydantic import BeforeValidator, Field
+
+from testbed.experiment.fields import sequence
 from testbed.plan.program import (
     Hop,
     LazyPrograms,
@@ -22,7 +26,7 @@ from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems.racks import by_rack
 from testbed.systems.ring import Programs, gather, scatter, transfer
 from testbed.systems.ring import hops as ring_hops
-from testbed.systems.system import WINDOW, Assignment, Option, System
+from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
 
@@ -147,6 +151,17 @@ def _grow(
     return local, up, down
 
 
+class RinaOptions(WithWindow):
+    """Who speaks for a rack."""
+
+    agents: Annotated[tuple[str, ...], BeforeValidator(sequence)] = Field(
+        default=(),
+        description="a list of hosts, in each rack one at most, that are agents instead of the"
+        " workers of lowest rank",
+        examples=[["h0"]],
+    )
+
+
 SYSTEM = System(
     name="rina",
     title="Rina",
@@ -178,14 +193,5 @@ SYSTEM = System(
     servers=(0, 0),
     plan=plan,
     steps=lambda plan: 2 * (plan.chunks - 1) + (1 if plan.trees else 0),
-    options={
-        "window": WINDOW,
-        "agents": Option(
-            (),
-            "a list of hosts, in each rack one at most",
-            lambda value: (
-                isinstance(value, list | tuple) and all(isinstance(host, str) for host in value)
-            ),
-        ),
-    },
+    options=RinaOptions,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems.racks import by_rack, fullest, two_levels
-from testbed.systems.system import WINDOW, Assignment, System
+from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
 
@@ -66,7 +66,8 @@ SYSTEM = System(
         "Gradients are int32 from the start: exponents are not exchanged.",
     ),
     servers=(1, 1),
+    carries=True,
     plan=plan,
     steps=lambda plan: 1,
-    options={"window": WINDOW},
+    options=WithWindow,
 )

@@ -44,7 +44,7 @@ def read(folder: Path = FOLDER) -> list[Claims]:
             files.append(
                 claims.load(
                     path,
-                    systems={name: system.servers for name, system in registry.items()},
+                    systems=registry,
                     workloads=catalogue.names(),
                 )
             )
