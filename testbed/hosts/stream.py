@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from testbed import wire
 from testbed.hosts.messages import HEADER, Message, decode, encode
-from testbed.protocols.chunks.protocol import PROTOCOL
 
-PORT = PROTOCOL.port
+PORT = wire.CHUNKS_PORT
 """Where rank 0 listens; the others behind it, for two ranks may share a host."""
 
 _WAKE_BYTES = 64 * 1024

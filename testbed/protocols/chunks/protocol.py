@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from testbed import wire
 from testbed.plan.program import Receive, Send
 from testbed.protocols.congestion import RENO
 from testbed.protocols.protocol import Protocol
@@ -17,6 +18,6 @@ PROTOCOL = Protocol(
     ),
     loss="The kernel retransmits. What follows waits (head-of-line blocking).",
     operations=(Send, Receive),
-    port=0xBEE1,
+    port=wire.CHUNKS_PORT,
     congestion=RENO,
 )
