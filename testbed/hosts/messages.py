@@ -46,11 +46,14 @@ Message: TypeAlias = Chunk | Answer | Turn
 def encode(message: Message) -> bytes:
     """The bytes of ``message``, values copied."""
     if isinstance(message, Chunk):
-        return _framed(0, message.unit, message.chunk, message.values)
+        unit, chunk, values = message
+        return HEADER.pack(unit, 0, chunk, values.nbytes) + values.tobytes()
     if isinstance(message, Answer):
-        counts = np.array([len(message.counts), *message.counts], np.int32)
-        return _framed(1, message.unit, message.chunk, counts, message.values)
-    return _framed(2, 0, 0)
+        unit, chunk, values, numbers = message
+        counts = np.array([len(numbers), *numbers], np.int32)
+        length = counts.nbytes + values.nbytes
+        return HEADER.pack(unit, 1, chunk, length) + counts.tobytes() + values.tobytes()
+    return HEADER.pack(0, 2, 0, 0)
 
 
 def decode(unit: int, kind: int, chunk: int, payload: bytearray) -> Message:
@@ -63,7 +66,3 @@ def decode(unit: int, kind: int, chunk: int, payload: bytearray) -> Message:
         return Answer(unit, chunk, values[1 + workers :], values[1 : 1 + workers].tolist())
     return Turn()
 
-
-def _framed(kind: int, unit: int, chunk: int, *parts: Values) -> bytes:
-    header = HEADER.pack(unit, kind, chunk, sum(part.nbytes for part in parts))
-    return b"".join((header, *(part.data for part in parts)))
