@@ -15,14 +15,14 @@ from testbed.backends.emulation.run import Observation
 from testbed.campaign.link_loads import loads
 from testbed.campaign.measurement import measure
 from testbed.deployment.deploy import DeployedJob
-from testbed.deployment.memory import LARGEST_WINDOW
 from testbed.experiment.schema import Experiment
 from testbed.hosts.task import Outcome
-from testbed.machine.verdict import Signs, verdict
+from testbed.machine.verdict import Signs, explained, verdict
 from testbed.results import Iteration, LinkLoad, Row
 from testbed.switches.events import CONTRIBUTIONS, Event
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
+from testbed.topology.framing import superframe
 
 
 class SumMismatch(Exception):
@@ -111,8 +111,7 @@ def _signs(observation: Observation, fabric: Fabric, loss: float) -> Signs:
         f"the {'sockets' if node in fabric.hosts else 'packet ring'} of {node}": count
         for node, count in packets.lost.items()
     }
-    # A sender may repeat all that it has under way because of one loss.
-    repeats = packets.queue_drops + sum(each.collisions for each in outcomes)
+    losses = packets.queue_drops + sum(each.collisions for each in outcomes)
     return Signs(
         idle=observation.machine.idle,
         waiting=observation.machine.waiting,
@@ -123,7 +122,9 @@ def _signs(observation: Observation, fabric: Fabric, loss: float) -> Signs:
         ports=observation.ports,
         resent=sum(each.retransmitted for each in outcomes) + sum(packets.tcp_resent.values()),
         sent=packets.sent_packets,
-        excused=inf if loss else repeats * LARGEST_WINDOW,
+        excused=inf
+        if loss
+        else explained(losses, len(outcomes), superframe(fabric), packets.sent_packets),
         dead=observation.dead,
     )
 
