@@ -10,9 +10,9 @@ from testbed.backends.emulation.backend import Emulated
 from testbed.backends.emulation.run import Observation
 from testbed.backends.measurements import Measurements
 from testbed.deployment.deploy import Deployment
-from testbed.deployment.memory import LARGEST_WINDOW
-from testbed.machine.verdict import VALID, Signs, verdict
+from testbed.machine.verdict import VALID, Signs, explained, verdict
 from testbed.topology.fabric import Fabric
+from testbed.topology.framing import superframe
 
 
 def verdicts(
@@ -40,8 +40,7 @@ def _signs(observation: Observation, fabric: Fabric, loss: float) -> Signs:
         f"the {'sockets' if node in fabric.hosts else 'packet ring'} of {node}": count
         for node, count in packets.lost.items()
     }
-    # A sender may repeat all that it has under way because of one loss.
-    repeats = packets.queue_drops + sum(each.collisions for each in outcomes)
+    losses = packets.queue_drops + sum(each.collisions for each in outcomes)
     return Signs(
         idle=observation.machine.idle,
         waiting=observation.machine.waiting,
@@ -52,6 +51,8 @@ def _signs(observation: Observation, fabric: Fabric, loss: float) -> Signs:
         ports=observation.ports,
         resent=sum(each.retransmitted for each in outcomes) + sum(packets.tcp_resent.values()),
         sent=packets.sent_packets,
-        excused=inf if loss else repeats * LARGEST_WINDOW,
+        excused=inf
+        if loss
+        else explained(losses, len(outcomes), superframe(fabric), packets.sent_packets),
         dead=observation.dead,
     )

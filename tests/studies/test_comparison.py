@@ -18,6 +18,7 @@ from testbed.campaign.evaluation import New
 from testbed.cli import main
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
+from testbed.machine.verdict import Signs, verdict
 from testbed.placement.deployments import Deployments
 from testbed.results import RunDirectory
 from testbed.studies import baseline
@@ -131,6 +132,27 @@ def test_what_failed_and_did_not_before_has_moved(base, tmp_path):
     assert "atp: a rank died" in done.output
     assert done.output.splitlines()[-1].endswith("1 system failed that did not before")
     assert invoke("compare", new, base).exit_code == 0
+
+
+NEEDLESS = verdict(Signs(resent=300, sent=1000))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["in BASE", "only in NEW"])
+def test_what_sends_again_without_loss_fails(known, base, tmp_path):
+    before = base if known else made_up(tmp_path / "less", {"ps": 4.0, "ring": 2.0})
+    new = made_up(tmp_path / "new", verdicts={"atp": NEEDLESS})
+    done = invoke("compare", before, new)
+    assert done.exit_code == 1
+    assert f"atp: {NEEDLESS}" in done.output
+    assert done.output.splitlines()[-1].endswith("1 system sent packets again without loss")
+
+
+def test_one_repeat_that_sends_again_is_left_out(base, tmp_path):
+    new = baseline.load(made_up(tmp_path / "new"))
+    new.rows.loc[(new.rows["system"] == "atp") & (new.rows["repeat"] == 0), "verdict"] = NEEDLESS
+    found = compare(baseline.load(base), new, tolerances([]))
+    assert found.passed
+    assert [reason for *_, reason in found.left_out] == [NEEDLESS]
 
 
 def test_settings_of_one_side_only_are_listed(base, tmp_path):
