@@ -66,6 +66,8 @@ def _described(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         settings=json.dumps(cell.settings),
         version=version(cell.experiment),
         quantisation=job.quantisation,
+        # A cell that fails leaves it so.
+        verified=False if cell.experiment.backend == "emulate" else None,
     )
 
 
@@ -105,7 +107,7 @@ def _result(deployment: Deployment, described: Sequence[Row], measured: Measurem
 def _counted(found: JobMeasurements) -> dict[str, Any]:
     """Columns of a row that the back end counted."""
     columns: dict[str, Any] = {
-        "verified": bool(found.verified),
+        "verified": found.verified,
         "retransmitted": found.retransmitted,
         "collisions": found.collisions,
         "overflows": found.overflows,

@@ -14,6 +14,7 @@ from testbed.backends.measurements import SumMismatch
 from testbed.campaign.cell import CellResult, run_cell
 from testbed.campaign.isolation import Failed, call
 from testbed.campaign.planning import Planned
+from testbed.campaign.version import code
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
 from testbed.hosts.launcher import RankFailed
@@ -55,6 +56,7 @@ class Local:
         emulated = [each.cell.experiment for each in cells if is_emulated(each)]
         if emulated:
             require()
+        code()  # cells are forks, and shall not each work it out
         # What is compiled once must not cost the first cell its time.
         compiled = {
             (each.emulation.target, each.emulation.p4_program, each.fabric.values)

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny import experiment
+from click.testing import CliRunner
+from tiny import experiment, file
 
 from testbed.campaign.cell import run_cell
 from testbed.campaign.evaluation import read
 from testbed.campaign.planning import plan
+from testbed.cli import main
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import distinct
 from testbed.experiment.schema import Experiment
@@ -27,7 +29,7 @@ def simulated(asked, tmp_path):
 
 def row(tmp_path, **changes):
     (only,) = simulated(experiment(tmp_path, backend="simulate", **changes), tmp_path)
-    assert only.verdict == "valid"
+    assert (only.verdict, only.verified) == ("valid", None)
     return only
 
 
@@ -85,3 +87,10 @@ def test_too_little_memory_is_found_as_in_emulation(tmp_path):
 def test_loss_is_refused_in_words(tmp_path):
     with pytest.raises(DeploymentError, match="wanted 0 with backend: simulate"):
         row(tmp_path, emulation__loss="1/100")
+
+
+def test_one_cell_that_fails_is_counted_as_one(tmp_path):
+    path = file(tmp_path, backend="simulate", emulation__loss="1/100")
+    done = CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "1 cell failed; see the report" in done.output

@@ -38,8 +38,10 @@ def test_rows_that_are_all_invalid_are_shown_as_such_and_not_compared(tmp_path):
     assert "only Ring has a valid row" in data.headlines(summary, TITLES, LOOKS)[0]
 
 
-def test_simulated_rows_are_valid_without_sums_and_claimed_without_tests(tmp_path):
-    simulated = {"backend": "simulate", "verified": False}
+# Before it was left empty, a simulated row said False.
+@pytest.mark.parametrize("verified", [None, False])
+def test_simulated_rows_are_valid_without_sums_and_claimed_without_tests(verified, tmp_path):
+    simulated = {"backend": "simulate", "verified": verified}
     summary = table(tmp_path, rows("ring", 4.0, **simulated) + rows("atp", 2.0, **simulated))
     assert set(summary["shown"]) == {data.VALID}
     claims = data.speed_ups(summary).set_index("system")

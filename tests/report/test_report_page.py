@@ -103,7 +103,7 @@ def test_runs_of_different_experiments_fabrics_and_backends_make_one_report(tmp_
     }  # fmt: skip
     second = run(
         tmp_path,
-        rows("ring", 1.0, topology="graph of 2 switches", backend="simulate", verified=False),
+        rows("ring", 1.0, topology="graph of 2 switches", backend="simulate", verified=None),
         "two",
         {**EXPERIMENT, "fabric": graph},
     )
