@@ -65,4 +65,3 @@ def decode(unit: int, kind: int, chunk: int, payload: bytearray) -> Message:
         workers = int(values[0])
         return Answer(unit, chunk, values[1 + workers :], values[1 : 1 + workers].tolist())
     return Turn()
-
