@@ -19,8 +19,8 @@ import numpy as np
 from testbed.hosts.messages import Answer, Chunk, Turn, Values
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
-from testbed.plan.gate import Gate, Rotation, Turns
 from testbed.plan.program import Consistency, Update
+from testbed.protocols.parameters.gate import Gate, Rotation, Turns
 from testbed.workload.gradients import Gradients
 from testbed.workload.iteration import IterationTimes
 

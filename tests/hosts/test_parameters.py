@@ -10,6 +10,7 @@ from multiprocessing import Pipe
 
 import numpy as np
 import pytest
+import virtual
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,10 +133,10 @@ SLOW = 0.08
 
 
 def uneven(system, **options):
-    """Iterations of each worker; the last one computes for ``SLOW`` seconds."""
+    """Iterations of each worker, in virtual time; the last one computes for ``SLOW`` seconds."""
     job = tasks(system, iterations=6, servers=1, **options)
     job[2] = replace(job[2], paces=(SLOW / COMPUTE,) * 6)
-    outcomes = run(job)
+    outcomes = virtual.run(job, longest_s=0.001)
     assert [outcome.wrong for outcome in outcomes] == [0] * 4
     return [outcome.iterations for outcome in outcomes[:3]]
 
@@ -175,12 +176,12 @@ def test_in_turns_no_one_pushes_before_the_one_before_is_through(monkeypatch):
         return push(shard, worker, gradient)
 
     monkeypatch.setattr(Shard, "push", noted)
-    run(tasks("r2sp", servers=1, iterations=3))
+    virtual.run(tasks("r2sp", servers=1, iterations=3))
     assert arrived == [0, 0, 0, 1, 1, 1, 2, 2, 2] * 3
 
 
 def test_workers_may_begin_one_after_the_other():
-    outcomes = run([replace(task, start_s=0.02 * task.rank) for task in tasks("r2sp")])
+    outcomes = virtual.run([replace(task, start_s=0.02 * task.rank) for task in tasks("r2sp")])
     starts = [outcome.iterations[0].start for outcome in outcomes[:3]]
     assert starts[1] - starts[0] == pytest.approx(0.02)
     assert starts[2] - starts[0] == pytest.approx(0.04)
@@ -189,7 +190,7 @@ def test_workers_may_begin_one_after_the_other():
 
 def test_a_step_is_waited_for_before_each_push():
     job = [replace(task, step_s=0.05) for task in tasks("asp", iterations=2)]
-    for worker in run(job)[:3]:
+    for worker in virtual.run(job)[:3]:
         assert all(0.055 < each.end - each.start < 0.3 for each in worker.iterations)
         assert worker.wrong == 0
 

@@ -15,10 +15,11 @@ from testbed.hosts.messages import HEADER, Answer, Chunk, Turn, decode, encode
 from testbed.hosts.stream import Mesh
 from testbed.hosts.tree_queue import TreeQueue
 from testbed.plan.program import Plan, Receive, Send, SwitchAllReduce
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
-TREE = Tree("switch", {"h0": 0, "h1": 1}, {"h0": "switch", "h1": "switch"}, Style.SWITCHML)
+TREE = Tree("switch", {"h0": 0, "h1": 1}, {"h0": "switch", "h1": "switch"}, SWITCHML)
 
 
 def values(*numbers: int) -> np.ndarray:

@@ -21,14 +21,13 @@ from testbed.hosts.rank import make
 from testbed.hosts.task import RankOutcome, Task
 from testbed.plan.program import Multicast, Plan, SwitchReduce, TreeOperation
 
-LONGEST_DELAY = 0.01
-
 
 class Clock:
-    """Events in the order of their times; chance decides the times."""
+    """Events in the order of their times, each at most ``longest_s`` after its cause."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, longest_s: float) -> None:
         self.now = 0.0
+        self._longest_s = longest_s
         self.random = Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
@@ -39,7 +38,7 @@ class Clock:
 
     def soon(self, event: Callable[[], None], after: float = 0.0) -> float:
         """``event`` happens a moment from now, not before ``after``; when."""
-        at = max(after, self.now + self.random.uniform(0, LONGEST_DELAY))
+        at = max(after, self.now + self.random.uniform(0, self._longest_s))
         heapq.heappush(self._events, (at, next(self._numbers), event))
         return at
 
@@ -140,9 +139,12 @@ class Stream:
         pass
 
 
-def run(tasks: Sequence[Task], seed: int = 0) -> list[RankOutcome]:
-    """Drive all ranks of a job to their end; outcomes by rank. AssertionError: none can go on."""
-    plan, clock = tasks[0].plan, Clock(seed)
+def run(tasks: Sequence[Task], seed: int = 0, longest_s: float = 0.01) -> list[RankOutcome]:
+    """Drive all ranks of a job to their end; outcomes by rank. AssertionError: none can go on.
+
+    Messages and fragments take up to ``longest_s``.
+    """
+    plan, clock = tasks[0].plan, Clock(seed, longest_s)
     trees = [Tree(plan, number, clock, tasks[0].values) for number in range(len(plan.trees))]
     streams: dict[int, Stream] = {}
     for task in tasks:

@@ -11,8 +11,8 @@ from testbed.backends.flow.agenda import Agenda
 from testbed.backends.flow.channels import Channels
 from testbed.backends.flow.routes import Ways
 from testbed.backends.flow.scenario import Job
-from testbed.plan.gate import Gate, Rotation, Turns
 from testbed.plan.program import Update
+from testbed.protocols.parameters.gate import Gate, Rotation, Turns
 
 
 class Updates:

@@ -15,9 +15,9 @@ PROTOCOL = Protocol(
         "soon as the plan's consistency lets it.",
     ),
     reading=(
-        "An answer ends with how many updates of each worker are in it, from which its value "
-        "follows exactly.",
-        "Where workers take turns, a message of one value tells a worker that it is its turn.",
+        "An answer says how many updates of each worker are in it, from which its value follows "
+        "exactly.",
+        "Where workers take turns, a message without values tells a worker that it is its turn.",
     ),
     loss=CHUNKS.loss,
     operations=(Update,),

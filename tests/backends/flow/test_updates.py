@@ -9,8 +9,8 @@ from simulated import UPDATING, expected, job, plan
 
 from testbed.backends.flow.scenario import Assumptions
 from testbed.backends.flow.simulate import simulate
-from testbed.plan.gate import Gate
 from testbed.plan.program import Consistency
+from testbed.protocols.parameters.gate import Gate
 from testbed.topology.builders import leaf_spine
 
 FABRIC = leaf_spine(2, 3, 3, 1e10, 1e10, 10**6)
