@@ -27,6 +27,7 @@ from testbed.placement.fabric import build_fabric
 from testbed.provenance import now
 from testbed.switches import bmv2
 from testbed.switches.control import ControlError
+from testbed.systems import registry
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 
@@ -37,7 +38,6 @@ _BUSY, _TOO_IDLE, _TOO_BUSY = 0.55, 0.4, 0.7
 _ATTEMPTS, _LARGEST_STEP = 3, 4.0
 _QUIET = 0.15
 _START_RATE = {"tcp": 80e6, "native": 50e6, "bmv2": 8e6}
-_SYSTEM = {"tcp": "ring", "native": "switchml", "bmv2": "switchml"}
 _BYTES_ON_LINK = {"tcp": 2 * (WORKERS - 1) / WORKERS, "native": 1.0, "bmv2": 1.0}
 """Of each worker, for each byte of gradient."""
 
@@ -102,6 +102,11 @@ def _near_the_limit(kind: str) -> tuple[Fabric, Observation, float]:
     return fabric, observed, took
 
 
+def _system(kind: str) -> str:
+    wanted = "hosts" if kind == "tcp" else "switches"
+    return next(name for name, system in registry.items() if system.calibrates == wanted)
+
+
 def _experiment(kind: str, rate: float) -> Experiment:
     """Workers in racks who hardly compute, at ``rate`` bit/s."""
     size = rate / 8 * ITERATION_S / _BYTES_ON_LINK[kind]
@@ -120,7 +125,7 @@ def _experiment(kind: str, rate: float) -> Experiment:
             },
             "jobs": [
                 {
-                    "system": _SYSTEM[kind],
+                    "system": _system(kind),
                     "workload": f"synthetic/{size / 1e6:.3f}MB/1ms",
                     "workers": WORKERS,
                     "colocated": True,

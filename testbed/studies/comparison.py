@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.findings import counted
 from testbed.machine.verdict import is_needless
 from testbed.report import data
-from testbed.report.look import ordered
 from testbed.report.settings import PLACE, SERIES, SETTING, label
 from testbed.studies.baseline import Outcome, Unreadable
+from testbed.systems import registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ BASE, NEW = "BASE", "NEW"
 TOLERANCE = ("simulate=1%", "emulate=10%")
 """The simulator is exact, but for the last digits of the libraries that it calls."""
 
-_PLACE = [*SETTING, *PLACE, "company"]
+_PLACE = [*SETTING, *PLACE, "beside"]
 _KEYS = [*_PLACE, *SERIES]
 Key = tuple[Any, ...]
 """The labels in _KEYS."""
@@ -115,7 +116,7 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
 
     A setting is the fabric, where INA is, the workload, the workers, the job's conditions, the
     jobs beside it and the back end; ``tolerance`` has a share for each back end. In a setting all
-    systems are compared with one: PS where it ran, else a ring, else the first.
+    systems are compared with one: the first baseline that ran (`System.baseline`), else the first.
 
     Raises Unreadable if nothing was found valid in BASE, or nothing of it is in NEW.
     """
@@ -183,8 +184,14 @@ def _keys(rows: pd.DataFrame) -> Iterator[Key]:
 def _words(key: Key) -> tuple[str, str]:
     """A setting and a system."""
     named = dict(zip(_KEYS, key, strict=True))
-    setting = data.where(named) + (f", beside {named['company']}" if named["company"] else "")
+    setting = data.where(named) + (f", beside {named['beside']}" if named["beside"] else "")
     return setting, named["system"] + (f" ({named['variant']})" if named["variant"] else "")
+
+
+def _baseline(system: str) -> float:
+    """Where a system stands among the baselines; after all of them if it is none."""
+    known = registry.get(system)
+    return known.baseline or inf if known else inf
 
 
 def _quantities(
@@ -197,8 +204,7 @@ def _quantities(
         if key in new:
             places.setdefault(key[: len(_PLACE)], []).append(key)
     for place, keys in places.items():
-        order = ordered([key[len(_PLACE)] for key in keys], {})
-        keys.sort(key=lambda key: (order.index(key[len(_PLACE)]), key))
+        keys.sort(key=lambda key: (_baseline(key[len(_PLACE)]), key))
         allowed = tolerance[dict(zip(_PLACE, place, strict=True))["backend"]]
         first = keys[0]
         for key in keys:

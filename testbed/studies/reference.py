@@ -68,7 +68,7 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
         (out / CLAIMS).write_text(json.dumps(_asked(), indent=1) + "\n")
     (out / PLANS).write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")
     return answer.write(
-        [out / name for name in digests], out, reporting.looks(), claims is not None
+        [out / name for name in digests], out, reporting.styles(), claims is not None
     )
 
 

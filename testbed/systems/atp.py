@@ -68,6 +68,7 @@ SYSTEM = System(
         "Congestion control is off, as in the released code; the window is fixed.",
     ),
     servers=(1, 1),
+    aggregates=True,
     carries=True,
     plan=plan,
     steps=lambda plan: 1,

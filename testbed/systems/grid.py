@@ -250,6 +250,7 @@ SYSTEM = System(
         "Without any INA switch GRID is a parameter server.",
     ),
     servers=(1, 1),
+    aggregates=True,
     carries=True,
     plan=plan,
     steps=lambda plan: 1 if plan.trees else 2,

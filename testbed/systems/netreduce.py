@@ -120,6 +120,7 @@ SYSTEM = System(
         "A host has one worker, so there is no reduce-scatter among the processors of a machine.",
     ),
     servers=(0, 0),
+    aggregates=True,
     plan=plan,
     steps=lambda plan: 1 if plan.trees else 2 * (plan.workers - 1),
     options=NetReduceOptions,

@@ -191,6 +191,7 @@ SYSTEM = System(
         "of lowest rank.",
     ),
     servers=(0, 0),
+    aggregates=True,
     plan=plan,
     steps=lambda plan: 2 * (plan.chunks - 1) + (1 if plan.trees else 0),
     options=RinaOptions,

@@ -50,6 +50,7 @@ SYSTEM = System(
         f"Without an option s is {STALENESS}.",
     ),
     servers=(1, 64),
+    waits=False,
     plan=plan,
     steps=lambda plan: 2,
     options=SspOptions,

@@ -66,6 +66,8 @@ SYSTEM = System(
         "Gradients are int32 from the start: exponents are not exchanged.",
     ),
     servers=(1, 1),
+    aggregates=True,
+    calibrates="switches",
     carries=True,
     plan=plan,
     steps=lambda plan: 1,

@@ -1,10 +1,10 @@
-"""What a system is: a plan, a citation, and a look."""
+"""What a system is: a plan, a citation, and what the other layers need to know of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -56,17 +56,23 @@ class System:
     Attributes:
         name: what experiment files call it.
         title: what figures call it.
-        colour, marker: its look in every figure.
+        colour, marker: how every figure shows it.
         citation: the paper, or the textbook source.
         published: rules that are taken from the source.
         reading: rules that are this project's own reading, where the source is silent.
         servers: how many parameter servers it takes, least and most.
-        carries: whether OSP may send both its stages over the system.
         plan: turns an assignment on a fabric into a plan; ValueError says what it cannot do.
         steps: length of the chain of dependent transfers in that plan, each of which pays the
             per-step latency once a bucket; the textbook's, if there is one.
         options: the model of the options that a job may give it. They appear in the JSON schema
             and are checked when an experiment file is read.
+        baseline: its place among the baselines, which the report shows first; 0 for all others.
+        reference: whether the report gives speed-ups over it.
+        aggregates: whether switches sum for it, by default and with INA everywhere.
+        waits: whether, by default, every worker waits for all others' gradients in each iteration.
+        carries: whether OSP may send both its stages over it.
+        calibrates: what `ina-testbed calibrate` measures with it: what hosts carry over TCP, or
+            what switches aggregate.
     """
 
     name: str
@@ -80,7 +86,12 @@ class System:
     plan: Callable[[Assignment, Fabric], Plan]
     steps: Callable[[Plan], int] = chain.length
     options: type[Options] = Options
+    baseline: int = 0
+    reference: bool = False
+    aggregates: bool = False
+    waits: bool = True
     carries: bool = False
+    calibrates: Literal["", "hosts", "switches"] = ""
 
     def settle(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every option. ValueError lists all that is wrong with those ``given``."""
