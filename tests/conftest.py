@@ -24,7 +24,6 @@ def _no_bmv2() -> str | None:
     return None if bmv2.installed() else "simple_switch and simple_switch_CLI are not installed"
 
 
-_NO_EXCUSE = ["wrong sum", "Arrays are not equal"]
 _OBSTACLES = {"root": _no_root, "bmv2": _no_bmv2}
 
 
@@ -40,11 +39,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marked and (reason := obstacle()) is not None:
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
-    # Real packets, on machines whose hosts lend processors to others: a second try, and said so.
-    # But not after a wrong sum, for which there is no excuse.
-    for item in items:
-        if item.get_closest_marker("root") is not None:
-            item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=_NO_EXCUSE))
 
 
 @pytest.fixture(scope="session", autouse=True)

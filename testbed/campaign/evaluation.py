@@ -19,16 +19,16 @@ from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
 from testbed.deployment.deploy import DeployedJob, deploy
 from testbed.deployment.errors import DeploymentError
-from testbed.experiment.cells import Cell, expand
-from testbed.experiment.load import dump, load, loads
+from testbed.deployment.experiments import read
+from testbed.experiment.cells import Cell, expand, title
+from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
+from testbed.placement.cells import deployed
 from testbed.placement.fabric import build_fabric
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory
-from testbed.systems import registry
 from testbed.topology.fabric import Fabric
-from testbed.workload import catalogue
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,6 @@ class Planned:
     seconds: float
     warning: str | None = None
     refusal: str | None = None
-
-
-def read(path: Path) -> Experiment:
-    """Load and validate an experiment file. Invalid lists every problem with its place."""
-    return load(path, **_known())
-
-
-def reads(text: str) -> Experiment:
-    """As `read`, from text."""
-    return loads(text, "experiment", **_known())
-
-
-def _known() -> dict[str, Any]:
-    return {
-        "systems": {name: system.servers for name, system in registry.items()},
-        "workloads": catalogue.names(),
-    }
 
 
 class Evaluation(Protocol):
@@ -115,7 +98,13 @@ class Resumed:
                 directory = RunDirectory(run)
                 before = _experiment_of(run)
                 wanted = experiment or before
-            except (FileNotFoundError, located.Invalid) as error:
+            except FileNotFoundError as error:
+                absent = Path(error.filename).name
+                message = (
+                    f"{run}: cannot go on with it: found no {absent}, wanted a directory of `run`"
+                )
+                raise DeploymentError(message) from error
+            except located.Invalid as error:
                 raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
             self._experiment = capacity.resolved(wanted, calibration.load(), before)
             state = judge(directory, expand(self._experiment), rules)
@@ -149,21 +138,7 @@ def _experiment_of(run: Path) -> Experiment:
 
 def plan(cells: Sequence[Cell]) -> list[Planned]:
     """What to expect of each of ``cells``. DeploymentError says why any cannot be set up."""
-    known: dict[str, Planned] = {}
-    problems: dict[str, Cell] = {}
-    for cell in cells:
-        if cell.id not in known:
-            fabric = build_fabric(cell.experiment)
-            try:
-                jobs = deploy(cell.experiment, fabric)
-            except DeploymentError as error:
-                problems.setdefault(str(error), cell)
-                continue
-            known[cell.id] = _expect(cell, jobs, fabric)
-    if problems:
-        raise DeploymentError(
-            "\n".join(f"{title(cell)}: {problem}" for problem, cell in problems.items())
-        )
+    known = {cell.id: _expect(cell, jobs, fabric) for cell, fabric, jobs in deployed(cells)}
     return [replace(known[cell.id], cell=cell) for cell in cells]
 
 
@@ -230,26 +205,6 @@ def _failed(cell: Cell, reason: str) -> CellResult:
     fabric = build_fabric(cell.experiment)
     rows = [describe(cell, fabric, job) for job in deploy(cell.experiment, fabric)]
     return CellResult([replace(row, verdict="failed", error=reason) for row in rows])
-
-
-def title(cell: Cell) -> str:
-    jobs = " + ".join(f"{job.system} {job.workload}" for job in cell.experiment.jobs)
-    others = [
-        f"{path.rpartition('.')[2]}={_brief(value)}"
-        for path, value in cell.settings.items()
-        if not path.endswith((".system", ".workload"))
-    ]
-    return " ".join([jobs, *others, f"repeat {cell.repeat + 1}"])
-
-
-def _brief(value: Any) -> str:
-    """``fat-tree(k=4,ina=all)`` for a whole fabric."""
-    if isinstance(value, Mapping):
-        inner = ",".join(f"{key}={_brief(each)}" for key, each in value.items() if key != "kind")
-        return f"{value.get('kind', '')}({inner})"
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_brief, value))}]"
-    return str(value)
 
 
 def _summary(result: CellResult) -> str:

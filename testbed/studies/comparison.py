@@ -15,7 +15,8 @@ from testbed.experiment.findings import counted
 from testbed.report import data
 from testbed.report.look import ordered
 from testbed.report.settings import PLACE, SERIES, SETTING, label
-from testbed.studies.baseline import Outcome, Unreadable
+from testbed.results import Unreadable
+from testbed.studies.baseline import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd

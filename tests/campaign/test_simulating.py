@@ -9,7 +9,8 @@ import pytest
 from tiny import experiment
 
 from testbed.campaign.cell import run_cell
-from testbed.campaign.evaluation import plan, read
+from testbed.campaign.evaluation import plan
+from testbed.deployment.experiments import read
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import distinct
 from testbed.experiment.schema import Experiment

@@ -35,4 +35,4 @@ def test_the_ladder_of_a_run_that_is_there(tmp_path):
 
 def test_a_ladder_of_nothing(tmp_path):
     done = invoke("ladder", tmp_path)
-    assert done.exit_code == 1 and "found no results.csv" in done.output
+    assert done.exit_code == 2 and "found no results.csv" in done.output

@@ -15,6 +15,7 @@ from tiny import experiment
 from testbed.campaign import evaluation, local
 from testbed.campaign.cell import describe
 from testbed.campaign.evaluation import New
+from testbed.deployment.experiments import read
 from testbed.cli import main
 from testbed.deployment.deploy import deploy
 from testbed.experiment.cells import expand
@@ -266,7 +267,7 @@ def test_the_simulator_still_gives_what_the_committed_baseline_holds(tmp_path):
     text["sweep"]["product"]["backend"] = ["simulate"]
     del text["sweep"]["exclude"]
     (tmp_path / "ci.yaml").write_text(yaml.safe_dump(text))
-    run, failed = New(evaluation.read(tmp_path / "ci.yaml"), tmp_path).run((), local.Local())
+    run, failed = New(read(tmp_path / "ci.yaml"), tmp_path).run((), local.Local())
     assert failed == 0
     found = compare(
         baseline.load(EXPERIMENTS / "ci-baseline.json"), baseline.load(run), tolerances([])

@@ -1,0 +1,13 @@
+"""``schema``: the JSON schema of experiment files."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON schema of experiment files, for editors."""
+    from testbed.experiment.jsonschema import text
+
+    click.echo(text(), nl=False)
