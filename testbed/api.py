@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from testbed import results
 from testbed.backends.emulation.network import EmulationError
-from testbed.campaign import evaluation, executors
+from testbed.campaign import evaluation, executors, planning
 from testbed.campaign.resume import Rules
 from testbed.deployment import experiments
 from testbed.deployment.errors import DeploymentError
@@ -61,7 +61,7 @@ def cells(experiment: AnyExperiment) -> pd.DataFrame:
     """
     import pandas as pd
 
-    planned = evaluation.plan(expand(validate(experiment)))
+    planned = planning.plan(expand(validate(experiment)))
     return pd.DataFrame(
         {
             "cell": each.cell.id,
@@ -129,7 +129,7 @@ def _run(
 ) -> Tables:
     where = executors.named(executor)
     if executor == "local" and not force:
-        evaluation.refuse(evaluated.planned)
+        planning.refuse(evaluated.planned)
     directory, _ = evaluated.run(captures, where, quiet=not progress)
     return read(directory)
 

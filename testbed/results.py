@@ -19,7 +19,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import MISSING, astuple, dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -167,8 +167,8 @@ _TEXT = {
     "error", "started_at", "settings", "version", "quantisation", "source", "target",
     "source_kind", "target_kind", "stalls",
 }  # fmt: skip
-_NEEDED = {"experiment", "cell", "repeat", "job", "system", "workload", "jct_s", "verdict"}
-"""Columns that every version wrote into the tables that have them; others may be missing."""
+_NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
+"""Columns that every version wrote; others may be missing."""
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
 LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
@@ -357,7 +357,7 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     text = io.BytesIO(whole or ",".join(columns).encode())
     try:
         table: pd.DataFrame = pd.read_csv(text, dtype=str, keep_default_na=False)
-        if absent := [name for name in _NEEDED & {*columns} if name not in table]:
+        if absent := (_NEEDED & {*columns}).difference(table.columns):
             raise ValueError(f"no column {', '.join(sorted(absent))}")
         return _typed(table, columns)
     except ValueError as error:

@@ -11,7 +11,7 @@ import pytest
 from tiny import data, file
 
 import testbed
-from testbed.campaign.evaluation import Planned
+from testbed.campaign.planning import Planned
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,14 +12,10 @@ from testbed.campaign.link_loads import busiest_s
 from testbed.campaign.version import version
 from testbed.deployment.deploy import DeployedJob, deploy
 from testbed.experiment.cells import Cell
-from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric
 from testbed.provenance import now
 from testbed.results import Iteration, LinkLoad, Row
 from testbed.topology.fabric import Fabric
-
-SIMULATION_S = 1.0
-"""What a simulated cell is expected to take, for want of knowing better."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +55,6 @@ def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         version=version(cell.experiment),
         quantisation=job.quantisation,
     )
-
-
-def expected_wall_s(experiment: Experiment) -> float:
-    """Seconds that a cell's iterations should take on this machine, bring-up apart."""
-    if experiment.backend == "simulate":
-        return SIMULATION_S
-    jobs = deploy(experiment, build_fabric(experiment))
-    return max(job.expected_end_s for job in jobs) * experiment.emulation.dilation
 
 
 def run_cell(cell: Cell, log_dir: Path, captures: Sequence[str] = ()) -> CellResult:

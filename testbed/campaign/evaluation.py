@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,34 +12,22 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from testbed import located, results
-from testbed.campaign.cell import CellResult, describe, expected_wall_s
+from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, log_name
+from testbed.campaign.planning import Planned, plan, title
 from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
-from testbed.deployment.deploy import DeployedJob, deploy
+from testbed.deployment.deploy import deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
-from testbed.experiment.cells import Cell, expand, title
+from testbed.experiment.cells import Cell, expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
-from testbed.placement.cells import deployed
 from testbed.placement.fabric import build_fabric
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory
-from testbed.topology.fabric import Fabric
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A cell that is still to run: its expected seconds, what will likely make it invalid, and why
-    this machine should not even try."""
-
-    cell: Cell
-    seconds: float
-    warning: str | None = None
-    refusal: str | None = None
 
 
 class Evaluation(Protocol):
@@ -99,11 +87,8 @@ class Resumed:
                 before = _experiment_of(run)
                 wanted = experiment or before
             except FileNotFoundError as error:
-                absent = Path(error.filename).name
-                message = (
-                    f"{run}: cannot go on with it: found no {absent}, wanted a directory of `run`"
-                )
-                raise DeploymentError(message) from error
+                message = f"found no {Path(error.filename).name}, wanted the directory of a run"
+                raise DeploymentError(f"{run}: cannot go on with it: {message}") from error
             except located.Invalid as error:
                 raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
             self._experiment = capacity.resolved(wanted, calibration.load(), before)
@@ -134,35 +119,6 @@ def _experiment_of(run: Path) -> Experiment:
         return Experiment.model_validate(located.read(path).data)
     except ValidationError:
         return read(path)
-
-
-def plan(cells: Sequence[Cell]) -> list[Planned]:
-    """What to expect of each of ``cells``. DeploymentError says why any cannot be set up."""
-    known = {cell.id: _expect(cell, jobs, fabric) for cell, fabric, jobs in deployed(cells)}
-    return [replace(known[cell.id], cell=cell) for cell in cells]
-
-
-def _expect(cell: Cell, jobs: Sequence[DeployedJob], fabric: Fabric) -> Planned:
-    experiment, seconds = cell.experiment, expected_wall_s(cell.experiment)
-    if experiment.backend == "simulate":
-        return Planned(cell, seconds)
-    known, dilation = calibration.load(), experiment.emulation.dilation
-    needed = capacity.demand(experiment, jobs, fabric, known)
-    return Planned(
-        cell,
-        seconds + known.bring_up_s * len(fabric.nodes),
-        capacity.warning(needed, dilation, known),
-        capacity.refusal(needed, dilation, known),
-    )
-
-
-def refuse(planned: Sequence[Planned]) -> None:
-    """DeploymentError if any cell is clearly beyond this machine."""
-    beyond = dict.fromkeys(
-        f"{title(each.cell)}: {each.refusal}" for each in planned if each.refusal
-    )
-    if beyond:
-        raise DeploymentError("\n".join(beyond))
 
 
 def _fill(

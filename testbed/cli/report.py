@@ -28,4 +28,6 @@ def report(directories: tuple[Path, ...], output: Path | None) -> None:
         for directory in directories:
             if not len(read([directory]).results):
                 raise Unreadable(f"{directory}: found no row, wanted at least one to report")
-        click.echo(f"report: {reporting.report(directories, output or directories[-1])}")
+        where = output or directories[-1]
+        where.mkdir(parents=True, exist_ok=True)
+        click.echo(f"report: {reporting.report(directories, where)}")

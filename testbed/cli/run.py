@@ -78,8 +78,9 @@ def run(
     for option, given in (("--retry", retry), ("--any-version", any_version)):
         if given and resume is None:
             raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
-    from testbed.campaign.evaluation import New, Resumed, refuse
+    from testbed.campaign.evaluation import New, Resumed
     from testbed.campaign.executors import named
+    from testbed.campaign.planning import refuse
     from testbed.campaign.resume import Rules
 
     try:
@@ -112,8 +113,8 @@ def run(
 
 def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
     """Say what is about to be run, in full for a dry run."""
+    from testbed.campaign.planning import title
     from testbed.campaign.progress import clock
-    from testbed.experiment.cells import title
     from testbed.experiment.findings import counted
 
     for each in evaluations:

@@ -14,17 +14,16 @@ from testbed.cli.arguments import FILES, experiments
 @FILES
 def validate(files: tuple[Path, ...]) -> None:
     """Check experiment files, and plan their cells; say all that is wrong, and where."""
+    from testbed.campaign.planning import plan
     from testbed.deployment.errors import DeploymentError
     from testbed.experiment.cells import expand
     from testbed.experiment.findings import counted
-    from testbed.placement.cells import deployed
 
     is_valid = True
     for path, experiment in zip(files, experiments(files), strict=True):
         cells = expand(experiment)
         try:
-            for _ in deployed(cells):
-                pass
+            plan(cells)
         except DeploymentError as error:
             is_valid = False
             for problem in str(error).splitlines():

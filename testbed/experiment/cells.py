@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,24 +73,3 @@ def cell_id(experiment: Experiment) -> str:
     run = {key: data[key] for key in ("schema_version", "fabric", "jobs", "backend", "emulation")}
     text = json.dumps(run, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
-
-
-def title(cell: Cell) -> str:
-    """A cell in a line: its jobs, what else the sweep set, and its repeat, from 1."""
-    jobs = " + ".join(f"{job.system} {job.workload}" for job in cell.experiment.jobs)
-    others = [
-        f"{path.rpartition('.')[2]}={_brief(value)}"
-        for path, value in cell.settings.items()
-        if not path.endswith((".system", ".workload"))
-    ]
-    return " ".join([jobs, *others, f"repeat {cell.repeat + 1}"])
-
-
-def _brief(value: Any) -> str:
-    """``fat-tree(k=4,ina=all)`` for a whole fabric."""
-    if isinstance(value, Mapping):
-        inner = ",".join(f"{key}={_brief(each)}" for key, each in value.items() if key != "kind")
-        return f"{value.get('kind', '')}({inner})"
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_brief, value))}]"
-    return str(value)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tiny import experiment
 
-from testbed.campaign import evaluation, local, resume
+from testbed.campaign import local, planning, resume
 from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.evaluation import New, Resumed
 from testbed.campaign.isolation import Failed
@@ -227,6 +227,6 @@ def test_plans_are_made_once_for_all_repeats(swept, monkeypatch):
         made.append(experiment)
         return deploy(experiment, fabric)
 
-    monkeypatch.setattr(evaluation, "deploy", counting)
-    assert len(evaluation.plan(expand(swept))) == 6
+    monkeypatch.setattr(planning, "deploy", counting)
+    assert len(planning.plan(expand(swept))) == 6
     assert len(made) == 3

@@ -9,9 +9,9 @@ import pytest
 from tiny import experiment
 
 from testbed.campaign.cell import run_cell
-from testbed.campaign.evaluation import plan
-from testbed.deployment.experiments import read
+from testbed.campaign.planning import plan
 from testbed.deployment.errors import DeploymentError
+from testbed.deployment.experiments import read
 from testbed.experiment.cells import distinct
 from testbed.experiment.schema import Experiment
 

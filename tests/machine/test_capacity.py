@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from tiny import experiment
 
-from testbed.campaign.evaluation import New, refuse
+from testbed.campaign.evaluation import New
+from testbed.campaign.planning import refuse
 from testbed.cli import main
 from testbed.deployment.deploy import deploy
 from testbed.deployment.errors import DeploymentError

@@ -12,12 +12,12 @@ import yaml
 from click.testing import CliRunner
 from tiny import experiment
 
-from testbed.campaign import evaluation, local
+from testbed.campaign import local
 from testbed.campaign.cell import describe
 from testbed.campaign.evaluation import New
-from testbed.deployment.experiments import read
 from testbed.cli import main
 from testbed.deployment.deploy import deploy
+from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.placement.fabric import build_fabric
