@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tests, with every check that CI makes. Arguments go to pytest, which then runs once. Without
-# any it runs twice, first the tests that may run side by side, then those that measure time, and
-# shows the coverage.
+# The tests, with every check that CI makes: first those that may run side by side, then those that
+# measure time. --coverage also measures and shows what the first ones execute, which slows them.
+# Other arguments go to pytest, which then runs once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 for kept in .venv/.stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis; do
@@ -15,11 +15,18 @@ done
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-if [ $# -gt 0 ]; then
-    exec .venv/bin/python -m pytest "$@"
+.venv/bin/mypy --config-file tests/mypy.ini
+coverage=()
+if [[ ${1-} == --coverage ]]; then
+    coverage=(--cov --cov-report=)
+    shift
 fi
 failed=0
-.venv/bin/python -m pytest -m "not alone" --numprocesses 2 --cov || failed=$?
-.venv/bin/python -m pytest -m alone --cov --cov-append --cov-report= || failed=$?
-.venv/bin/python tests/coverage_table.py
+if (($#)); then
+    .venv/bin/python -m pytest "${coverage[@]}" "$@" || failed=$?
+else
+    .venv/bin/python -m pytest -m "not alone" --numprocesses 2 "${coverage[@]}" || failed=$?
+    .venv/bin/python -m pytest -m alone || failed=$?
+fi
+((${#coverage[@]})) && .venv/bin/python tests/coverage_table.py
 exit "$failed"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
+import re
 import signal
 from collections.abc import Iterator
 
@@ -47,3 +49,18 @@ def _no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture
+def root_namespace() -> Iterator[None]:
+    """Fails a test that leaves a link in the root namespace, or a file open."""
+    gc.collect()
+    before = _links_and_files()
+    yield
+    gc.collect()  # a process that was joined keeps a descriptor for as long as it is an object
+    assert _links_and_files() == before
+
+
+def _links_and_files() -> tuple[set[str], int]:
+    links = {name for name in os.listdir("/sys/class/net") if re.fullmatch(r"\w\d+-\w\d+", name)}
+    return links, len(os.listdir("/proc/self/fd"))

@@ -318,7 +318,7 @@ def test_an_output_that_cannot_be_written_is_told(verb, tmp_path):
     (tmp_path / "taken").write_text("")
     taken = tmp_path / "taken" / "inside"
     quick = EXPERIMENTS[0].parents[1] / "reports" / "quick"
-    what = {
+    what: dict[str, list[object]] = {
         "run": [file(tmp_path, backend="simulate")],
         "report": [quick],
         "baseline": [quick],

@@ -21,9 +21,8 @@ from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.placement.fabric import build_fabric
-from testbed.results import RunDirectory
+from testbed.results import RunDirectory, Unreadable
 from testbed.studies import baseline
-from testbed.studies.baseline import Unreadable
 from testbed.studies.comparison import compare, tolerances
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"

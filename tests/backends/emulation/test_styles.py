@@ -10,8 +10,8 @@ from jobs import reduce
 from tiny import experiment, trace_file
 from traffic import switches
 
-from testbed.backends.emulation.targets import PROGRAM
 from testbed.hosts.crew import RankFailed
+from testbed.switches.compile import PROGRAM
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
@@ -81,7 +81,8 @@ def test_sums_are_exact_over_bad_links(style, links, tmp_path):
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("links", ["1 % lost", "5 % lost", "all of it in one rack"])
 def test_sums_of_bmv2_are_exact_over_bad_links(style, links, tmp_path):
-    sums_are_exact(style, *LINKS[links], "bmv2", tmp_path)
+    of, fragments, racks = LINKS[links]
+    sums_are_exact(style, of, fragments, racks, "bmv2", tmp_path)
 
 
 def sums_are_exact(style, links, fragments, racks, target, folder):
