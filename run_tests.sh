@@ -1,16 +1,32 @@
 #!/usr/bin/env bash
-# The tests, with every check that CI makes. Arguments go to pytest, which then runs once; without any
-# it runs twice: what bears company in two processes, then what measures time.
+# The tests, with every check that CI makes: first those that may run side by side, then those that
+# measure time. --coverage also measures and shows what the first ones execute, which slows them.
+# Other arguments go to pytest, which then runs once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+for kept in .venv/.stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis; do
+    if [[ -e $kept ]] && other=$(find "$kept" ! -writable -print -quit) && [[ $other ]]; then
+        echo "run_tests: $other belongs to $(stat -c %U "$other"), who ran this before;" \
+            "run it as that user, or remove .venv and the caches" >&2
+        exit 1
+    fi
+done
 ./setup.sh
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-if [ $# -gt 0 ]; then
-    exec .venv/bin/python -m pytest "$@"
+.venv/bin/mypy --config-file tests/mypy.ini
+coverage=()
+if [[ ${1-} == --coverage ]]; then
+    coverage=(--cov --cov-report=)
+    shift
 fi
 failed=0
-.venv/bin/python -m pytest -m "not alone" --numprocesses 2 || failed=$?
-.venv/bin/python -m pytest -m alone || failed=$?
+if (($#)); then
+    .venv/bin/python -m pytest "${coverage[@]}" "$@" || failed=$?
+else
+    .venv/bin/python -m pytest -m "not alone" --numprocesses 2 "${coverage[@]}" || failed=$?
+    .venv/bin/python -m pytest -m alone || failed=$?
+fi
+((${#coverage[@]})) && .venv/bin/python tests/coverage_table.py
 exit "$failed"

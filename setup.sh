@@ -1,7 +1,15 @@
 #!/usr/bin/env bash
 # Sets up what the testbed needs and this machine lacks; says what it installs. Idempotent.
-# Sourced by run_all.sh and run_tests.sh; may be run on its own.
+# Called by run_all.sh and run_tests.sh; may be run on its own.
 set -euo pipefail
+if (($#)); then
+    echo "usage: ./setup.sh
+Installs what is missing: Debian packages (as root), and a virtual environment in .venv.
+Says what it installs, and does nothing where nothing is missing."
+    [[ $1 == -h || $1 == --help ]] && exit 0
+    echo "setup: found $1, wanted no argument" >&2
+    exit 2
+fi
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 # Mininet belongs to the system's Python, so the virtual environment is made from that one.

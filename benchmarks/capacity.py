@@ -15,9 +15,9 @@ from pathlib import Path
 
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.backend import observe
-from testbed.campaign.evaluation import read
 from testbed.campaign.planning import title
 from testbed.deployment.deploy import deploy
+from testbed.deployment.experiments import read
 from testbed.experiment.cells import distinct
 from testbed.machine import calibration, capacity
 from testbed.machine.verdict import IDLE_FLOOR

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from testbed import results
 from testbed.campaign.cell import describe
-from testbed.campaign.evaluation import read
+from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment

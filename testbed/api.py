@@ -22,6 +22,7 @@ from testbed import results
 from testbed.backends.emulation.network import EmulationError
 from testbed.campaign import evaluation, executors, planning
 from testbed.campaign.resume import Rules
+from testbed.deployment import experiments
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
@@ -44,10 +45,10 @@ AnyExperiment: TypeAlias = "File | Mapping[str, Any] | Experiment"
 def validate(experiment: AnyExperiment) -> Experiment:
     """The experiment, checked, with all defaults filled in."""
     if isinstance(experiment, (str, PathLike)):
-        return evaluation.read(Path(experiment))
+        return experiments.read(Path(experiment))
     if isinstance(experiment, Experiment):
-        return evaluation.reads(dump(experiment))
-    return evaluation.reads(write(dict(experiment)))
+        return experiments.reads(dump(experiment))
+    return experiments.reads(write(dict(experiment)))
 
 
 def cells(experiment: AnyExperiment) -> pd.DataFrame:

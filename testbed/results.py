@@ -19,7 +19,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import MISSING, astuple, dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -168,9 +168,15 @@ _TEXT = {
     "error", "started_at", "settings", "version", "quantisation", "source", "target",
     "source_kind", "target_kind", "stalls",
 }  # fmt: skip
+_NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
+"""Columns that every version wrote; others may be missing."""
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
 LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
+
+
+class Unreadable(ValueError):
+    """What was given are no results; the message says what was found and wanted."""
 
 
 class Tables(NamedTuple):
@@ -243,7 +249,7 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
     A run that is still being written, or was interrupted, gives its whole rows. Columns that an
     older version did not write are empty.
 
-    Raises FileNotFoundError if a path holds no results.
+    Raises FileNotFoundError if a path holds no results, and Unreadable if a table is none.
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
@@ -263,11 +269,16 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
 
 
 def read_metadata(run: str | Path) -> dict[str, Any]:
-    """The content of a run's ``run.json``; empty where there is none yet."""
+    """The content of a run's ``run.json``; empty where there is none yet. Unreadable if torn."""
+    path = Path(run) / METADATA
     try:
-        content: dict[str, Any] = json.loads((Path(run) / METADATA).read_text())
+        content = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
+    except ValueError as error:
+        raise Unreadable(f"{path}: found no JSON ({error}), wanted what `run` wrote") from error
+    if not isinstance(content, dict):
+        raise Unreadable(f"{path}: found no JSON object, wanted what `run` wrote")
     return content
 
 
@@ -344,9 +355,20 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
         whole = path.read_bytes().rpartition(b"\n")[0]
     except FileNotFoundError:
         whole = b""
-    table: pd.DataFrame = pd.read_csv(
-        io.BytesIO(whole or ",".join(columns).encode()), dtype=str, keep_default_na=False
-    )
+    text = io.BytesIO(whole or ",".join(columns).encode())
+    try:
+        table: pd.DataFrame = pd.read_csv(text, dtype=str, keep_default_na=False)
+        if absent := (_NEEDED & {*columns}).difference(table.columns):
+            raise ValueError(f"no column {', '.join(sorted(absent))}")
+        return _typed(table, columns)
+    except ValueError as error:
+        raise Unreadable(f"{path}: found {error}, wanted a table that `run` wrote") from error
+
+
+def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    """The table's ``columns`` as numbers, truth values and text; ValueError if one is none."""
+    import pandas as pd
+
     table = table.reindex(columns=list(columns), fill_value="")
     for column in columns:
         if column == "verified":

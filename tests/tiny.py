@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,5 +69,5 @@ def file(folder: Path, **changes: Any) -> Path:
 def _put(at: Any, keys: list[str], value: Any) -> None:
     *way, last = [int(key) if key.isdecimal() else key for key in keys]
     for key in way:
-        at = at.setdefault(key, {}) if isinstance(at, Mapping) else at[key]
+        at = at.setdefault(key, {}) if isinstance(at, dict) else at[key]
     at[last] = value

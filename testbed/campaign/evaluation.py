@@ -19,32 +19,14 @@ from testbed.campaign.planning import Planned, plan, title
 from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
 from testbed.deployment.errors import DeploymentError
+from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
-from testbed.experiment.load import dump, load, loads
+from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory
-from testbed.systems import registry
-from testbed.workload import catalogue
-
-
-def read(path: Path) -> Experiment:
-    """Load and validate an experiment file. Invalid lists every problem with its place."""
-    return load(path, **_known())
-
-
-def reads(text: str) -> Experiment:
-    """As `read`, from text."""
-    return loads(text, "experiment", **_known())
-
-
-def _known() -> dict[str, Any]:
-    return {
-        "systems": registry,
-        "workloads": catalogue.names(),
-    }
 
 
 class Evaluation(Protocol):
@@ -104,7 +86,10 @@ class Resumed:
                 directory = RunDirectory(run)
                 before = _experiment_of(run)
                 wanted = experiment or before
-            except (FileNotFoundError, located.Invalid) as error:
+            except FileNotFoundError as error:
+                message = f"found no {Path(error.filename).name}, wanted the directory of a run"
+                raise DeploymentError(f"{run}: cannot go on with it: {message}") from error
+            except located.Invalid as error:
                 raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
             deployments, known = Deployments(), calibration.load()
             self._experiment = capacity.resolved(wanted, known, deployments, before)

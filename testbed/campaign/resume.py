@@ -37,6 +37,8 @@ SUPERSEDED = "superseded-"
 PATIENCE_S = 25.0
 """A killed run's last cell still unwinds for a while, and holds the directory as long."""
 
+_NEEDED = {RESULTS: {"cell", "repeat", "error", "verdict"}}
+
 Key = tuple[str, str]
 """A cell's id and its repeat, as a table has them."""
 
@@ -168,8 +170,19 @@ def _header(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    """The rows of a table. DeploymentError if it is none of ours."""
+    try:
+        with path.open(newline="") as file:
+            table = csv.DictReader(file)
+            rows = list(table)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DeploymentError(
+            f"{path}: found no table ({error}), wanted what `run` wrote"
+        ) from None
+    if absent := _NEEDED.get(path.name, set()).difference(table.fieldnames or ()):
+        columns = ", ".join(sorted(absent))
+        raise DeploymentError(f"{path}: found no column {columns}, wanted what `run` wrote")
+    return rows
 
 
 def _last(path: Path) -> Key | None:

@@ -10,6 +10,7 @@ from testbed import wire
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import window
+from testbed.experiment.findings import suggestion
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan import cost as model
 from testbed.plan.checker import check
@@ -183,6 +184,9 @@ def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
     }
     places = []
     for number, job in enumerate(jobs):
+        if job.system not in registry:  # of a resumed run that another version began
+            near = suggestion(job.system, registry)
+            raise DeploymentError(f"found {job.system!r}, wanted a known system; {near}")
         _, most_servers = registry[job.system].servers
         try:
             workers = (

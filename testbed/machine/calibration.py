@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed import provenance
-from testbed.machine.doctor import Check
 from testbed.topology.framing import Framing
+
+if TYPE_CHECKING:
+    from testbed.machine.doctor import Check
 
 FILE = "ina-testbed/calibration.json"
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -137,6 +139,8 @@ def describe(calibration: Calibration) -> list[str]:
 
 def check() -> Check:
     """As the doctor says it."""
+    from testbed.machine.doctor import Check  # it knows the emulator, which planning does not need
+
     found, here = read(), machine()
     if found is None:
         detail = "none: dilation auto and warnings go by conservative guesses"

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from testbed.backends.emulation.rates import Port
+if TYPE_CHECKING:  # the emulator is not needed to plan
+    from testbed.backends.emulation.rates import Port
 
 IDLE_FLOOR = 0.35
 WAITING_CEILING = 0.8

@@ -10,7 +10,6 @@ from testbed import wire
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment import fabrics
 from testbed.experiment.schema import Experiment
-from testbed.placement.choice import choose
 from testbed.topology import builders, placement
 from testbed.topology.fabric import Fabric
 
@@ -81,5 +80,7 @@ def what_matters(experiment: Experiment) -> str:
 @lru_cache(maxsize=256)
 def _best(experiment: str, budget: int) -> tuple[str, ...]:
     """Kept, as the search takes long and a cell's fabric is asked for several times."""
+    from testbed.placement.choice import choose  # it simulates, and few fabrics need it
+
     resolved = Experiment.model_validate_json(experiment)
     return choose(resolved, without_ina(resolved), budget).switches

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from testbed import results
 from testbed.experiment.schema import Experiment
 from testbed.report import data, runs
+from testbed.results import Unreadable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,10 +29,6 @@ COLUMNS = (
     "verified", "verdict", "error", "settings",
 )  # fmt: skip
 _FACTS = ("git_commit", "started_at", "cpu", "cores", "kernel")
-
-
-class Unreadable(Exception):
-    """What was given cannot be compared; the message says what was found and wanted."""
 
 
 @dataclass(frozen=True)

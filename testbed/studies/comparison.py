@@ -16,7 +16,8 @@ from testbed.experiment.findings import counted
 from testbed.machine.verdict import is_needless
 from testbed.report import data
 from testbed.report.settings import PLACE, SERIES, SETTING, label
-from testbed.studies.baseline import Outcome, Unreadable
+from testbed.results import Unreadable
+from testbed.studies.baseline import Outcome
 from testbed.systems import registry
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The reference evaluation: what of a run is kept, and whether the code still does the same.
 
-``python -m testbed.studies.reference RUN...`` makes ``reports/reference/`` of results directories:
+``ina-testbed reference RUN...`` makes ``reports/reference/`` of results directories:
 
 - ``README.md``: the answer in short; ``report.html``, ``report.md`` and ``figures/``;
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
@@ -22,7 +22,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import click
 from pydantic import ValidationError
 
 from testbed import located, results
@@ -175,34 +174,3 @@ def _plain(value: Any) -> Any:
 
 def _experiment(run: Path) -> Experiment:
     return Experiment.model_validate(located.read(run / results.EXPERIMENT).data)
-
-
-@click.command()
-@click.argument(
-    "runs",
-    nargs=-1,
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-)
-@click.option(
-    "--claims",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="where the page on claims lies, such as results/claims",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=REFERENCE,
-    help="where the reference goes; reports/reference if not given",
-)
-def main(runs: tuple[Path, ...], claims: Path | None, output: Path) -> None:
-    """Make the reference evaluation of results directories."""
-    try:
-        click.echo(f"reference: {keep(runs, claims, output)}")
-    except (OSError, DeploymentError, located.Invalid, ValidationError) as error:
-        raise click.ClickException(str(error)) from error
-
-
-if __name__ == "__main__":
-    main()

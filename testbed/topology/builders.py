@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import networkx as nx
-
 from testbed.topology.fabric import Fabric, Kind, Link, Node
 
 
@@ -95,13 +93,23 @@ def graph(
         {node.name: node for node in nodes},
         tuple(made.values()),
     )
-    if unknown := set(fabric.graph) - set(fabric.nodes):
+    if unknown := fabric.adjacent.keys() - fabric.nodes:
         raise ValueError(f"links to {', '.join(sorted(unknown))}, which the fabric does not have")
-    if any(fabric.graph.degree(host) != 1 for host in fabric.hosts):
+    if any(len(fabric.adjacent[host]) != 1 for host in fabric.hosts):
         raise ValueError("a host has more links than the one to its switch")
-    if not nx.is_connected(fabric.graph):
+    if not _is_connected(fabric):
         raise ValueError("the fabric is not connected")
     return fabric
+
+
+def _is_connected(fabric: Fabric) -> bool:
+    ahead = [*fabric.nodes][:1]
+    reached = set(ahead)
+    for node in ahead:
+        new = fabric.adjacent[node].keys() - reached
+        reached |= new
+        ahead += new
+    return len(reached) == len(fabric.nodes)
 
 
 def _sizes(hosts: int | Sequence[int], racks: int, what: str) -> list[int]:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-import networkx as nx
-
 
 class Kind(str, Enum):
     HOST = "host"
@@ -73,17 +71,19 @@ class Fabric:
     )
 
     @cached_property
-    def graph(self) -> nx.Graph:
-        graph = nx.Graph()
-        graph.add_nodes_from(self.nodes)
-        graph.add_edges_from((link.a, link.b, {"link": link}) for link in self.links)
-        return graph
+    def adjacent(self) -> dict[str, dict[str, Link]]:
+        """The links of each node by the neighbour to which they lead, in the order of ``links``."""
+        found: dict[str, dict[str, Link]] = {name: {} for name in self.nodes}
+        for link in self.links:
+            found.setdefault(link.a, {})[link.b] = link
+            found.setdefault(link.b, {})[link.a] = link
+        return found
 
     @cached_property
     def _switch_neighbours(self) -> dict[str, tuple[str, ...]]:
         switches = set(self.switches)
         return {
-            switch: tuple(other for other in self.graph[switch] if other in switches)
+            switch: tuple(other for other in self.adjacent[switch] if other in switches)
             for switch in self.switches
         }
 
@@ -114,7 +114,7 @@ class Fabric:
         return {
             host: tor
             for tor in self.tors
-            for host in self.graph[tor]
+            for host in self.adjacent[tor]
             if self.nodes[host].kind is Kind.HOST
         }
 
@@ -128,11 +128,10 @@ class Fabric:
 
     def neighbours(self, node: str) -> tuple[str, ...]:
         """Neighbours in the order in which the links were made; it numbers a switch's ports."""
-        return tuple(self.graph[node])
+        return tuple(self.adjacent[node])
 
     def link(self, a: str, b: str) -> Link:
-        link: Link = self.graph.edges[a, b]["link"]
-        return link
+        return self.adjacent[a][b]
 
     def next_hops(self, node: str, destination: str) -> tuple[str, ...]:
         """The neighbours of ``node`` on a shortest path to ``destination``: its ECMP set.

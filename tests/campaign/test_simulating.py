@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from tiny import experiment, file
 
 from testbed.campaign.cell import run_cell
-from testbed.campaign.evaluation import read
 from testbed.campaign.planning import plan
 from testbed.cli import main
 from testbed.deployment.errors import DeploymentError
+from testbed.deployment.experiments import read
 from testbed.experiment.cells import distinct
 from testbed.experiment.schema import Experiment
 from testbed.placement.deployments import Deployments

@@ -171,17 +171,44 @@ def test_the_schema_is_the_one_that_is_shipped():
     assert done.output == (EXPERIMENTS[0].parent / "schema.json").read_text()
 
 
-def test_help_is_quick_and_loads_nothing_heavy():
+def imported(*arguments):
+    """What `ina-testbed` says, and the modules that it imports, in an interpreter of its own."""
     code = (
         "import sys; from testbed.cli import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "sys.exit(bool({'numpy', 'pandas', 'matplotlib', 'mininet'} & set(sys.modules)))"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    for verb in ("run", "report", "validate", "doctor", "clean", "schema"):
-        assert f"\n  {verb} " in done.stdout
+    return done.stdout, set(done.stderr.split())
+
+
+HEAVY = {
+    "distributed", "jinja2", "matplotlib", "mininet", "networkx", "pandas", "rich", "scapy",
+    "scipy", "testbed.backends", "testbed.hosts", "testbed.report", "testbed.results",
+    "testbed.studies",
+}  # fmt: skip
+
+
+def test_help_loads_nothing_heavy_and_cuts_no_summary():
+    said, modules = imported("--help")
+    assert not modules & {*HEAVY, "numpy", "pydantic"}
+    for verb in ("run", "report", "validate", "doctor", "clean", "schema", "reference"):
+        assert f"\n  {verb} " in said
+    assert "..." not in said.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("changes", [{}, {"backend": "simulate"}], ids=["emulated", "simulated"])
+def test_validate_loads_only_what_plans_need(tmp_path, changes):
+    said, modules = imported("validate", file(tmp_path, **changes))
+    assert said.endswith("ok, 1 cell\n")
+    assert not modules & HEAVY
 
 
 def test_what_no_plan_can_do_is_found_before_anything_is_built(tmp_path):
@@ -193,3 +220,140 @@ def test_what_no_plan_can_do_is_found_before_anything_is_built(tmp_path):
         assert "deferred: found 0" in done.output
         assert "deferred: found 2" in done.output
         assert "Traceback" not in done.output
+
+
+COLUMNS = [
+    "experiment", "cell", "repeat", "job", "system", "workload", "topology", "workers", "servers",
+    "ina_tors", "tors", "backend", "switch_target", "dilation", "scale", "iterations", "jct_s",
+    "verdict", "error",
+]  # fmt: skip
+
+
+def table(columns=COLUMNS, **values):
+    """A table of results as CSV, with a row if ``values`` has any: figures are 1, text is "-"."""
+    numbers = set(COLUMNS[7:11] + COLUMNS[13:17] + ["repeat", "job"])
+    row = {name: "1" if name in numbers else "-" for name in COLUMNS} | values
+    lines = [columns, [row[name] for name in columns]] if values else [columns]
+    return "".join(f"{','.join(line)}\n" for line in lines)
+
+
+def run_directory(folder: Path, **files: str | bytes) -> Path:
+    """A directory of results; of its files only those named, dots written as underscores."""
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        path = folder / name.replace("_", ".")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "found no results.csv"),
+        ({"results_csv": b"\xff\xfe\0\n\xff\n"}, "wanted a table that `run` wrote"),
+        ({"results_csv": 'a,b\n"\n'}, "wanted a table that `run` wrote"),
+        (
+            {"results_csv": table([name for name in COLUMNS if name != "jct_s"], error="")},
+            "no column jct_s",
+        ),
+        ({"results_csv": table(jct_s="soon")}, "soon"),
+        ({"results_csv": table()}, "found no row"),
+        ({"results_csv": table(error=""), "run_json": "{"}, "run.json"),
+        ({"results_csv": table(error=""), "run_json": "7"}, "run.json"),
+    ],
+    ids=["empty", "binary", "quote", "column", "number", "rows", "torn metadata", "metadata"],
+)
+@pytest.mark.parametrize("verb", ["report", "baseline"])
+def test_what_are_no_results_is_told(verb, files, said, tmp_path):
+    directory = run_directory(tmp_path / "run", **files)
+    done = invoke(verb, directory, "-o", tmp_path / "out")
+    assert done.exit_code == 2, done.output
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert str(directory) in done.output or verb == "baseline"
+    assert said in done.output or (said == "found no row" and "no valid row" in done.output)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "found no results.csv"),
+        ({"results_csv": table(), "iterations_csv": "a\n"}, "experiment.yaml: found no such file"),
+        ({"results_csv": "a,b\n1,2\n", "iterations_csv": "a\n"}, "found no column cell"),
+        ({"results_csv": b"\xff\xfe\n", "iterations_csv": "a\n"}, "found no table"),
+    ],
+    ids=["empty", "no experiment", "columns", "binary"],
+)
+def test_a_directory_that_cannot_be_resumed_is_told(files, said, tmp_path):
+    directory = run_directory(tmp_path / "run", **files)
+    if said.startswith("found no column") or said == "found no table":
+        (directory / "experiment.yaml").write_text(file(tmp_path, backend="simulate").read_text())
+    done = invoke("run", "--resume", directory)
+    assert done.exit_code == 1
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert said in done.output and str(directory) in done.output
+
+
+def test_a_run_with_a_system_that_is_gone_cannot_be_resumed(tmp_path):
+    experiment = file(tmp_path, backend="simulate").read_text()
+    directory = run_directory(
+        tmp_path / "run",
+        results_csv=table(),
+        iterations_csv="cell,repeat\n",
+        experiment_yaml=experiment.replace("system: atp", "system: attp"),
+    )
+    done = invoke("run", "--resume", directory)
+    assert done.exit_code == 1
+    assert "found 'attp', wanted a known system; did you mean \"atp\"?" in done.output
+
+
+@pytest.mark.parametrize("option", [["--retry", "failed"], ["--any-version"]], ids=" ".join)
+def test_options_of_resume_need_it(option, tmp_path):
+    done = invoke("run", file(tmp_path), "--dry-run", *option)
+    assert done.exit_code == 2
+    assert f"found {option[0]} alone, wanted it with --resume DIR" in done.output
+
+
+@pytest.mark.parametrize("verb", ["run", "report", "baseline", "claims", "trace show"])
+def test_an_output_that_cannot_be_written_is_told(verb, tmp_path):
+    (tmp_path / "taken").write_text("")
+    taken = tmp_path / "taken" / "inside"
+    quick = EXPERIMENTS[0].parents[1] / "reports" / "quick"
+    what: dict[str, list[object]] = {
+        "run": [file(tmp_path, backend="simulate")],
+        "report": [quick],
+        "baseline": [quick],
+        "claims": ["ps-incast", "--simulate-only"],
+        "trace show": ["resnet50"],
+    }[verb]
+    done = invoke(*verb.split(), *what, "-o", taken)
+    assert done.exit_code in (1, 2)
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert "taken" in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["decode", "README.md"],
+        ["trace", "show", "no-such-workload"],
+        ["trace", "show", "resnet50", "--rate", "fast"],
+        ["trace", "export", "resnet50", "out.doc"],
+        ["ladder", "tests"],
+    ],
+    ids=" ".join,
+)
+def test_bad_input_exits_with_2(arguments, monkeypatch):
+    monkeypatch.chdir(EXPERIMENTS[0].parents[1])
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    assert "Error: " in done.output
+
+
+def test_claims_without_files_are_an_error(tmp_path, monkeypatch):
+    from testbed.studies.claims import run
+
+    monkeypatch.setattr(run.read, "__defaults__", (tmp_path,))
+    done = invoke("claims", "-o", tmp_path / "page")
+    assert done.exit_code == 2
+    assert f"{tmp_path}: found no claims file" in done.output
+    assert not (tmp_path / "page").exists()

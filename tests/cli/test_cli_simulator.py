@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from click.testing import CliRunner
-from tiny import file
+from tiny import experiment, file
 
+from testbed.campaign.evaluation import New
+from testbed.campaign.local import Local
 from testbed.cli import main
 
 
@@ -26,8 +28,10 @@ def test_jobs_for_which_nothing_can_be_placed(tmp_path):
 
 
 def test_the_ladder_of_a_run_that_is_there(tmp_path):
-    run = invoke("run", file(tmp_path, backend="simulate"), "-o", tmp_path / "results")
-    assert run.exit_code == 0, run.output
+    _, failures = New(experiment(tmp_path, backend="simulate"), tmp_path / "results").run(
+        (), Local(), quiet=True
+    )
+    assert not failures
     done = invoke("ladder", tmp_path / "results")
     assert done.exit_code == 1  # nothing of it was emulated
     assert done.output.splitlines()[-1].startswith("ladder: UNDECIDED, no valid row")
@@ -35,4 +39,4 @@ def test_the_ladder_of_a_run_that_is_there(tmp_path):
 
 def test_a_ladder_of_nothing(tmp_path):
     done = invoke("ladder", tmp_path)
-    assert done.exit_code == 1 and "found no results.csv" in done.output
+    assert done.exit_code == 2 and "found no results.csv" in done.output

@@ -69,7 +69,7 @@ def test_a_bmv2_that_may_log_is_slower(content, status, monkeypatch, tmp_path):
 
 def test_what_limits_timing_and_verdicts_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "_PRESSURE", tmp_path / "none")
-    monkeypatch.setattr(doctor.time, "clock_getres", lambda clock: 0.004)
+    monkeypatch.setattr("testbed.machine.doctor.time.clock_getres", lambda clock: 0.004)
     checks = by_name()
     assert checks["pressure"].status == "limited"
     assert checks["timers"].status == "limited"

@@ -132,7 +132,7 @@ def test_the_sampler_reads_what_the_kernel_counts(monkeypatch, tmp_path):
     monkeypatch.setattr(sampler_module, "_STAT", stat)
     monkeypatch.setattr(sampler_module, "_PRESSURE", pressure)
     now = [100.0]
-    monkeypatch.setattr(sampler_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("testbed.backends.emulation.sampler.time.monotonic", lambda: now[0])
 
     def machine(busy: int, idle: int, stolen: int, waited_us: int) -> None:
         stat.write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\ncpu0 1 2 3\n")

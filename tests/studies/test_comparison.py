@@ -12,17 +12,17 @@ import yaml
 from click.testing import CliRunner
 from tiny import experiment
 
-from testbed.campaign import evaluation, local
+from testbed.campaign import local
 from testbed.campaign.cell import describe
 from testbed.campaign.evaluation import New
 from testbed.cli import main
+from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.machine.verdict import Signs, verdict
 from testbed.placement.deployments import Deployments
-from testbed.results import RunDirectory
+from testbed.results import RunDirectory, Unreadable
 from testbed.studies import baseline
-from testbed.studies.baseline import Unreadable
 from testbed.studies.comparison import compare, tolerances
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -285,7 +285,7 @@ def test_the_simulator_still_gives_what_the_committed_baseline_holds(tmp_path):
     text["sweep"]["product"]["backend"] = ["simulate"]
     del text["sweep"]["exclude"]
     (tmp_path / "ci.yaml").write_text(yaml.safe_dump(text))
-    run, failed = New(evaluation.read(tmp_path / "ci.yaml"), tmp_path).run((), local.Local())
+    run, failed = New(read(tmp_path / "ci.yaml"), tmp_path).run((), local.Local())
     assert failed == 0
     found = compare(
         baseline.load(EXPERIMENTS / "ci-baseline.json"), baseline.load(run), tolerances([])

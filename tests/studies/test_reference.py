@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from testbed.campaign.evaluation import New
+from testbed.campaign.local import Local
 from testbed.cli import main
+from testbed.deployment.experiments import reads
 from testbed.experiment.load import loads
 from testbed.located import write
 from testbed.report.quote import filled
@@ -28,11 +31,8 @@ sweep: {jobs.0.system: [ps, ring, atp], fabric.ina: [none, all]}
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    file = tmp_path / "small.yaml"
-    file.write_text(TEXT)
-    done = CliRunner().invoke(main, ["run", str(file), "-o", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    (directory,) = (tmp_path / "small").iterdir()
+    directory, failures = New(reads(TEXT), tmp_path).run((), Local(), quiet=True)
+    assert not failures
     return directory
 
 
@@ -115,9 +115,21 @@ def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path
     assert "one, two changed" in said
 
 
-@pytest.mark.skipif(not REFERENCE.exists(), reason="there is no reports/reference/ yet")
-def test_the_reference_is_of_the_code_as_it_is():
-    assert list(stale()) == [], "run ./run_all.sh and testbed.studies.reference again"
+@pytest.mark.parametrize(
+    ("problems", "code"), [([], 0), (["small: 1 of 6 cells do something else now"], 1)]
+)
+def test_the_check_before_a_release_says_why_a_reference_is_stale(problems, code, monkeypatch):
+    monkeypatch.setattr(reference, "stale", lambda where: iter(problems))
+    done = CliRunner().invoke(main, ["reference", "--check"])
+    assert done.exit_code == code
+    for problem in problems:
+        assert problem in done.output
+
+
+@pytest.mark.parametrize("arguments", [[], ["--check", "."]], ids=" ".join)
+def test_a_reference_is_either_made_or_checked(arguments):
+    done = CliRunner().invoke(main, ["reference", *arguments])
+    assert done.exit_code == 2
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="there is no reports/reference/ yet")

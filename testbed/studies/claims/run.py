@@ -15,6 +15,7 @@ from testbed.campaign.local import Local
 from testbed.campaign.resume import Rules
 from testbed.campaign.version import version
 from testbed.deployment.errors import DeploymentError
+from testbed.deployment.experiments import known
 from testbed.experiment.cells import distinct
 from testbed.experiment.findings import counted, listed, suggestion
 from testbed.experiment.schema import Experiment
@@ -26,8 +27,6 @@ from testbed.studies.claims import schema as claims
 from testbed.studies.claims.page import Judged
 from testbed.studies.claims.schema import Claims
 from testbed.studies.claims.verdict import judge
-from testbed.systems import registry
-from testbed.workload import catalogue
 
 FOLDER = folder("experiments") / "claims"
 
@@ -35,23 +34,22 @@ FOLDER = folder("experiments") / "claims"
 def read(folder: Path = FOLDER) -> list[Claims]:
     """The claims files of ``folder``.
 
-    Raises Invalid with every problem of every file, also if two claims or files have one name.
+    Raises Invalid with every problem of every file, also if there is none, or if two claims
+    or files have one name.
     """
     files: list[Claims] = []
     problems: list[Problem] = []
-    for path in sorted(folder.glob("*.yaml")):
+    paths = sorted(folder.glob("*.yaml"))
+    if not paths:
+        message = "found no claims file in it, wanted at least one that ends in .yaml"
+        problems.append(Problem(str(folder), 0, 0, "", message))
+    for path in paths:
         try:
-            files.append(
-                claims.load(
-                    path,
-                    systems=registry,
-                    workloads=catalogue.names(),
-                )
-            )
+            files.append(claims.load(path, **known()))
         except Invalid as invalid:
             problems += invalid.problems
-    known = names(files)
-    for name in sorted({name for name in known if known.count(name) > 1}):
+    given = names(files)
+    for name in sorted({name for name in given if given.count(name) > 1}):
         message = f"found the name {name!r} of a file or claim twice, wanted it once; rename one"
         problems.append(Problem(str(folder), 0, 0, "", message))
     if problems:
@@ -77,12 +75,12 @@ def run(
     not asked for, or is emulated though one may ``simulate_only``, what was measured before counts.
     ValueError if a name is asked for that there is not.
     """
-    known = names(files)
+    given = names(files)
     for name in asked:
-        if name not in known:
-            mend = suggestion(name, known)
-            mend = mend if mend.startswith("did") else f"choose of {listed(known, most=80)}"
-            raise ValueError(f"found {name!r}, wanted a claim or a file of claims; {mend}")
+        if name not in given:
+            fix = suggestion(name, given)
+            fix = fix if fix.startswith("did") else f"choose of {listed(given, most=80)}"
+            raise ValueError(f"found {name!r}, wanted a claim or a file of claims; {fix}")
     judged = []
     for file in files:
         needed = file.needed(asked)

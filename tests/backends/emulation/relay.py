@@ -89,4 +89,5 @@ def main(lost: float, doubled: float, delayed: float, seed: int, pairs: list[str
 
 
 if __name__ == "__main__":
-    main(*(float(each) for each in sys.argv[1:4]), int(sys.argv[4]), sys.argv[5:])
+    lost, doubled, delayed = (float(each) for each in sys.argv[1:4])
+    main(lost, doubled, delayed, int(sys.argv[4]), sys.argv[5:])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 import pytest
 from leftovers import assert_gone, namespaces
 from traffic import CLOSE, RATE, TARGETS, carried, fabric, switches, transfer, unreachable
 
 from testbed import wire
-from testbed.backends.emulation import network as network_module
+from testbed.backends.emulation import node_setup
 from testbed.backends.emulation.cleanup import TAG
 from testbed.backends.emulation.network import EmulationError, Network
 from testbed.switches.control import ControlError
@@ -59,7 +60,7 @@ def rate_of_packets(network, source, to):
 def test_kernel_routers_carry_the_configured_rate():
     with Network(fabric(rate=20 * RATE), 20.0, {}) as network:
         for measure in (rate_of_tcp, rate_of_packets):
-            rate = carried(RATE, lambda measure=measure: measure(network, "h0", "h3"))
+            rate = carried(RATE, partial(measure, network, "h0", "h3"))
             assert rate == pytest.approx(RATE, rel=CLOSE), measure.__name__
         assert set(network.statistics().lost.values()) <= {0}
 
@@ -71,7 +72,7 @@ def test_p4_switches_carry_the_configured_rate(target, tmp_path):
     targets = switches(target, p4, tmp_path)
     with Network(fabric(p4), RATE / wanted, targets) as network:
         for measure in (rate_of_tcp, rate_of_packets):
-            rate = carried(wanted, lambda measure=measure: measure(network, "h0", "h3"))
+            rate = carried(wanted, partial(measure, network, "h0", "h3"))
             assert rate == pytest.approx(wanted, rel=CLOSE), measure.__name__
         assert set(network.statistics().lost.values()) == {0}
 
@@ -101,7 +102,7 @@ def test_a_full_queue_is_counted():
 
 
 @pytest.mark.usefixtures("root_namespace")
-def test_a_switch_that_does_not_start_leaves_nothing(tmp_path):
+def test_a_switch_that_does_not_start_leaves_nothing(monkeypatch):
     class Broken:
         closed = cuts_superframes = False
 
@@ -115,7 +116,12 @@ def test_a_switch_that_does_not_start_leaves_nothing(tmp_path):
     broken = Broken()
     net = Network(fabric(("t0",)), DILATION, {"t0": broken})
     build = net._build
-    net._build = lambda: (build(), seen.append(namespaces(net)))
+
+    def build_and_look():
+        build()
+        seen.append(namespaces(net))
+
+    monkeypatch.setattr(net, "_build", build_and_look)
     with pytest.raises(ControlError, match="does not want to"), net:
         pass
     assert broken.closed
@@ -126,9 +132,9 @@ def test_a_switch_that_does_not_start_leaves_nothing(tmp_path):
 @pytest.mark.usefixtures("root_namespace")
 def test_a_fabric_with_no_way_through_is_told_and_leaves_nothing(monkeypatch):
     monkeypatch.setattr(
-        network_module.node_setup,
+        node_setup,
         "script",
-        lambda node, *rest, script=network_module.node_setup.script, **more: (
+        lambda node, *rest, script=node_setup.script, **more: (
             "" if node.startswith("s") else script(node, *rest, **more)
         ),
     )
@@ -139,9 +145,9 @@ def test_a_fabric_with_no_way_through_is_told_and_leaves_nothing(monkeypatch):
 @pytest.mark.usefixtures("root_namespace")
 def test_a_node_that_cannot_be_set_up_is_named(monkeypatch):
     monkeypatch.setattr(
-        network_module.node_setup,
+        node_setup,
         "script",
-        lambda node, *rest, script=network_module.node_setup.script, **more: (
+        lambda node, *rest, script=node_setup.script, **more: (
             "ip link set no-such-link up" if node == "t1" else script(node, *rest, **more)
         ),
     )

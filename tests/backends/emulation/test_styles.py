@@ -81,7 +81,8 @@ def test_sums_are_exact_over_bad_links(style, links, tmp_path):
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("links", ["1 % lost", "5 % lost", "all of it in one rack"])
 def test_sums_of_bmv2_are_exact_over_bad_links(style, links, tmp_path):
-    sums_are_exact(style, *LINKS[links], "bmv2", tmp_path)
+    of, fragments, racks = LINKS[links]
+    sums_are_exact(style, of, fragments, racks, "bmv2", tmp_path)
 
 
 def sums_are_exact(style, links, fragments, racks, target, folder):

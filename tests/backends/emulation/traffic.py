@@ -15,6 +15,7 @@ import pytest
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.network import Network
 from testbed.backends.emulation.switch_target import SwitchTarget
+from testbed.switches.compile import PROGRAM
 from testbed.topology.builders import leaf_spine
 from testbed.topology.fabric import Fabric
 
@@ -76,7 +77,7 @@ def fabric(
 
 
 def switches(
-    target: str, names: Iterable[str], folder: Path, program: Path = targets.PROGRAM
+    target: str, names: Iterable[str], folder: Path, program: Path = PROGRAM
 ) -> dict[str, SwitchTarget]:
     return {name: targets.make(target, folder / f"{name}.log", program) for name in names}
 

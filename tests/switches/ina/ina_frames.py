@@ -51,7 +51,9 @@ class Packet:
         return b"".join(each.tobytes() for each in headers if each is not None) + self.rest
 
     def copy(self) -> Packet:
-        return parse(bytes(self))
+        parsed = parse(bytes(self))
+        assert parsed is not None
+        return parsed
 
 
 class _Reader:

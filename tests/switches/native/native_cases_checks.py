@@ -33,8 +33,8 @@ def checks_packets() -> list[Packet]:
         packets.append((n % 3 + 1, bytes(frame)))
     for n in range(60):
         kind = 0x88B8 if n % 6 else 0x1234
-        frame = generator.randbytes(12) + kind.to_bytes(2, "big")
-        frame += generator.choice([generator.randbytes(15), bytes(15), b"\xff" * 15])
-        packets.append((n % 3 + 1, frame + generator.randbytes(n % 10)))
+        other = generator.randbytes(12) + kind.to_bytes(2, "big")
+        other += generator.choice([generator.randbytes(15), bytes(15), b"\xff" * 15])
+        packets.append((n % 3 + 1, other + generator.randbytes(n % 10)))
     packets += [(1, packets[1][1][:n]) for n in (14, 15, 30, 34, 35, 42, 43)]
     return packets

@@ -1,0 +1,44 @@
+"""``claims``: what papers claim, and what becomes of it here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from testbed.cli.failures import running
+from testbed.located import Invalid
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--simulate-only", is_flag=True, help="run no experiment that is emulated")
+@click.option("--any-version", is_flag=True, help="let rows count that other code made")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results/claims"),
+    show_default=True,
+    help="where the page goes, and results, to which a later call adds what is missing",
+)
+def claims(names: tuple[str, ...], simulate_only: bool, any_version: bool, output: Path) -> None:
+    """Judge what papers claim; NAME is a file of experiments/claims or one of its claims."""
+    from testbed.campaign.resume import Rules
+    from testbed.studies.claims import run as judging
+
+    rules = Rules(any_version=any_version)
+    try:
+        with running():
+            judged = judging.run(judging.read(), output, names, simulate_only, rules)
+            page = judging.write(judged, output)
+    except Invalid as invalid:
+        click.echo(str(invalid), err=True)
+        sys.exit(2)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for each in judged:
+        if not names or {each.file.name, each.claim.name} & set(names):
+            click.echo(f"{each.claim.name}: {each.number}, {each.verdict.word}")
+    click.echo(f"page: {page}")

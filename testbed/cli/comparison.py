@@ -1,0 +1,58 @@
+"""``compare`` and ``baseline``: what moved between two sets of results."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from testbed.cli.failures import reading
+
+
+@click.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option(
+    "--tolerance",
+    metavar="[BACKEND=]SHARE",
+    multiple=True,
+    help="by how much figures may change: 10%, or simulate=1%; may be repeated"
+    "  [default: simulate=1%, emulate=10%]",
+)
+@click.option("--all", "everything", is_flag=True, help="show what did not move, too")
+def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool) -> None:
+    """Compare results: ratios between systems, and times over the closed form's.
+
+    BASE and NEW are results directories, or files that `baseline` wrote. Exits with 1 if anything
+    moved by more than the tolerance, failed that did not before, or sent packets again that were
+    not lost.
+    """
+    from testbed.studies import comparison
+    from testbed.studies.baseline import load
+
+    with reading(ValueError):
+        allowed = comparison.tolerances(tolerance)
+        found = comparison.compare(load(base), load(new), allowed)
+    for line in comparison.lines(found, everything):
+        click.echo(line)
+    sys.exit(0 if found.passed else 1)
+
+
+@click.command()
+@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="the file to write",
+)
+def baseline(directories: tuple[Path, ...], output: Path) -> None:
+    """Keep what results amount to in a small file, for `compare`."""
+    from testbed.results import Unreadable
+    from testbed.studies import baseline as kept
+
+    with reading(Unreadable):
+        count = kept.save(kept.directories(directories), output)
+    click.echo(f"wrote {output}: {count} valid rows")

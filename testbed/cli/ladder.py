@@ -1,0 +1,41 @@
+"""``ladder``: closed form, simulator and emulator side by side."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from testbed.cli.arguments import OUTPUT, experiments
+from testbed.cli.failures import reading, running
+from testbed.cli.run import announce
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@OUTPUT
+def ladder(paths: tuple[Path, ...], output: Path) -> None:
+    """Closed form, simulator and emulator side by side, with their errors.
+
+    A PATH is an experiment file, which is run on both back ends, or a directory of results, which
+    is read as it is. Exits with 1 unless the simulator is as near as it should be.
+    """
+    from testbed import results
+    from testbed.campaign.evaluation import New
+    from testbed.campaign.local import Local
+    from testbed.studies import ladder as steps
+    from testbed.studies.both_backends import on_both
+
+    directories = [path for path in paths if path.is_dir()]
+    with reading(results.Unreadable):
+        for directory in directories:
+            results.read(directory)  # before anything runs for minutes
+    wanted = experiments(path for path in paths if not path.is_dir())
+    with running():
+        evaluations = [New(on_both(experiment), output) for experiment in wanted]
+        announce(evaluations)
+        directories += [evaluation.run((), Local())[0] for evaluation in evaluations]
+    rows = steps.ladder(results.read(directories).results)
+    click.echo(steps.text(rows))
+    sys.exit(0 if steps.is_met(rows) else 1)

@@ -1,0 +1,49 @@
+"""``doctor``, ``calibrate`` and ``clean``: what this machine is, carries and holds."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from testbed.cli.failures import running
+
+
+@click.command()
+def doctor() -> None:
+    """Say what this machine has, lacks and limits, and how to fix it."""
+    from testbed.machine import calibration
+    from testbed.machine.doctor import checks
+
+    missing = 0
+    for check in (*checks(), calibration.check()):
+        click.echo(f"{check.status:8} {check.name:14} {check.detail}")
+        if check.mend:
+            click.echo(f"{'':24}{check.mend}")
+        missing += check.status == "missing"
+    sys.exit(1 if missing else 0)
+
+
+@click.command()
+@click.option("--force", is_flag=True, help="even while the machine is busy with something else")
+def calibrate(force: bool) -> None:
+    """Measure what this machine carries, for `dilation: auto` and for warnings."""
+    from testbed.machine import calibration
+    from testbed.machine.measuring import calibrate as measure
+
+    with running():
+        measured = measure(lambda line: click.echo(line, err=True), force)
+    click.echo("\n".join(calibration.describe(measured)))
+    click.echo(f"kept in {calibration.store(measured)}")
+
+
+@click.command()
+def clean() -> None:
+    """Remove what earlier runs of the testbed left, and nothing else."""
+    from testbed.backends.emulation.cleanup import clean as remove
+
+    removed = remove()
+    for line in removed:
+        click.echo(f"removed {line}")
+    if not removed:
+        click.echo("nothing to remove")

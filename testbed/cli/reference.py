@@ -1,0 +1,52 @@
+"""``reference``: the reference evaluation, made and checked before a release."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from testbed.cli.arguments import DIRECTORY
+from testbed.cli.failures import reading
+
+
+@click.command()
+@click.argument("runs", nargs=-1, type=DIRECTORY)
+@click.option("--check", is_flag=True, help="only say whether the code still does the same")
+@click.option(
+    "--claims", type=DIRECTORY, help="where the page on claims lies, such as results/claims"
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="where the reference lies or goes; reports/reference if not given",
+)
+def reference(
+    runs: tuple[Path, ...], check: bool, claims: Path | None, output: Path | None
+) -> None:
+    """Make the reference evaluation of results directories, or check the one that there is.
+
+    RUNS are results directories. With --check nothing is written; exits with 1 if the reference
+    is stale, and says why.
+    """
+    if check == bool(runs):
+        raise click.UsageError("wanted either RUNS, to make a reference, or --check alone")
+    from testbed.deployment.errors import DeploymentError
+    from testbed.located import Invalid
+    from testbed.results import Unreadable
+    from testbed.studies import reference
+
+    where = output or reference.REFERENCE
+    if not check:
+        with reading(DeploymentError, Invalid, Unreadable):
+            click.echo(f"reference: {reference.keep(runs, claims, where)}")
+        return
+    problems = list(reference.stale(where))
+    for problem in problems:
+        click.echo(problem, err=True)
+    if problems:
+        click.echo("stale: run ./run_all.sh, and `ina-testbed reference` on its results", err=True)
+        sys.exit(1)
+    click.echo(f"{where}: of the code as it is")

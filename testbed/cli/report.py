@@ -1,0 +1,33 @@
+"""``report``: one page over any number of results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from testbed.cli.arguments import DIRECTORY
+from testbed.cli.failures import reading
+
+
+@click.command()
+@click.argument("directories", nargs=-1, required=True, type=DIRECTORY)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="where the report goes; the last of the directories if not given",
+)
+def report(directories: tuple[Path, ...], output: Path | None) -> None:
+    """Write one report over any number of results directories."""
+    from testbed.results import Unreadable, read
+    from testbed.studies import reporting
+
+    with reading(Unreadable):
+        for directory in directories:
+            if not len(read([directory]).results):
+                raise Unreadable(f"{directory}: found no row, wanted at least one to report")
+        where = output or directories[-1]
+        where.mkdir(parents=True, exist_ok=True)
+        click.echo(f"report: {reporting.report(directories, where)}")

@@ -1,0 +1,131 @@
+"""``run``: experiments, cell by cell, and a report over all of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.cli.arguments import DIRECTORY, FILE, OUTPUT, experiments
+from testbed.cli.failures import running
+
+if TYPE_CHECKING:
+    from testbed.campaign.evaluation import Evaluation
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=FILE)
+@OUTPUT
+@click.option(
+    "--dry-run", is_flag=True, help="list the cells and their expected times, run nothing"
+)
+@click.option(
+    "--resume",
+    metavar="DIR",
+    type=DIRECTORY,
+    help="run what is missing in a run's directory; a FILE takes the place of its experiment",
+)
+@click.option(
+    "--retry",
+    type=click.Choice(["failed", "invalid"]),
+    multiple=True,
+    help="with --resume: run such cells again; may be repeated",
+)
+@click.option(
+    "--any-version",
+    is_flag=True,
+    help="with --resume: let rows count that another version of the testbed made",
+)
+@click.option(
+    "--pcap",
+    "captures",
+    metavar="LINK",
+    multiple=True,
+    help="write what passes on a link, such as h0-t0, to the cells' logs; may be repeated",
+)
+@click.option(
+    "--executor",
+    metavar="WHERE",
+    default="local",
+    show_default=True,
+    help="where cells run: local, or dask:ADDRESS for the machines of a Dask scheduler",
+)
+@click.option(
+    "--force", is_flag=True, help="run even what is clearly beyond this machine, by its calibration"
+)
+def run(
+    files: tuple[Path, ...],
+    output: Path,
+    dry_run: bool,
+    resume: Path | None,
+    retry: tuple[str, ...],
+    any_version: bool,
+    captures: tuple[str, ...],
+    executor: str,
+    force: bool,
+) -> None:
+    """Run experiments and write a report over all of them.
+
+    Emulated cells need root; simulated ones do not.
+    """
+    if resume is None and not files:
+        raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")
+    if resume is not None and len(files) > 1:
+        raise click.UsageError(f"found {len(files)} FILEs, wanted at most one beside --resume")
+    for option, given in (("--retry", retry), ("--any-version", any_version)):
+        if given and resume is None:
+            raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
+    from testbed.campaign.evaluation import New, Resumed
+    from testbed.campaign.executors import named
+    from testbed.campaign.planning import refuse
+    from testbed.campaign.resume import Rules
+    from testbed.experiment.findings import counted
+
+    try:
+        where = named(executor)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--executor") from error
+    wanted = experiments(files)
+    finished = []
+    with running():
+        evaluations: list[Evaluation] = (
+            [New(experiment, output) for experiment in wanted]
+            if resume is None
+            else [Resumed(resume, next(iter(wanted), None), Rules(retry, any_version))]
+        )
+        announce(evaluations, dry_run)
+        if dry_run:
+            return
+        if executor == "local" and not force:
+            refuse([each for evaluation in evaluations for each in evaluation.planned])
+        for evaluation in evaluations:
+            finished.append(evaluation.run(captures, where))
+    from testbed.studies.reporting import report
+
+    directories = [directory for directory, _ in finished]
+    click.echo(f"report: {report(directories, directories[-1])}")
+    if failures := sum(failed for _, failed in finished):
+        click.echo(f"{counted(failures, 'cell')} failed; see the report", err=True)
+        sys.exit(1)
+
+
+def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
+    """Say what is about to be run, in full for a dry run."""
+    from testbed.campaign.planning import title
+    from testbed.campaign.progress import clock
+    from testbed.experiment.findings import counted
+
+    for each in evaluations:
+        if each.note:
+            click.echo(each.note, err=True)
+    planned = [cell for each in evaluations for cell in each.planned]
+    for cell in planned if dry_run else ():
+        click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {cell.seconds:.0f} s")
+    if dry_run:
+        seconds = sum(each.seconds for each in planned)
+        click.echo(f"{counted(len(planned), 'cell')}, {clock(seconds)}", err=True)
+    for warning in dict.fromkeys(each.warning for each in planned if each.warning):
+        click.echo(f"warning: {warning}", err=True)

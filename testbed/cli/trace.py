@@ -1,0 +1,59 @@
+"""``trace``: workloads shown, and exchanged with other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from testbed.cli.failures import reading
+
+_OUT = click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+
+
+@click.group()
+def trace() -> None:
+    """Look at workloads, and exchange them with other tools."""
+
+
+@trace.command()
+@click.argument("workload")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="draw the timeline: .png, .pdf or .svg"
+)
+@click.option("--bucket", default="25MB", show_default=True, help="size of a bucket")
+@click.option("--first-bucket", default="1MB", show_default=True, help="size of the first bucket")
+@click.option("--rate", default="10Gbit", show_default=True, help="a bucket's bytes over its time")
+@click.option("--priority", is_flag=True, help="send first what the next forward pass needs first")
+@click.option("--tensors", is_flag=True, help="list every tensor, too")
+def show(workload: str, output: Path | None, **how: Any) -> None:
+    """Show a workload's buckets and timeline; WORKLOAD is a name or a file."""
+    from testbed.workload.show import show
+
+    with reading(ValueError):
+        show(workload, output, **how)
+
+
+@trace.command(name="import")
+@click.argument("file")
+@_OUT
+def import_(file: str, out: Path) -> None:
+    """Make a trace of a Chakra execution trace (.et) or SwitchML's layer list (.csv)."""
+    _convert(file, out)
+
+
+@trace.command()
+@click.argument("workload")
+@_OUT
+def export(workload: str, out: Path) -> None:
+    """Write a workload as a Chakra execution trace (.et) or SwitchML's layer list (.csv)."""
+    _convert(workload, out)
+
+
+def _convert(workload: str, out: Path) -> None:
+    from testbed.workload import formats
+
+    with reading(ValueError):
+        formats.save(formats.load(workload), out)
+    click.echo(f"wrote {out}")

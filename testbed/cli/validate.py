@@ -1,0 +1,34 @@
+"""``validate``: what is wrong with experiment files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from testbed.cli.arguments import FILES, experiments
+
+
+@click.command()
+@FILES
+def validate(files: tuple[Path, ...]) -> None:
+    """Check experiment files, and plan their cells; say all that is wrong, and where."""
+    from testbed.campaign.planning import plan
+    from testbed.deployment.errors import DeploymentError
+    from testbed.experiment.cells import expand
+    from testbed.experiment.findings import counted
+
+    is_valid = True
+    for path, experiment in zip(files, experiments(files), strict=True):
+        cells = expand(experiment)
+        try:
+            plan(cells)
+        except DeploymentError as error:
+            is_valid = False
+            for problem in str(error).splitlines():
+                click.echo(f"{path}: {problem}", err=True)
+        else:
+            click.echo(f"{path}: {experiment.name}: ok, {counted(len(cells), 'cell')}")
+    if not is_valid:
+        sys.exit(2)

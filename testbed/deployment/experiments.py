@@ -1,0 +1,29 @@
+"""Experiment files, held against the systems and workloads that there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from testbed.experiment.load import load, loads
+from testbed.experiment.schema import Experiment
+from testbed.systems import registry
+from testbed.workload import catalogue
+
+
+def read(path: Path) -> Experiment:
+    """Load and validate an experiment file. Invalid lists every problem with its place."""
+    return load(path, **known())
+
+
+def reads(text: str) -> Experiment:
+    """As `read`, from text."""
+    return loads(text, "experiment", **known())
+
+
+def known() -> dict[str, Any]:
+    """What an experiment may name: systems and workloads."""
+    return {
+        "systems": registry,
+        "workloads": catalogue.names(),
+    }

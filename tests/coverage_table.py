@@ -1,0 +1,48 @@
+"""What the tests executed of each package, and the files of which it is under 80 %."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import coverage
+
+LEAST = 80
+
+
+def main() -> None:
+    measured = coverage.Coverage()
+    measured.load()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "coverage.json")
+        measured.json_report(outfile=str(path))
+        files = json.loads(path.read_text())["files"]
+    packages: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for name, found in files.items():
+        parts = Path(name).parts
+        package = "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+        summary = found["summary"]
+        packages[package].append((name, summary["covered_lines"], summary["num_statements"]))
+    table = io.StringIO()
+    for package, own in sorted(packages.items()):
+        covered, lines = (sum(each[at] for each in own) for at in (1, 2))
+        table.write(f"{package:32} {_percent(covered, lines):4.0f} %  {lines:6} lines\n")
+    everything = [each for own in packages.values() for each in own]
+    covered, lines = (sum(each[at] for each in everything) for at in (1, 2))
+    table.write(f"{'all':32} {_percent(covered, lines):4.0f} %  {lines:6} lines\n")
+    few = [(_percent(covered, lines), name) for name, covered, lines in everything]
+    for share, name in sorted(few):
+        if share < LEAST:
+            table.write(f"under {LEAST} %: {name} {share:.0f} %\n")
+    print(table.getvalue(), end="")
+
+
+def _percent(covered: int, lines: int) -> float:
+    return 100 * covered / lines if lines else 100.0
+
+
+if __name__ == "__main__":
+    main()
