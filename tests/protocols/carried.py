@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import selectors
 import socket
@@ -58,9 +59,11 @@ def registered() -> dict[str, Protocol]:
 
 
 def program(protocol: TreeProtocol) -> Path:
-    """The switches' compiled program: a toy's is a user's own."""
-    own = TOYS / protocol.name / f"{protocol.name}.json"
-    return own if own.exists() else PROGRAM
+    """The switches' compiled program: ours, or a toy's own."""
+    home = type(protocol).__module__.rpartition(".")[0]
+    if (TOYS / protocol.name).exists():
+        return importlib.import_module(f"{home}.switch").program()
+    return PROGRAM
 
 
 def racks(sizes: Sequence[int], ina: Iterable[str]) -> Fabric:

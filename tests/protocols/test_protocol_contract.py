@@ -174,8 +174,7 @@ def test_numbers_are_those_of_p4_and_of_the_engine():
 
 @every_one_on_trees
 def test_its_control_is_there_and_its_program_can_be_filled(protocol):
-    beside = program(protocol).parent / protocol.control
-    assert (SOURCES / protocol.control).exists() or beside.exists()
+    assert (SOURCES / protocol.control).exists()
     check_interface(program(protocol))
 
 

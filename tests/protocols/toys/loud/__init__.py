@@ -1,0 +1,1 @@
+"""A toy: whoever asks a switch again for a sum lets everybody have it once more."""
