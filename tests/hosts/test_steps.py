@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from multiprocessing import Pipe
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.hosts import driver
 from testbed.hosts.interpreter import Interpreter
 from testbed.hosts.messages import HEADER, Answer, Chunk, Turn, decode, encode
 from testbed.hosts.stream import Mesh
+from testbed.hosts.transport import AT_ONCE, NEVER
 from testbed.hosts.tree_queue import TreeQueue
 from testbed.plan.program import Plan, Receive, Send, SwitchAllReduce
 from testbed.plan.trees import Tree
@@ -190,3 +194,50 @@ def test_a_stream_carries_messages_without_values():
     finally:
         sender.close()
         receiver.close()
+
+
+class Machine:
+    """Sockets and a clock: who waits is woken by what has come, or ``late_s`` after its time."""
+
+    def __init__(self, late_s: float, comes: Sequence[float] = ()) -> None:
+        self.now, self._late_s, self._comes = 0.0, late_s, list(comes)
+        self.waits: list[float] = []
+
+    def watch(self, readable):
+        pass
+
+    def wait(self, until):
+        self.waits.append(until)
+        if self._comes and self._comes[0] < until:
+            self.now = self._comes.pop(0)
+            return True
+        self.now = until + self._late_s
+        return False
+
+
+class Waiting:
+    """Waits until each of ``times`` and notes when it goes on."""
+
+    def __init__(self, times: Sequence[float]) -> None:
+        self.times, self.went_on = times, []
+
+    def steps(self, start):
+        for until in self.times:
+            self.went_on.append((yield until))
+
+
+def test_the_driver_says_how_late_it_was_woken_at_the_worst(monkeypatch):
+    machine, rank = Machine(0.25, comes=[2.5, 9.0]), Waiting([1.0, 2.0, AT_ONCE, 4.0, NEVER])
+    monkeypatch.setattr(driver, "monotonic", lambda: machine.now)
+    assert driver.drive(rank, machine, 0.0) == 0.25
+    # At once is without a wait; what comes is not late, nor is a time that had passed.
+    assert machine.waits == [1.0, 2.0, 4.0, NEVER]
+    assert rank.went_on == [1.25, 2.25, 2.25, 2.5, 9.0]
+
+
+def test_the_driver_ends_a_rank_that_is_told_to():
+    ours, theirs = Pipe()
+    ours.send("stop")
+    rank = Waiting([NEVER])
+    assert driver.drive(rank, Machine(0.0), 0.0, theirs) == 0.0
+    assert rank.went_on == []

@@ -22,6 +22,7 @@ from testbed.topology.builders import leaf_spine
 from testbed.workload.buckets import Bucket
 from testbed.workload.catalogue import load
 from testbed.workload.gradients import Gradients
+from testbed.workload.replay import Need
 
 VALUES = 4
 COMPUTE = 0.05
@@ -83,7 +84,14 @@ def jobs(draw) -> list[Task]:
     paces = draw(st.lists(st.sampled_from([0.2, 1.0, 3.0]), min_size=1, max_size=3))
     gap_s = draw(st.sampled_from([0.0, 0.02]))
     job = tasks(plan, sizes, paces, step_s=draw(st.sampled_from([0.0, 0.004])))
-    job = [replace(task, start_s=gap_s * task.rank) for task in job]
+    units, forward = job[0].units, ()
+    if plan.consistency is None:
+        late = draw(st.integers(0, len(sizes)))
+        units = tuple(replace(unit, deferred=unit.bucket < late) for unit in units)
+        needs = [Need(bucket, COMPUTE / 3 / len(sizes)) for bucket in range(len(sizes))]
+        forward = tuple(needs) if draw(st.booleans()) else ()
+    told = {"units": units, "forward": forward}
+    job = [replace(task, start_s=gap_s * task.rank, **told) for task in job]
     # One worker keeps its pace; that of the others changes.
     return [replace(job[0], paces=(1.0,) * len(paces)), *job[1:]]
 
