@@ -28,6 +28,9 @@ _NO_EXCUSE = ["wrong sum", "Arrays are not equal"]
 _OBSTACLES = {"root": _no_root, "bmv2": _no_bmv2}
 
 
+pytest.register_assert_rewrite("contract")
+
+
 def pytest_configure() -> None:
     # A shell ignores Ctrl-C for what it starts in the background, and children would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
