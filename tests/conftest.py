@@ -29,6 +29,9 @@ def _no_bmv2() -> str | None:
 _OBSTACLES = {"root": _no_root, "bmv2": _no_bmv2}
 
 
+pytest.register_assert_rewrite("contract")
+
+
 def pytest_configure() -> None:
     # A shell ignores Ctrl-C for what it starts in the background, and children would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -12,7 +12,6 @@ with flows on shortest paths that share ECMP sets evenly, and with the sums on t
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,17 +27,6 @@ Load: TypeAlias = Mapping[tuple[str, str], float]
 """What part of a stream is on each directed link."""
 
 Vector: TypeAlias = NDArray[np.float64]
-
-DRAWS, KEPT = 32, 8
-
-TRIALS = 1000
-"""About how often a switch is given up to see what comes of it, where there are many."""
-
-TIME_LIMIT_S = 60.0
-"""What the exact solution may take."""
-
-TOLERANCE = 1e-6
-"""Of the solver, in the time of a bit on the slowest host's link."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +120,19 @@ class Problem:
     or only the hosts' own.
 
     A *column* is a way of a rack. Counts are workers on each column. Times are those of a bit of
-    gradient, in that of the slowest of the hosts' links.
+    gradient, in that of the slowest of the hosts' links. Here is what is asked and what an answer
+    costs; `gradient_solvers` find answers.
+
+    Attributes:
+        columns: each one's rack, by its ToR, and its way; ``own`` are the columns of each rack.
+        sizes: workers of each rack.
+        switches: those that some column leads to; ``capacity`` is what each can add.
+        sums: (switches, columns), 1 where the switch sums the column's workers, else 0.
+        per_worker: (limits, columns), the time that a column's worker costs each limit: rows are
+            links, then switches.
+        per_sum: (limits, switches), the same of a switch's sums on their way to the server.
+        limits: both side by side, sparse.
+        unit: the rate of the slowest host's link, bit/s.
     """
 
     def __init__(
@@ -144,21 +144,21 @@ class Problem:
         links_bind: bool = True,
     ) -> None:
         racks = by_rack(workers, fabric)
-        self._tor_of = [fabric.tor_of(worker) for worker in workers]
-        self._sizes = {tor: len(hosts) for tor, hosts in racks.items()}
-        self._columns = [(tor, way) for tor in racks for way in ways[tor]]
-        self._own: dict[str, list[int]] = {tor: [] for tor in racks}
-        for column, (tor, _) in enumerate(self._columns):
-            self._own[tor].append(column)
-        self._switches = sorted({way.switch for _, way in self._columns if way.switch is not None})
-        self._unit = min(fabric.link(host, fabric.tor_of(host)).rate for host in (*workers, server))
+        self.tor_of = [fabric.tor_of(worker) for worker in workers]
+        self.sizes = {tor: len(hosts) for tor, hosts in racks.items()}
+        self.columns = [(tor, way) for tor in racks for way in ways[tor]]
+        self.own: dict[str, list[int]] = {tor: [] for tor in racks}
+        for column, (tor, _) in enumerate(self.columns):
+            self.own[tor].append(column)
+        self.switches = sorted({way.switch for _, way in self.columns if way.switch is not None})
+        self.unit = min(fabric.link(host, fabric.tor_of(host)).rate for host in (*workers, server))
         # Which columns a switch sums.
-        self._sums = np.array(
-            [[way.switch == switch for _, way in self._columns] for switch in self._switches],
+        self.sums = np.array(
+            [[way.switch == switch for _, way in self.columns] for switch in self.switches],
             dtype=float,
-        ).reshape(len(self._switches), len(self._columns))
-        loads = [way.load for _, way in self._columns]
-        loads += [there_and_back(fabric, switch, server) for switch in self._switches]
+        ).reshape(len(self.switches), len(self.columns))
+        loads = [way.load for _, way in self.columns]
+        loads += [there_and_back(fabric, switch, server) for switch in self.switches]
         links = dict.fromkeys(ends for load in loads for ends in load)
         row_of = {
             ends: row
@@ -168,198 +168,54 @@ class Problem:
         for column, load in enumerate(loads):
             for ends, amount in load.items():
                 if ends in row_of:
-                    times[row_of[ends], column] = amount * self._unit / fabric.link(*ends).rate
+                    times[row_of[ends], column] = amount * self.unit / fabric.link(*ends).rate
         # Rows are links and switches with a limit: what one more worker or sum costs them.
-        self._capacity = np.array(
-            [fabric.capacity.get(switch, np.inf) / self._unit for switch in self._switches]
+        self.capacity = np.array(
+            [fabric.capacity.get(switch, np.inf) / self.unit for switch in self.switches]
         )
-        adding = self._sums / self._capacity[:, None]
-        self._per_worker = np.vstack([times[:, : len(self._columns)], adding])
-        self._per_sum = np.vstack(
-            [times[:, len(self._columns) :], np.zeros((len(adding), len(adding)))]
+        adding = self.sums / self.capacity[:, None]
+        self.per_worker = np.vstack([times[:, : len(self.columns)], adding])
+        self.per_sum = np.vstack(
+            [times[:, len(self.columns) :], np.zeros((len(adding), len(adding)))]
         )
         from scipy import sparse  # it takes long, and few runs need it
 
         # Mostly zeros, and a dense product's threads wait for one another on a busy machine.
-        self._limits = sparse.csr_array(np.hstack([self._per_worker, self._per_sum]))
+        self.limits = sparse.csr_array(np.hstack([self.per_worker, self.per_sum]))
 
     @property
     def size(self) -> int:
         """Ways of all racks together."""
-        return len(self._columns)
+        return len(self.columns)
 
-    def exact(self) -> Routing:
-        """The best way of each worker, by mixed-integer programming.
-
-        Of equally good ones, one with the least on all links together: streams that cross the
-        fabric without need meet wherever ECMP's hash sends them. ValueError if it takes too long.
-        """
-        if len(self._columns) == len(self._own):
-            return self._routing(np.array([float(self._sizes[tor]) for tor, _ in self._columns]))
-        fastest, _ = self._cost(np.rint(self._solve(whole=True)))
-        return self._routing(np.rint(self._solve(whole=True, within=fastest)))
-
-    def rounded(self, seed: int) -> Routing:
-        """The relaxation, with one way a worker drawn in proportion to its rates (§4.1).
-
-        This project's own additions: of several draws the best are kept, and as the relaxation
-        does not see that every switch in use costs a stream to the server, switches are then
-        given up, one at a time, and the best that was on this way is taken.
-        """
-        relaxed, dice = self._solve(whole=False).clip(0), random.Random(seed)
-        draws = []
-        for _ in range(DRAWS):
-            counts = np.zeros(len(self._columns))
-            for tor, own in self._own.items():
-                for column in dice.choices(own, relaxed[own].tolist(), k=self._sizes[tor]):
-                    counts[column] += 1
-            draws.append(self._without_lone(counts))
-        draws.sort(key=self._cost)
-        several = TRIALS // max(1, len(self._switches))
-        best = [
-            self._with_fewer(counts, tries)
-            for counts in draws[: max(1, min(KEPT, several))]
-            for tries in sorted({1, max(1, min(len(self._switches), several // KEPT))})
-        ]
-        return self._routing(min(best, key=self._cost))
-
-    def greedy(self) -> Routing:
-        """Each rack's last way as far as its switch can add what comes, and its first for the rest.
-
-        The workers of a switch are treated alike.
-        """
-        counts = np.zeros(len(self._columns))
-        for tor, own in self._own.items():
-            counts[own[-1]] = self._sizes[tor]
-        counts = self._without_lone(counts)
-        members = self._sums @ counts
-
-        def summed(time: float) -> Vector:
-            """The part that each switch can add, if a bit may take so long."""
-            part: Vector = np.minimum(1.0, self._capacity * time / np.maximum(members, 1))
-            return part
-
-        def needed(time: float) -> float:
-            split = counts.copy()
-            for tor, own in self._own.items():
-                if own[-1] != own[0] and counts[own[-1]]:
-                    split[own[-1]] *= summed(time) @ self._sums[:, own[-1]]
-                    split[own[0]] = self._sizes[tor] - split[own[-1]]
-            sums = summed(time) * (members > 0)
-            return float((self._limits @ np.append(split, sums)).max())
-
-        low = high = 1.0
-        while needed(high) > high:
-            low, high = high, 2 * high
-        while high - low > 1e-9 * high:
-            middle = (low + high) / 2
-            low, high = (middle, high) if needed(middle) > middle else (low, middle)
-        parts = dict(zip(self._switches, summed(high).tolist(), strict=True))
-        return self._routing(counts, high, parts)
-
-    def _cost(self, counts: Vector) -> tuple[float, float]:
+    def cost(self, counts: Vector) -> tuple[float, float]:
         """The time of the busiest, and of all together to decide between equals."""
-        times = self._times(counts)
+        times = self.times(counts)
         return max(1.0, round(float(times.max()), 9)), float(times.sum())
 
-    def _times(self, counts: Vector) -> Vector:
-        times: Vector = self._limits @ np.append(counts, self._sums @ counts > 0)
+    def times(self, counts: Vector) -> Vector:
+        times: Vector = self.limits @ np.append(counts, self.sums @ counts > 0)
         return times
 
-    def _without_lone(self, counts: Vector) -> Vector:
+    def without_lone(self, counts: Vector) -> Vector:
         """A switch with a single worker would sum nothing: that one goes past it."""
         counts = counts.copy()
-        lone = (self._sums @ counts == 1) @ self._sums * counts
+        lone = (self.sums @ counts == 1) @ self.sums * counts
         for column in np.flatnonzero(lone):
             counts[column] = 0
-            counts[self._own[self._columns[column][0]][0]] += 1
+            counts[self.own[self.columns[column][0]][0]] += 1
         return counts
 
-    def _with_fewer(self, counts: Vector, tries: int) -> Vector:
-        """Each time, the best to give up of those ``tries`` with the fewest workers."""
-        best = counts
-        while (members := self._sums @ counts).any():
-            used = sorted(np.flatnonzero(members).tolist(), key=members.__getitem__)
-            counts = min((self._giving_up(each, counts) for each in used[:tries]), key=self._cost)
-            best = min(best, counts, key=self._cost)
-        return best
-
-    def _giving_up(self, switch: int, counts: Vector) -> Vector:
-        """The workers of ``switch`` go one by one to another in use, or past all."""
-        others = (self._sums @ counts > 0) & (np.arange(len(self._switches)) != switch)
-        is_open = (others @ self._sums > 0) | ~self._sums.any(axis=0)
-        left = np.where(self._sums[switch] > 0, 0.0, counts)
-        times = self._times(left)
-        for column in np.flatnonzero(self._sums[switch] * counts):
-            own = [other for other in self._own[self._columns[column][0]] if is_open[other]]
-            more = self._per_worker[:, own]
-            for _ in range(int(counts[column])):
-                # The busiest on its own way: elsewhere it changes nothing.
-                busiest = np.where(more > 0, times[:, None] + more, 0.0).max(axis=0)
-                choice = int(busiest.argmin())
-                left[own[choice]] += 1
-                times = times + more[:, choice]
-        return self._without_lone(left)
-
-    def _routing(
+    def routing(
         self, counts: Vector, time: float | None = None, parts: Mapping[str, float] | None = None
     ) -> Routing:
         """Workers of a rack take its ways in the order of their ranks."""
         taken = {
-            tor: iter([self._columns[c][1] for c in own for _ in range(int(counts[c]))])
-            for tor, own in self._own.items()
+            tor: iter([self.columns[c][1] for c in own for _ in range(int(counts[c]))])
+            for tor, own in self.own.items()
         }
-        ways = tuple(next(taken[tor]) for tor in self._tor_of)
+        ways = tuple(next(taken[tor]) for tor in self.tor_of)
         summed = dict.fromkeys((way.switch for way in ways if way.switch is not None), 1.0)
         if parts is not None:
             summed = {switch: parts[switch] for switch in summed}
-        return Routing(ways, self._unit / (time or self._cost(counts)[0]), summed)
-
-    def _solve(self, whole: bool, within: float | None = None) -> Vector:
-        """Counts that take least time or, ``within`` a time, put least on all limits together.
-
-        Parts of workers unless ``whole``. Variables: the counts, how far each switch is in use,
-        and the time.
-        """
-        from scipy import sparse
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
-        count, switches = len(self._columns), len(self._switches)
-        sizes = np.array([self._sizes[tor] for tor, _ in self._columns], dtype=float)
-        everyone = np.array([[tor == of for of, _ in self._columns] for tor in self._own])
-        by_switch = np.flatnonzero(self._sums.any(axis=0))
-        rows = [
-            (self._per_worker, self._per_sum, -1.0),
-            (everyone, np.zeros((len(everyone), switches)), 0.0),
-            # A switch with workers is in use, and with a single one it would sum nothing.
-            (np.eye(count)[by_switch], -(sizes * self._sums).T[by_switch], 0.0),
-            (-self._sums, 2 * np.eye(switches), 0.0),
-        ]
-        matrix = sparse.vstack(
-            [
-                sparse.csr_array(np.hstack([workers, sums, np.full((len(workers), 1), time)]))
-                for workers, sums, time in rows
-            ]
-        )
-        most = np.zeros(matrix.shape[0])
-        least = np.full(matrix.shape[0], -np.inf)
-        racks = slice(len(self._per_worker), len(self._per_worker) + len(everyone))
-        most[racks] = least[racks] = list(self._sizes.values())
-        width = count + switches + 1
-        time = np.eye(1, width, width - 1).ravel()
-        total = np.append(np.append(self._per_worker.sum(axis=0), self._per_sum.sum(axis=0)), 0.0)
-        latest = np.inf if within is None else within + TOLERANCE
-        found = milp(
-            time if within is None else total,
-            constraints=LinearConstraint(matrix, least, most),
-            integrality=[int(whole)] * (width - 1) + [0],
-            bounds=Bounds(np.append(np.zeros(width - 1), 1.0), [*sizes, *[1.0] * switches, latest]),
-            options={"time_limit": TIME_LIMIT_S},
-        )
-        if not found.success:
-            raise ValueError(
-                f"the routing of {sum(self._sizes.values())} workers over {count} ways was not "
-                f"solved within {TIME_LIMIT_S:g} s; take the solver rounding"
-            )
-        counts: Vector = found.x[:count]
-        return counts
+        return Routing(ways, self.unit / (time or self.cost(counts)[0]), summed)

@@ -15,7 +15,7 @@ from testbed.experiment.findings import shown
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
-from testbed.systems import ps
+from testbed.systems import gradient_solvers, ps
 from testbed.systems.gradient_routing import (
     Problem,
     Routing,
@@ -69,11 +69,11 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     )
     solver = options["solver"]
     if options["strategy"] == "nearest":
-        found = problem.greedy()
+        found = gradient_solvers.greedy(problem)
     elif solver == "milp" or (solver == "auto" and problem.size <= EXACT_WAYS):
-        found = problem.exact()
+        found = gradient_solvers.exact(problem)
     else:
-        found = problem.rounded(options["seed"])
+        found = gradient_solvers.rounded(problem, options["seed"])
     wanted = options["rate"]
     if wanted is not None and found.rate < parse_rate(wanted):
         raise ValueError(

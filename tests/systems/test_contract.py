@@ -1,97 +1,27 @@
-"""Every registered system, on odd shapes: the plan must sum each chunk exactly once."""
+"""Every registered system passes the contract; and what the contract rests on."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from shapes import TRACE, WORKERS, assignments, bare_fabrics, deployments, planned
+from contract import *  # noqa: F403
 
-from testbed.plan import cost as model
 from testbed.plan.checker import PlanError, check
 from testbed.plan.program import Receive
 from testbed.systems import Assignment, registry
-from testbed.topology.builders import fat_tree, leaf_spine
-
-every_system = pytest.mark.parametrize("system", registry.values(), ids=lambda system: system.name)
-SHAPES = [
-    (bare, workers)
-    for bare in bare_fabrics()
-    for workers in WORKERS
-    if workers < len(bare.hosts)  # one is left to be a server
-]
+from testbed.topology.builders import leaf_spine
 
 
-@every_system
-@pytest.mark.parametrize(
-    ("bare", "workers"), SHAPES, ids=lambda value: getattr(value, "name", str(value))
-)
-def test_every_plan_sums_exactly_once(system, bare, workers):
-    proven = []
-    for fabric in deployments(bare):
-        for job in assignments(system, fabric, workers):
-            planned(system, job, fabric, proven)
-
-
-@every_system
-def test_a_worker_alone_in_an_ina_rack_is_summed_elsewhere(system):
-    fabric = leaf_spine(2, 3, (4, 2, 2), 1e10, 1e10, 100_000).with_ina(["t0", "t1"])
-    hosts = fabric.hosts
-    servers = hosts[6 : 6 + system.servers[0]]
-    plan = planned(system, Assignment(hosts[:5], servers, trace=TRACE), fabric, [])
-    assert all("t1" not in tree.switches or "h4" not in tree.parent for tree in plan.trees)
-
-
-@every_system
-def test_two_jobs_keep_to_their_own_hosts(system):
-    fabric = fat_tree(4, (3, 2, 4, 1, 3, 2, 2, 4), 1e10, 1e10, 100_000)
-    fabric = fabric.with_ina(fabric.tors[::2])
-    first, second = fabric.hosts[::2], fabric.hosts[1::2]  # both have workers in shared racks
-    least = system.servers[0]
-    for hosts in (first, second):
-        workers, servers = hosts[: len(hosts) - least], hosts[len(hosts) - least :]
-        plan = planned(system, Assignment(workers, servers, trace=TRACE), fabric, [])
-        endpoints = {end for tree in plan.trees for link in tree.parent.items() for end in link}
-        assert endpoints <= set(hosts) | fabric.ina
-
-
-@every_system
-def test_every_plan_has_a_closed_form(system):
-    fabric = leaf_spine(2, 3, (4, 2, 2), 1e10, 1e10, 100_000).with_ina(["t0"])
-    servers = fabric.hosts[7 : 7 + system.servers[0]]
-    plan = system.plan(Assignment(fabric.hosts[:7], servers, trace=TRACE), fabric)
-    assert 0.9 < model.seconds_per_byte(plan, fabric) * 1e10 / 8 < 10
+@pytest.fixture(params=registry.values(), ids=lambda system: system.name)
+def system(request):
+    return request.param
 
 
 def test_systems_are_told_apart():
     for look in ("name", "title", "colour", "marker"):
         looks = [getattr(system, look) for system in registry.values()]
         assert len(set(looks)) == len(looks), look
-
-
-@every_system
-def test_what_is_published_and_what_is_our_reading_are_both_said(system):
-    assert system.citation
-    assert system.published
-    assert system.reading
-    assert len(set(system.published + system.reading)) == len(system.published + system.reading)
-
-
-@every_system
-def test_an_unknown_option_is_refused(system):
-    with pytest.raises(ValueError, match=f"{system.name} knows no option speed"):
-        system.settle({"speed": 1})
-
-
-@every_system
-def test_every_option_has_a_default_that_will_do_and_refuses_nonsense(system):
-    system.options.model_validate(system.settle({}))
-    for name, option in system.options.model_fields.items():
-        assert option.description
-        assert option.examples
-        system.options.model_validate({name: option.examples[0]})
-        with pytest.raises(ValueError, match=f"option {name}: found .*, wanted "):
-            system.settle({name: object()})
 
 
 def test_the_checker_notices_a_contribution_counted_twice():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.systems import gradient_routing, grid
+from testbed.systems import gradient_routing, gradient_solvers, grid
 from testbed.systems.gradient_routing import flow
 from testbed.systems.grid import SYSTEM, plan, route
 from testbed.systems.system import Assignment
@@ -179,7 +179,7 @@ def test_a_rate_out_of_reach_is_refused_before_anything_is_built():
 
 
 def test_an_exact_solution_that_takes_too_long_is_refused(monkeypatch):
-    monkeypatch.setattr(gradient_routing, "TIME_LIMIT_S", 0.0)
+    monkeypatch.setattr(gradient_solvers, "TIME_LIMIT_S", 0.0)
     with pytest.raises(ValueError, match="8 workers over 12 ways was not solved within 0 s"):
         plan(example(solver="milp"), triangle())
 

@@ -1,0 +1,47 @@
+"""Nothing outside systems/ knows a system by name: what others need, it declares."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import testbed
+from testbed.systems import registry
+
+ROOT = Path(testbed.__file__).parent
+# Protocols have names of their own, of which some are their system's, too.
+ELSEWHERE = ("systems", "protocols")
+OTHER_THINGS = {
+    ("hosts/aggregation.py", "ring"),  # a file of the C engine
+}
+
+
+def literals(tree: ast.AST) -> Iterator[str]:
+    """The strings of a module but those of examples, which the schema shows."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.keyword) and node.arg == "examples":
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        yield from literals(node)
+
+
+def test_no_system_is_named_outside_systems():
+    files = [
+        path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in ELSEWHERE
+    ]
+    assert len(files) > 100
+    found = {
+        (path.relative_to(ROOT).as_posix(), text)
+        for path in files
+        for text in literals(ast.parse(path.read_text()))
+        if text in registry
+    }
+    assert found == OTHER_THINGS
+
+
+def test_the_search_finds_names():
+    source = 'KNOWN = ("ps", f"{x}")\nField(examples=["ring"], default="atp")\nif a == "grid": ...'
+    found = [text for text in literals(ast.parse(source)) if text in registry]
+    assert found == ["ps", "atp", "grid"]
