@@ -113,7 +113,9 @@ class Dask:
         from distributed.comm.addressing import get_address_host
 
         try:
-            workers = self._client.scheduler_info()["workers"]
+            workers = self._client.scheduler_info().get("workers")
+            if workers is None:
+                raise ConnectionError("it does not answer")
         except _GONE as error:
             raise DeploymentError(
                 f"the Dask scheduler {self._address} is gone ({error});"
