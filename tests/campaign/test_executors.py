@@ -143,14 +143,15 @@ def test_rows_and_logs_come_back_as_if_they_were_made_here(two, tmp_path):
 
 
 def test_each_core_has_a_simulated_cell_at_a_time(two, tmp_path):
-    cells = simulated(tmp_path)
+    cells = simulated(tmp_path, emulation__repeats=2)
     started: list[str] = []
     seen = []
     for cell, _ in through(two.address, cells, tmp_path, lambda cell: started.append(cell.cell.id)):
         seen.append((cell.cell.id, len(started)))
     assert {cell for cell, _ in seen} == {cell.cell.id for cell in cells} == set(started)
-    assert seen[0][1] == 2
-    assert len(started) == 3
+    # When the first has ended the third may have begun, but no more.
+    assert seen[0][1] in (2, 3)
+    assert len(seen) == len(started) == 6
 
 
 @pytest.mark.root
@@ -165,7 +166,8 @@ def test_a_machine_has_an_emulated_cell_at_a_time(cluster, tmp_path):
     ):
         assert not isinstance(outcome, Failed), str(outcome)
         counts.append(len(started))
-    assert counts == [1, 2, 3]
+    # The second may begin as soon as the first has ended.
+    assert counts[0] < 3 == len(counts) == counts[-1]
 
 
 def test_emulated_cells_need_a_worker_with_the_resource(cluster, tmp_path, monkeypatch):
