@@ -1,176 +1,168 @@
 """Cells on several machines, those of a Dask scheduler (https://distributed.dask.org).
 
-Each machine has one cell at a time, however many workers and threads Dask has there, for cells
-side by side would disturb one another. Which machine gets which cell is decided here, when one
-becomes free; Dask carries it there and says who is left.
+Dask schedules: a simulated cell takes a core, which is a thread of a worker, and an emulated one
+the resource ``emulator``, of which a worker offers one. So a worker is started on each machine by
+
+    dask worker tcp://HEAD:8786 --resources emulator=1
+
+A cell whose machine is lost goes to another one, and fails after as many as the scheduler's
+``distributed.scheduler.allowed-failures`` says: 3, unless it is configured otherwise.
 """
 
 from __future__ import annotations
 
-import queue
 import sys
 import time
 import uuid
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from testbed.campaign import remote
 from testbed.campaign.isolation import Failed
-from testbed.campaign.local import Outcome, Started, check_captures, log_name
+from testbed.campaign.local import Outcome, Started, check_captures, is_emulated
 from testbed.campaign.planning import Planned
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import counted
 
-TRIES = 3
-"""On so many machines a cell may be lost before it is given up."""
 PATIENCE_S = 5.0
 """How long to wait for a scheduler, and for a worker where there is none."""
 _POLL_S = 0.5
-
-
-@dataclass
-class _Errand:
-    """A cell on its way: on which machine, by which worker."""
-
-    cell: Planned
-    machine: str
-    worker: str
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+_GONE = (OSError, TimeoutError, CancelledError, RuntimeError)
+"""What a client raises whose scheduler is gone; RuntimeError once it has given up."""
 
 
 class Dask:
-    """Cells run on the machines whose workers a scheduler has.
+    """Cells run on the machines whose workers a scheduler has, in whatever order they end.
 
-    A machine that refuses a cell, as `testbed.campaign.remote` says, gets no other; if a machine is
-    lost, its cell runs on another one.
+    A machine that refuses a cell, as `testbed.campaign.remote` says, gets no other while there are
+    machines that do not.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._client: Any = None
         self._refused: dict[str, str] = {}
-        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def prepare(self, cells: Sequence[Planned], captures: Sequence[str]) -> None:
         check_captures(cells, captures)
         if not cells:
             return
         self._client = _connected(self._address)
-        if not self._awaited():
+        emulator = "emulator" if any(map(is_emulated, cells)) else ""
+        if not self._awaited(emulator):
             self._close()
+            lacking = f"worker with the resource {emulator}" if emulator else "worker"
             raise DeploymentError(
-                f"found no worker at the Dask scheduler {self._address}, wanted one on each machine"
-                f" that shall run cells; start them there with `dask worker {self._address}`"
+                f"found no {lacking} at the Dask scheduler {self._address}, wanted one on each"
+                " machine that shall run cells; start them there with"
+                f" `dask worker {self._address} --resources emulator=1`"
             )
 
     def outcomes(
         self, cells: Sequence[Planned], logs: Path, captures: Sequence[str], started: Started
     ) -> Iterator[tuple[Planned, Outcome]]:
-        waiting = deque(cells)
-        running: dict[Any, _Errand] = {}
-        lost: Counter[str] = Counter()
+        running: dict[Any, Planned] = {}
+        begun: deque[tuple[float, str]] = deque()
+        topic = f"ina-testbed-{uuid.uuid4().hex}"
+        again = list(cells)
         try:
-            while waiting or running:
-                machines = self._machines()
-                for machine in sorted(
-                    machines.keys() - {each.machine for each in running.values()}
-                ):
-                    if waiting:
-                        errand = _Errand(waiting.popleft(), machine, machines[machine][0])
-                        running[self._sent(errand, captures)] = errand
-                        started(errand.cell)
-                if not running and not self._awaited():
-                    raise DeploymentError(self._nobody_left(len(waiting)))
-                for future in self._ended(running):
-                    errand = running.pop(future)
-                    name = log_name(errand.cell.cell)
-                    reply = self._reply(future, errand.machine)
-                    if reply is None:
-                        lost[name] += 1
-                        reason = (
-                            f"its machine was lost, {TRIES} times; the last was {errand.machine}"
-                        )
-                        if lost[name] == TRIES:
-                            yield errand.cell, Failed(reason)
-                            continue
-                    elif remote.REFUSED not in reply:
-                        yield errand.cell, remote.outcome(reply, logs / name)
-                        continue
+            if cells:
+                self._client.subscribe_topic(topic, begun.append)
+            while again or running:
+                running |= {self._submitted(each, captures, topic): each for each in again}
+                again = []
+                ended = self._ended(running)
+                while begun:
+                    _, key = begun.popleft()
+                    for each in (each for future, each in running.items() if future.key == key):
+                        started(each)
+                for future in ended:
+                    each = running.pop(future)
+                    found = self._outcome(future, logs)
+                    if found is None:
+                        again.append(each)
                     else:
-                        self._refuse(errand.machine, reply[remote.REFUSED])
-                    waiting.appendleft(errand.cell)
+                        yield each, found
+                if (again or not ended) and not self._awaited():
+                    raise DeploymentError(self._nobody_left(len(running) + len(again)))
         finally:
-            self._call_back(running)
+            self._call_back(list(running))
             self._close()
 
-    def _machines(self) -> dict[str, list[str]]:
-        """The machines that may have cells, each with the addresses of its workers."""
+    def _submitted(self, planned: Planned, captures: Sequence[str], topic: str) -> Any:
+        token = uuid.uuid4().hex
+        return self._client.submit(
+            _serve,
+            remote.request(planned.cell, captures, token),
+            topic,
+            key=token,
+            resources={"emulator": 1} if is_emulated(planned) else None,
+            workers=sorted(self._machines()) if self._refused else None,
+            allow_other_workers=bool(self._refused),
+        )
+
+    def _machines(self, resource: str = "") -> set[str]:
+        """The hosts of workers that offer ``resource``, but for those that refused a cell.
+
+        DeploymentError if the scheduler is gone.
+        """
         from distributed.comm.addressing import get_address_host
 
         try:
-            workers = sorted(self._client.nthreads())
-        except (OSError, TimeoutError) as error:
+            workers = self._client.scheduler_info().get("workers")
+            if workers is None:
+                raise ConnectionError("it does not answer")
+        except _GONE as error:
             raise DeploymentError(
                 f"the Dask scheduler {self._address} is gone ({error});"
                 " finished rows are kept, and run --resume goes on"
             ) from error
-        found: dict[str, list[str]] = {}
-        for worker in workers:
-            machine = get_address_host(worker)
-            if machine not in self._refused:
-                found.setdefault(machine, []).append(worker)
-        return found
+        able = [each for each in workers if not resource or resource in workers[each]["resources"]]
+        return set(map(get_address_host, able)) - self._refused.keys()
 
-    def _awaited(self) -> bool:
+    def _awaited(self, resource: str = "") -> bool:
         """Whether there is any machine, now or soon."""
         deadline = time.monotonic() + PATIENCE_S
-        while not self._machines():
+        while not self._machines(resource):
             if time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_S)
         return True
 
-    def _sent(self, errand: _Errand, captures: Sequence[str]) -> Any:
-        asked = remote.request(errand.cell.cell, captures, errand.token)
-        future = self._client.submit(
-            remote.serve, asked, workers=[errand.worker], allow_other_workers=False, pure=False
-        )
-        future.add_done_callback(self._done.put)
-        return future
+    def _ended(self, running: dict[Any, Planned]) -> list[Any]:
+        """Which cells came to an end; none after a moment."""
+        from distributed import wait
 
-    def _ended(self, running: Mapping[Any, _Errand]) -> list[Any]:
-        """What came to an end, or never will since its worker is gone; none after a moment."""
-        with suppress(queue.Empty):
-            self._done.get(timeout=_POLL_S)
-        there = {worker for own in self._machines().values() for worker in own}
-        return [
-            future
-            for future, errand in running.items()
-            if future.done() or errand.worker not in there
-        ]
+        with suppress(TimeoutError, CancelledError), self._client.as_current():
+            wait(list(running), timeout=_POLL_S, return_when="FIRST_COMPLETED")
+        return [future for future in running if future.done()]
 
-    def _reply(self, future: Any, machine: str) -> remote.Reply | None:
-        """What came back; None if the machine was lost."""
+    def _outcome(self, future: Any, logs: Path) -> Outcome | None:
+        """What became of a cell; None if it is to be run elsewhere."""
         from distributed import KilledWorker
 
-        if not future.done() or future.cancelled():
-            future.cancel()
+        if future.cancelled():
+            self._machines()  # which says if the scheduler is gone
             return None
         error = future.exception()
-        if error is None:
-            reply: remote.Reply = future.result()
-            return reply
         if isinstance(error, KilledWorker):
+            times = counted(error.allowed_failures + 1, "time")
+            return Failed(f"its machine was lost, {times}; the last was {error.last_worker}")
+        if error is not None:
+            return Failed(f"{type(error).__name__}: {error}")
+        machine, reply = future.result()
+        if isinstance(reply.outcome, str):
+            if machine not in self._refused:
+                print(f"{machine} runs no cells: {reply.outcome}", file=sys.stderr)
+            self._refused[machine] = reply.outcome
             return None
-        return {remote.REFUSED: f"{type(error).__name__}: {error}"}
-
-    def _refuse(self, machine: str, reason: str) -> None:
-        self._refused[machine] = reason
-        print(f"{machine} runs no cells: {reason}", file=sys.stderr)
+        reply.keep_logs(logs)
+        outcome: Outcome = reply.outcome
+        return outcome
 
     def _nobody_left(self, cells: int) -> str:
         why = "".join(f"; {machine}: {reason}" for machine, reason in self._refused.items())
@@ -179,20 +171,27 @@ class Dask:
             f"{why}; finished rows are kept, and run --resume goes on"
         )
 
-    def _call_back(self, running: Mapping[Any, _Errand]) -> None:
+    def _call_back(self, running: Sequence[Any]) -> None:
         """End what still runs, for nobody waits for it any more."""
-        if not running:
-            return
-        workers = [errand.worker for errand in running.values()]
-        tokens = [errand.token for errand in running.values()]
-        with suppress(OSError, TimeoutError):
-            self._client.cancel(list(running))
-            self._client.run(remote.stop, tokens, workers=workers, on_error="ignore")
+        with suppress(*_GONE):
+            if running and self._client.status == "running":
+                self._client.cancel(running)
+                self._client.run(remote.stop, [each.key for each in running], on_error="ignore")
 
     def _close(self) -> None:
         if self._client is not None:
             self._client.close(timeout=1)
             self._client = None
+
+
+def _serve(asked: remote.Request, topic: str) -> tuple[str, remote.Reply]:
+    """Run a cell at a worker, and say so: its machine, and its reply."""
+    from distributed import get_worker
+    from distributed.comm.addressing import get_address_host
+
+    worker = get_worker()
+    worker.log_event(topic, asked["token"])
+    return get_address_host(worker.address), remote.serve(asked)
 
 
 def _connected(address: str) -> Any:

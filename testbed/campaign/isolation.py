@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from testbed.lifetime import die_with_parent
 
@@ -47,37 +47,50 @@ class Failed(Exception):
         self.details = details
 
 
-def call(function: Callable[..., T], *arguments: Any, expected: tuple[type[Exception], ...]) -> T:
-    """``function(*arguments)`` in a forked process. Failed if it raises or dies.
+class Call(Generic[T]):
+    """``function(*arguments)`` in a forked process.
 
     Exceptions of the types ``expected`` are given as their text alone, others with a traceback.
-    When this process is interrupted or killed, the child unwinds before it ends.
+    When this process is killed, the child unwinds before it ends.
     """
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(
-        target=_child, args=(os.getpid(), theirs, function, arguments, expected), daemon=False
-    )
-    child.start()
-    theirs.close()
-    try:
-        kind, value, details = ours.recv()
-    except EOFError:
-        child.join()
-        raise Failed(f"the cell's process died (exit code {child.exitcode})") from None
-    except BaseException:
+
+    def __init__(
+        self, function: Callable[..., T], *arguments: Any, expected: tuple[type[Exception], ...]
+    ) -> None:
+        context = multiprocessing.get_context("fork")
+        self._pipe, theirs = context.Pipe(duplex=False)
+        self._child = context.Process(
+            target=_child, args=(os.getpid(), theirs, function, arguments, expected), daemon=False
+        )
+        self._child.start()
+        theirs.close()
+
+    @property
+    def pipe(self) -> Connection:
+        """What is ready to be read when `result` need not wait."""
+        return self._pipe
+
+    def result(self) -> T:
+        """Wait for what it returns. Failed if it raises or dies."""
+        try:
+            kind, value, details = self._pipe.recv()
+        except EOFError:
+            self._child.join()
+            raise Failed(f"the cell's process died (exit code {self._child.exitcode})") from None
+        self._child.join()
+        self._pipe.close()
+        if kind == "failed":
+            raise Failed(value, details)
+        found: T = value
+        return found
+
+    def end(self) -> None:
+        """Have it unwind if it still runs, and wait for that."""
         # A terminal's Ctrl-C has reached the child as well; a kill of this process has not.
-        if child.is_alive() and child.pid is not None:
-            os.kill(child.pid, signal.SIGTERM)
-        child.join(_CLEAN_UP_TIME)
-        raise
-    finally:
-        ours.close()
-    child.join()
-    if kind == "failed":
-        raise Failed(value, details)
-    result: T = value
-    return result
+        if self._child.is_alive() and self._child.pid is not None:
+            os.kill(self._child.pid, signal.SIGTERM)
+        self._child.join(_CLEAN_UP_TIME)
+        self._pipe.close()
 
 
 def _child(

@@ -1,8 +1,11 @@
-"""Cells that run here, one after another; and what any executor offers."""
+"""Cells that run here; and what any executor offers."""
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -12,7 +15,7 @@ from testbed.backends.emulation.network import EmulationError, require
 from testbed.backends.flow.simulate import Stalled
 from testbed.backends.measurements import SumMismatch
 from testbed.campaign.cell import CellResult, run_cell
-from testbed.campaign.isolation import Failed, call
+from testbed.campaign.isolation import Call, Failed
 from testbed.campaign.planning import Planned
 from testbed.campaign.version import code
 from testbed.deployment.errors import DeploymentError
@@ -50,7 +53,8 @@ class Executor(Protocol):
 
 
 class Local:
-    """Cells run here, in their order, each in a process of its own."""
+    """Cells run here, each in a process of its own: an emulated one alone, simulated ones side by
+    side on all cores. Their outcomes come in the order of the cells all the same."""
 
     def prepare(self, cells: Sequence[Planned], captures: Sequence[str]) -> None:
         emulated = [each.cell.experiment for each in cells if is_emulated(each)]
@@ -69,9 +73,46 @@ class Local:
     def outcomes(
         self, cells: Sequence[Planned], logs: Path, captures: Sequence[str], started: Started
     ) -> Iterator[tuple[Planned, Outcome]]:
-        for each in cells:
-            started(each)
-            yield each, attempt(each, logs / log_name(each.cell), captures)
+        waiting, running = deque(cells), deque[_Running]()
+        cores = len(os.sched_getaffinity(0))
+        try:
+            while waiting or running:
+                busy = [each.call.pipe for each in running if not each.call.pipe.poll()]
+                side_by_side = [each.planned for each in running] + list(waiting)[:1]
+                may_start = not running or not any(map(is_emulated, side_by_side))
+                if waiting and may_start and len(busy) < cores:
+                    started(waiting[0])
+                    running.append(_Running(waiting.popleft(), logs, captures))
+                elif running[0].call.pipe in busy:
+                    wait(busy)
+                else:
+                    outcome = running[0].outcome()
+                    yield running.popleft().planned, outcome
+        finally:
+            for each in running:
+                each.call.end()
+
+
+class _Running:
+    """A cell in a process of its own."""
+
+    def __init__(self, planned: Planned, logs: Path, captures: Sequence[str]) -> None:
+        self.planned, self._log_dir = planned, logs / log_name(planned.cell)
+        self.call = Call(
+            run_cell,
+            *(planned.cell, planned.deployment, self._log_dir, captures),
+            expected=EXPECTED_ERRORS,
+        )
+
+    def outcome(self) -> Outcome:
+        """Wait for its end; a reason to fail is an outcome like any other."""
+        try:
+            return self.call.result()
+        except Failed as failure:
+            if failure.details:
+                self._log_dir.mkdir(parents=True, exist_ok=True)
+                (self._log_dir / "error.txt").write_text(failure.details)
+            return failure
 
 
 def check_captures(cells: Sequence[Planned], captures: Sequence[str]) -> None:
@@ -83,18 +124,6 @@ def check_captures(cells: Sequence[Planned], captures: Sequence[str]) -> None:
 
 def is_emulated(planned: Planned) -> bool:
     return planned.cell.experiment.backend == "emulate"
-
-
-def attempt(planned: Planned, log_dir: Path, captures: Sequence[str]) -> Outcome:
-    """Run a cell in a process of its own; a reason to fail is an outcome like any other."""
-    try:
-        cell, deployment = planned.cell, planned.deployment
-        return call(run_cell, cell, deployment, log_dir, captures, expected=EXPECTED_ERRORS)
-    except Failed as failure:
-        if failure.details:
-            log_dir.mkdir(parents=True, exist_ok=True)
-            (log_dir / "error.txt").write_text(failure.details)
-        return failure
 
 
 def log_name(cell: Cell) -> str:

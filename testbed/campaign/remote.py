@@ -1,4 +1,4 @@
-"""A cell on another machine: sent as plain data, run there by a fresh interpreter, sent back.
+"""A cell on another machine: asked for as plain data, run there by a fresh interpreter.
 
 The interpreter loads the code from its files, so that what runs is what its version says; the one
 that asked for it may have been there for days. It refuses what another version of the testbed sent,
@@ -10,20 +10,20 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from testbed.backends.emulation.network import EmulationError
-from testbed.campaign.cell import CellResult
 from testbed.campaign.isolation import Failed, Terminated, termination_unwinds
-from testbed.campaign.local import Local, Outcome, attempt
+from testbed.campaign.local import Local, Outcome, log_name
 from testbed.campaign.planning import Planned
 from testbed.campaign.version import code, version
 from testbed.deployment.errors import DeploymentError
@@ -32,11 +32,8 @@ from testbed.experiment.schema import Experiment
 from testbed.lifetime import die_with_parent
 from testbed.placement.deployments import Deployments
 from testbed.provenance import environment
-from testbed.results import Iteration, LinkLoad, Row
 
 Request: TypeAlias = dict[str, Any]
-Reply: TypeAlias = dict[str, Any]
-REFUSED = "refused"
 
 _LOADED = code()
 """What this process has in memory, whatever its files say later."""
@@ -44,6 +41,21 @@ _OTHER_CODE = "it has another version of the testbed; install the same there, re
 
 _running: dict[str, subprocess.Popen[bytes]] = {}
 """What this process runs for others, by their tokens."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of a cell, or why none such can be run here, and its logs by their path."""
+
+    outcome: Outcome | str
+    logs: dict[str, bytes] = field(default_factory=dict)
+
+    def keep_logs(self, folder: Path) -> None:
+        """Write the logs into ``folder``."""
+        for name, content in self.logs.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
 
 def request(cell: Cell, captures: Sequence[str], token: str) -> Request:
@@ -61,13 +73,9 @@ def request(cell: Cell, captures: Sequence[str], token: str) -> Request:
 
 
 def serve(asked: Request) -> Reply:
-    """Run a cell in an interpreter of its own, and wait for it.
-
-    The reply has either REFUSED, with the reason why no such cell can be run here, or ``failed``,
-    or the rows; ``logs`` holds the content of each file of the cell's logs.
-    """
+    """Run a cell in an interpreter of its own, and wait for it."""
     if asked["code"] != _LOADED:
-        return {REFUSED: _OTHER_CODE}
+        return Reply(_OTHER_CODE)
     with tempfile.TemporaryDirectory(prefix="ina-testbed-cell-") as name:
         folder = Path(name)
         (folder / "request.json").write_text(json.dumps(asked))
@@ -83,14 +91,15 @@ def serve(asked: Request) -> Reply:
             ended = process.wait()
         finally:
             del _running[asked["token"]]
-        try:
-            reply: Reply = json.loads((folder / "reply.json").read_text())
-        except FileNotFoundError:
-            last = (folder / "said").read_text(errors="replace").splitlines()[-1:]
-            reply = {"failed": ": ".join([f"the interpreter died (exit code {ended})", *last])}
         logs = folder / "logs"
         files = filter(Path.is_file, logs.rglob("*"))
-        return reply | {"logs": {str(each.relative_to(logs)): each.read_bytes() for each in files}}
+        kept = {str(each.relative_to(logs)): each.read_bytes() for each in files}
+        try:
+            return Reply(pickle.loads((folder / "outcome").read_bytes()), kept)
+        except FileNotFoundError:
+            last = (folder / "said").read_text(errors="replace").splitlines()[-1:]
+            reason = ": ".join([f"the interpreter died (exit code {ended})", *last])
+            return Reply(Failed(reason), kept)
 
 
 def stop(tokens: Sequence[str]) -> None:
@@ -100,67 +109,56 @@ def stop(tokens: Sequence[str]) -> None:
             process.terminate()
 
 
-def outcome(reply: Reply, log_dir: Path) -> Outcome:
-    """What became of the cell; its logs go to ``log_dir``."""
-    for name, content in reply["logs"].items():
-        path = log_dir / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    if "failed" in reply:
-        return Failed(reply["failed"])
-    return CellResult(
-        [Row(**each) for each in reply["jobs"]],
-        [Iteration(**each) for each in reply["iterations"]],
-        [LinkLoad(**each) for each in reply["links"]],
-    )
-
-
-def _answer(asked: Request, log_dir: Path) -> Reply:
+def _outcome(asked: Request, log_dir: Path) -> Outcome | str:
     if asked["code"] != code():
-        return {REFUSED: _OTHER_CODE}
+        return _OTHER_CODE
     experiment = Experiment.model_validate(asked["experiment"])
     try:
         alike = version(experiment) == asked["version"]
     except OSError as error:
-        return {REFUSED: f"it lacks a file that the experiment names: {error}"}
+        return f"it lacks a file that the experiment names: {error}"
     if not alike:
-        return {REFUSED: "its files of workloads or P4 programs differ; copy them there"}
+        return "its files of workloads or P4 programs differ; copy them there"
     cell = Cell(asked["id"], experiment, asked["settings"], asked["repeat"])
-    try:
-        planned = Planned(cell, Deployments().of(experiment), seconds=0.0)
-        Local().prepare([planned], asked["captures"])
-    except (DeploymentError, EmulationError) as error:
-        return {REFUSED: str(error)}
-    log_dir.mkdir()
-    facts = {key: fact for key, fact in environment().items() if key != "command"}
-    (log_dir / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
-    found = attempt(planned, log_dir, asked["captures"])
-    if isinstance(found, Failed):
-        return {"failed": str(found)}
-    return asdict(found)
+    with turn(alone=experiment.backend == "emulate"):
+        try:
+            planned = Planned(cell, Deployments().of(experiment), seconds=0.0)
+            Local().prepare([planned], asked["captures"])
+        except (DeploymentError, EmulationError) as error:
+            return str(error)
+        own = log_dir / log_name(cell)
+        own.mkdir(parents=True)
+        facts = {key: fact for key, fact in environment().items() if key != "command"}
+        (own / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
+        ((_, found),) = Local().outcomes([planned], log_dir, asked["captures"], lambda _: None)
+        return found
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """One cell at a time on this machine, whoever asks for it."""
+def turn(alone: bool) -> Iterator[None]:
+    """Wait until no cell runs on this machine that must be ``alone``; if this one must, for all.
+
+    Dask knows of one scheduler's workers, and of resources, not of cores beside them.
+    """
     path = Path(tempfile.gettempdir()) / f"ina-testbed-{os.getuid()}.lock"
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # let go by the kernel, however this process ends
+        # Let go by the kernel, however this process ends.
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
 
 
 def main(folder: Path, parent: int) -> None:
-    """Read ``folder/request.json``, run what it asks for, and write ``folder/reply.json``."""
+    """Read ``folder/request.json``, run what it asks for, and write ``folder/outcome``."""
     die_with_parent(parent, signal.SIGTERM)
-    asked: Mapping[str, Any] = json.loads((folder / "request.json").read_text())
+    asked: Request = json.loads((folder / "request.json").read_text())
     try:
-        with termination_unwinds(), _alone():
-            reply = _answer(dict(asked), folder / "logs")
+        with termination_unwinds():
+            found = _outcome(asked, folder / "logs")
     except (Terminated, KeyboardInterrupt):
         sys.exit(130)
-    beside = folder / "reply.tmp"
-    beside.write_text(json.dumps(reply))
-    beside.replace(folder / "reply.json")
+    beside = folder / "outcome.tmp"
+    beside.write_bytes(pickle.dumps(found))
+    beside.replace(folder / "outcome")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,7 +21,7 @@ from leftovers import command_of, descendants
 from tiny import experiment, file
 
 from testbed.campaign import dask as spread
-from testbed.campaign import executors, remote
+from testbed.campaign import executors, local, remote
 from testbed.campaign.dask import Dask
 from testbed.campaign.evaluation import New
 from testbed.campaign.isolation import Failed
@@ -36,18 +38,18 @@ pytestmark = pytest.mark.slow
 DASK = str(Path(sys.executable).parent / "dask")
 # Should the tests themselves be killed, nothing stays for long.
 LONE_SCHEDULER, LONE_WORKER = ("--idle-timeout", "300 s"), ("--death-timeout", "20 s")
+EMULATOR = ("--resources", "emulator=1")
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 
 
 class Cluster:
     """A scheduler, and workers that are told apart as machines are: by their address."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self._folder, self._stack = folder, ExitStack()
         self._file = folder / "scheduler.json"
-        self.scheduler = self._start(
-            "scheduler", "--host", HERE, "--port", "0", "--no-dashboard", *LONE_SCHEDULER
-        )
+        words = ("--host", HERE, "--port", "0", "--no-dashboard", *LONE_SCHEDULER)
+        self.scheduler = self._start("scheduler", *words, **environment)
         self._wait(self._file.exists)
         self.address = json.loads(self._file.read_text())["address"]
 
@@ -57,13 +59,15 @@ class Cluster:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def worker(self, host: str) -> subprocess.Popen[bytes]:
+    def worker(self, host: str, *more: str, cores: int = 1) -> subprocess.Popen[bytes]:
         """A worker that the scheduler knows; what it holds for itself is its machine's own."""
         before = self._workers()
         own = self._folder / f"worker-{len(before)}"
         own.mkdir()
         process = self._start(
-            "worker", "--host", host, "--no-nanny", "--no-dashboard", *LONE_WORKER, TMPDIR=str(own)
+            *("worker", "--host", host, "--nthreads", str(cores), *more),
+            *("--no-nanny", "--no-dashboard", *LONE_WORKER),
+            TMPDIR=str(own),
         )
         self._wait(lambda: len(self._workers()) > len(before))
         return process
@@ -138,20 +142,72 @@ def test_rows_and_logs_come_back_as_if_they_were_made_here(two, tmp_path):
     assert len(list((there / "logs").iterdir())) == 3
 
 
-def test_each_machine_has_a_cell_at_a_time(two, tmp_path):
-    cells = simulated(tmp_path)
+def test_each_core_has_a_simulated_cell_at_a_time(two, tmp_path):
+    cells = simulated(tmp_path, emulation__repeats=2)
     started: list[str] = []
     seen = []
     for cell, _ in through(two.address, cells, tmp_path, lambda cell: started.append(cell.cell.id)):
         seen.append((cell.cell.id, len(started)))
     assert {cell for cell, _ in seen} == {cell.cell.id for cell in cells} == set(started)
-    assert seen[0][1] == 2
-    assert len(started) == 3
+    # When the first has ended the third may have begun, but no more.
+    assert seen[0][1] in (2, 3)
+    assert len(seen) == len(started) == 6
 
 
-def test_two_workers_of_one_machine_are_one_machine(cluster, tmp_path):
+@pytest.mark.root
+@pytest.mark.alone
+def test_a_machine_has_an_emulated_cell_at_a_time(cluster, tmp_path):
+    cluster.worker(HERE, *EMULATOR, cores=3)
+    cells = plan(expand(experiment(tmp_path, emulation__repeats=3)))
+    started: list[int] = []
+    counts = []
+    for _, outcome in through(
+        cluster.address, cells, tmp_path, lambda each: started.append(each.cell.repeat)
+    ):
+        assert not isinstance(outcome, Failed), str(outcome)
+        counts.append(len(started))
+    # The second may begin as soon as the first has ended.
+    assert counts[0] < 3 == len(counts) == counts[-1]
+
+
+def test_emulated_cells_need_a_worker_with_the_resource(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    cells = plan(expand(experiment(tmp_path)))
     cluster.worker(HERE)
-    cluster.worker(HERE)
+    with pytest.raises(DeploymentError, match=r"resource emulator .* --resources emulator=1"):
+        Dask(cluster.address).prepare(cells, ())
+    cluster.worker(THERE, *EMULATOR)
+    executor = Dask(cluster.address)
+    executor.prepare(cells, ())
+    executor._close()
+
+
+def test_what_must_be_alone_is_alone_on_its_machine(tmp_path, monkeypatch):
+    """Whoever asks for it: schedulers, workers and simulations beside it know nothing of it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    both = threading.Barrier(2)
+
+    def simulate() -> None:
+        with remote.turn(alone=False):
+            both.wait(10)
+
+    others = [threading.Thread(target=simulate) for _ in range(2)]
+    seen = []
+    with remote.turn(alone=True):
+        for each in others:
+            each.start()
+        with pytest.raises(threading.BrokenBarrierError):
+            both.wait(0.3)
+        seen.append([each.is_alive() for each in others])
+        both.reset()
+    for each in others:
+        each.join(10)
+    assert seen == [[True, True]]
+    assert not both.broken
+
+
+def test_a_machine_has_as_many_simulated_cells_as_cores(cluster, tmp_path):
+    cluster.worker(HERE, cores=3)
     started: list[str] = []
     counts = [
         len(started)
@@ -162,7 +218,7 @@ def test_two_workers_of_one_machine_are_one_machine(cluster, tmp_path):
             lambda cell: started.append(cell.cell.id),
         )
     ]
-    assert counts == [1, 2, 3]
+    assert counts == [3, 3, 3]
 
 
 def test_the_cell_of_a_lost_machine_runs_on_another(cluster, tmp_path):
@@ -170,7 +226,7 @@ def test_the_cell_of_a_lost_machine_runs_on_another(cluster, tmp_path):
     lost: list[Planned] = []
 
     def started(cell: Planned) -> None:
-        if not lost:  # machines are asked in the order of their addresses
+        if not lost:
             lost.append(cell)
             workers[HERE].kill()
 
@@ -201,11 +257,14 @@ def test_a_scheduler_that_dies_is_told(cluster, tmp_path, monkeypatch):
         list(through(cluster.address, simulated(tmp_path), tmp_path, started))
 
 
-def test_a_cell_that_loses_machine_after_machine_has_failed(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(spread, "TRIES", 1)
-    worker = cluster.worker(HERE)
-    cells = simulated(tmp_path)[:1]
-    ((_, outcome),) = through(cluster.address, cells, tmp_path, lambda cell: worker.kill())
+def test_a_cell_that_loses_machine_after_machine_has_failed(tmp_path):
+    (tmp_path / "cluster").mkdir()
+    with Cluster(
+        tmp_path / "cluster", DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0"
+    ) as cluster:
+        worker = cluster.worker(HERE)
+        cells = simulated(tmp_path)[:1]
+        ((_, outcome),) = through(cluster.address, cells, tmp_path, lambda cell: worker.kill())
     assert isinstance(outcome, Failed)
     assert "its machine was lost" in str(outcome)
 
@@ -274,25 +333,23 @@ def test_a_cell_whose_files_differ_is_refused(tmp_path):
     (tmp_path / "gone").mkdir()
     cell = simulated(tmp_path / "gone")[0].cell
     asked = remote.request(cell, (), "token")
-    assert "differ" in remote.serve(asked | {"version": "another"})[remote.REFUSED]
+    assert "differ" in str(remote.serve(asked | {"version": "another"}).outcome)
     shutil.rmtree(tmp_path / "gone")
-    assert "lacks a file" in remote.serve(asked)[remote.REFUSED]
+    assert "lacks a file" in str(remote.serve(asked).outcome)
 
 
 def test_a_failure_comes_back_with_its_reason_and_its_logs(tmp_path, monkeypatch):
-    def fail(cell, log_dir, captures):
-        (log_dir / "error.txt").write_text("all of it")
-        return Failed("as asked")
+    def fail(cell, deployment, log_dir, captures):
+        raise RuntimeError("as asked")
 
     cell = simulated(tmp_path)[0].cell
-    monkeypatch.setattr(remote, "attempt", fail)
-    reply = remote._answer(remote.request(cell, (), "token"), tmp_path / "logs")
-    assert reply == {"failed": "as asked"}
-    content = (tmp_path / "logs" / "error.txt").read_bytes()
-    failed = remote.outcome(reply | {"logs": {"switch/error.txt": content}}, tmp_path / "own")
+    monkeypatch.setattr(local, "run_cell", fail)
+    failed = remote._outcome(remote.request(cell, (), "token"), tmp_path / "logs")
     assert isinstance(failed, Failed)
-    assert str(failed) == "as asked"
-    assert (tmp_path / "own" / "switch" / "error.txt").read_text() == "all of it"
+    assert str(failed) == "RuntimeError: as asked"
+    content = (tmp_path / "logs" / local.log_name(cell) / "error.txt").read_bytes()
+    remote.Reply(failed, {"switch/error.txt": content}).keep_logs(tmp_path / "own")
+    assert "Traceback" in (tmp_path / "own" / "switch" / "error.txt").read_text()
 
 
 def test_an_interpreter_that_dies_is_a_failure(tmp_path, monkeypatch):
@@ -300,16 +357,14 @@ def test_an_interpreter_that_dies_is_a_failure(tmp_path, monkeypatch):
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     reply = remote.serve(remote.request(simulated(tmp_path)[0].cell, (), "token"))
-    assert reply["failed"] == "the interpreter died (exit code 9): out of memory"
+    assert str(reply.outcome) == "the interpreter died (exit code 9): out of memory"
 
 
 def test_replies_hold_whole_rows(tmp_path):
     """What is sent back as plain data is what `run_cell` gave."""
     (cell, made), *_ = Local().outcomes(simulated(tmp_path), tmp_path, (), lambda cell: None)
     asked = remote.request(cell.cell, (), "token")
-    got = remote.outcome(
-        json.loads(json.dumps(remote.serve(asked), default=str)) | {"logs": {}}, tmp_path
-    )
+    got = remote.serve(asked).outcome
     assert [replace(row, started_at="") for row in got.jobs] == [
         replace(row, started_at="") for row in made.jobs
     ]

@@ -1,0 +1,101 @@
+"""Cells that run here: which side by side, and in which order they are told."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tiny import experiment
+
+from testbed.campaign import local
+from testbed.campaign.cell import CellResult
+from testbed.campaign.local import Local
+from testbed.campaign.planning import Planned, plan
+from testbed.experiment.cells import expand
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def marks(tmp_path, monkeypatch) -> Path:
+    """A folder where each cell leaves a mark while it runs; there seem to be two cores.
+
+    A simulated cell waits for the other one, and the first is the last to end.
+    """
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+
+    def run_cell(cell, deployment, log_dir, captures):
+        mark = folder / f"{cell.experiment.backend}-{cell.repeat}"
+        mark.touch()
+        if cell.experiment.backend == "emulate":
+            seen = sorted(path.name for path in folder.iterdir() if path.suffix != ".ended")
+            (folder / "seen.ended").write_text(" ".join(seen))
+        else:
+            other = folder / f"simulate-{1 - cell.repeat}"
+            ended = other.with_suffix(".ended")
+            awaited(lambda: other.exists() or ended.exists())
+            if cell.repeat == 0:
+                awaited(ended.exists)
+        mark.rename(mark.with_suffix(".ended"))
+        return CellResult([])
+
+    monkeypatch.setattr(local, "run_cell", run_cell)
+    return folder
+
+
+def awaited(condition) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def cells(folder: Path, *backends: str) -> list[Planned]:
+    """One cell of each back end, numbered as repeats are."""
+    made = []
+    for backend in backends:
+        both = plan(expand(experiment(folder, backend=backend, emulation__repeats=2)))
+        made.append(both[sum(each.cell.experiment.backend == backend for each in made)])
+    return made
+
+
+def test_simulated_cells_run_side_by_side_and_are_told_in_their_order(marks, tmp_path):
+    asked = cells(tmp_path, "simulate", "simulate")
+    started: list[Planned] = []
+    told = list(Local().outcomes(asked, tmp_path, (), started.append))
+    assert [each for each, _ in told] == started == asked
+    assert all(isinstance(outcome, CellResult) for _, outcome in told), told
+
+
+def test_an_emulated_cell_runs_alone(marks, tmp_path):
+    asked = cells(tmp_path, "simulate", "simulate", "emulate")
+    told = list(Local().outcomes(asked, tmp_path, (), lambda each: None))
+    assert [each for each, _ in told] == asked
+    assert all(isinstance(outcome, CellResult) for _, outcome in told), told
+    assert (marks / "seen.ended").read_text() == "emulate-0"
+
+
+def test_what_is_not_waited_for_is_ended(tmp_path, monkeypatch):
+    pids = tmp_path / "pids"
+    pids.mkdir()
+
+    def run_cell(cell, deployment, log_dir, captures):
+        (pids / str(os.getpid())).touch()
+        awaited(lambda: False)
+
+    monkeypatch.setattr(local, "run_cell", run_cell)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+
+    def interrupt(each: Planned) -> None:
+        if each.cell.repeat == 1:
+            awaited(lambda: list(pids.iterdir()))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(Local().outcomes(cells(tmp_path, *["simulate"] * 2), tmp_path, (), interrupt))
+    (pid,) = pids.iterdir()
+    assert not Path("/proc", pid.name).exists()

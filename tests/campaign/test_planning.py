@@ -1,0 +1,72 @@
+"""Each cell is deployed once, whatever is done with it."""
+
+from __future__ import annotations
+
+import pytest
+from tiny import experiment
+
+from testbed.campaign.evaluation import New
+from testbed.campaign.local import Local
+from testbed.deployment.errors import DeploymentError
+from testbed.placement import deployments
+from testbed.placement.deployments import Deployments
+from testbed.results import read
+from testbed.systems import grid
+
+
+@pytest.fixture
+def solved(tmp_path, monkeypatch):
+    """How often GRID's problem was solved, in processes forked from this one as well."""
+    path, route = tmp_path / "solved", grid.route
+
+    def counting(job, fabric):
+        with path.open("ab") as file:
+            file.write(b"x")
+        return route(job, fabric)
+
+    monkeypatch.setattr(grid, "route", counting)
+    return lambda: path.stat().st_size if path.exists() else 0
+
+
+def test_grid_is_solved_once_for_estimates_repeats_runs_and_failures(tmp_path, solved):
+    asked = experiment(
+        tmp_path,
+        backend="simulate",
+        fabric__ina="all",
+        jobs__0__system="grid",
+        emulation__repeats=3,
+        sweep={"emulation.loss": [0, 0.01], "jobs.0.workers": [3, 4]},
+    )
+    run, failed = New(asked, tmp_path / "out").run((), Local(), quiet=True)
+    assert failed == 6
+    assert len(read(run).results) == 12
+    assert solved() == 2
+
+
+def test_grid_is_solved_once_for_a_dilation_and_for_both_back_ends(tmp_path, solved):
+    asked = experiment(
+        tmp_path,
+        fabric__ina="all",
+        jobs__0__system="grid",
+        emulation__dilation="auto",
+        sweep={"backend": ["simulate", "emulate"]},
+    )
+    planned = New(asked, tmp_path).planned
+    assert {each.cell.experiment.backend for each in planned} == {"simulate", "emulate"}
+    assert {each.deployment.experiment.backend for each in planned} == {"simulate", "emulate"}
+    assert solved() == 1
+
+
+def test_what_cannot_be_deployed_is_found_once_and_said_each_time(tmp_path, monkeypatch):
+    tried = []
+
+    def deploy(experiment, fabric):
+        tried.append(experiment)
+        raise DeploymentError("no room")
+
+    monkeypatch.setattr(deployments, "deploy", deploy)
+    kept, asked = Deployments(), experiment(tmp_path)
+    for _ in range(2):
+        with pytest.raises(DeploymentError, match="no room"):
+            kept.of(asked)
+    assert len(tried) == 1
