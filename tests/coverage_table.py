@@ -28,16 +28,20 @@ def main() -> None:
         packages[package].append((name, summary["covered_lines"], summary["num_statements"]))
     table = io.StringIO()
     for package, own in sorted(packages.items()):
-        covered, lines = (sum(each[at] for each in own) for at in (1, 2))
+        covered, lines = _sum(own)
         table.write(f"{package:32} {_percent(covered, lines):4.0f} %  {lines:6} lines\n")
     everything = [each for own in packages.values() for each in own]
-    covered, lines = (sum(each[at] for each in everything) for at in (1, 2))
+    covered, lines = _sum(everything)
     table.write(f"{'all':32} {_percent(covered, lines):4.0f} %  {lines:6} lines\n")
     few = [(_percent(covered, lines), name) for name, covered, lines in everything]
     for share, name in sorted(few):
         if share < LEAST:
             table.write(f"under {LEAST} %: {name} {share:.0f} %\n")
     print(table.getvalue(), end="")
+
+
+def _sum(files: list[tuple[str, int, int]]) -> tuple[int, int]:
+    return sum(covered for _, covered, _ in files), sum(lines for _, _, lines in files)
 
 
 def _percent(covered: int, lines: int) -> float:

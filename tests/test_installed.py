@@ -42,13 +42,12 @@ for module in list(sys.modules.values()):
 """
 
 
-def execute(command: Sequence[str | Path], where: Path) -> str:
+def execute(command: Sequence[object], where: Path) -> str:
     """What a command says on standard output, in a folder that is no checkout."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        command, cwd=where, env=clean, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=where, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
