@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up import STYLES, labelled, rows
 
-from testbed.report import data, sharing
+from testbed.report import data, lines, sharing
 
 TITLES = {(name, ""): style.title for name, style in STYLES.items()}
 
@@ -151,3 +151,27 @@ def test_an_invalid_job_keeps_its_whole_cell_out(tmp_path):
     jobs = sharing.together(found, data.summary(found, STYLES)).set_index("system")
     assert jobs["jct_s"].to_dict() == {"atp": 3.0, "ring": 4.0}
     assert jobs["rows"].to_dict() == {"atp": 3, "ring": 3}
+
+
+def test_who_is_not_told_apart_is_not_called_fastest(tmp_path):
+    close = rows("ps", 4.0, 5.0, 6.0, 7.0) + rows("ring", 4.1, 5.1, 6.1, 6.9)
+    (sentence,) = data.headlines(table(tmp_path, close), TITLES, STYLES)
+    assert "Ring and PS are not told apart" in sentence or "PS and Ring are not" in sentence
+    assert "fastest" not in sentence
+
+
+def test_too_few_repeats_have_no_p(tmp_path):
+    few = table(tmp_path, rows("ring", 4.0, 4.1, 4.2) + rows("atp", 2.0, 2.1, 2.2))
+    ratios = data.speed_ups(few, STYLES).set_index("system")
+    assert ratios.loc["atp", "claim"] == "too few repeats"
+    assert np.isnan(ratios.loc["atp", "p"])
+
+
+def test_all_panels_of_a_figure_have_one_kind_of_scale(tmp_path):
+    wide, narrow = rows("ps", 40.0, cell="a"), rows("ps", 4.0, cell="b", workload="bert-base")
+    wide += rows("ring", 4.0, cell="c", ina_tors=0) + rows("atp", 2.0, cell="d", ina_tors=0)
+    narrow += rows("ring", 4.0, cell="e", ina_tors=0, workload="bert-base")
+    panels = lines.deployments(table(tmp_path, wide + narrow))
+    assert len(panels) == 2
+    figure = lines.against_ina(panels, {(n, ""): s for n, s in STYLES.items()}, "jct", "JCT (s)")
+    assert {axes.get_yscale() for axes in figure.axes} == {"log"}
