@@ -14,16 +14,7 @@ PACKAGE = Path(protocols.__file__).parents[1]
 PROTOCOLS, SYSTEMS = set(protocols.registry), set(systems.registry)
 TOLD = {"examples", "description", "help"}  # what people read
 
-# What other parts still say of systems; nothing may be added.
-LEFT = {
-    "hosts/aggregation.py": {"ring"},  # a C file
-    "machine/measuring.py": {"ring", "switchml"},
-    "report/bars.py": {"ring"},
-    "report/data.py": {"ps", "ring"},
-    "report/look.py": {"ps", "ring", "hierarchical-ring"},
-    "studies/claims/measures.py": {"ps"},
-    "studies/claims/verdict.py": {"ps"},
-}
+FILES = {"hosts/aggregation.py": {"ring"}}  # a C file's name, not a system's
 
 
 def modules(*homes: str) -> dict[str, ast.Module]:
@@ -76,13 +67,10 @@ def named_by(tree: ast.AST) -> set[str]:
 
 
 def imported_by(tree: ast.AST) -> set[str]:
-    """Protocols of which a module imports the folder."""
-    homes = [
-        node.module.split(".")[2:3]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("testbed.protocols.")
-    ]
-    return PROTOCOLS & {name for home in homes for name in home}
+    """Protocols that a module chooses. What a protocol lends to those who carry it out, such as
+    the gate of parameters, is not the protocol."""
+    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {name for name in PROTOCOLS if f"testbed.protocols.{name}.protocol" in modules}
 
 
 ELSEWHERE = modules("protocols/", "systems/")
@@ -119,7 +107,7 @@ def test_protocols_do_not_decide_on_one_another(name):
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_system_is_known_in_its_file_alone(name):
-    assert SYSTEMS & set(literals(ELSEWHERE[name])) <= LEFT.get(name, set())
+    assert SYSTEMS & set(literals(ELSEWHERE[name])) <= FILES.get(name, set())
 
 
 @pytest.mark.parametrize(
