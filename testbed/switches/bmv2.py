@@ -70,7 +70,10 @@ class Bmv2Switch:
             self._switch = subprocess.Popen(
                 [
                     *prefix_command,
-                    *(SWITCH, "--thrift-port", str(THRIFT_PORT), *ports, str(self._program)),
+                    *(SWITCH, "--thrift-port", str(THRIFT_PORT)),
+                    # Its default is a file in /tmp, which all switches of a machine would share.
+                    *("--notifications-addr", f"tcp://127.0.0.1:{THRIFT_PORT + 1}"),
+                    *(*ports, str(self._program)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
