@@ -10,7 +10,7 @@ from testbed import wire
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment import fabrics
 from testbed.experiment.schema import Experiment
-from testbed.placement.choice import choose
+from testbed.placement.best import best_switches
 from testbed.topology import builders, placement
 from testbed.topology.fabric import Fabric
 
@@ -82,4 +82,4 @@ def what_matters(experiment: Experiment) -> str:
 def _best(experiment: str, budget: int) -> tuple[str, ...]:
     """Kept, as the search takes long and a cell's fabric is asked for several times."""
     resolved = Experiment.model_validate_json(experiment)
-    return choose(resolved, without_ina(resolved), budget).switches
+    return best_switches(resolved, without_ina(resolved), budget).switches
