@@ -11,9 +11,9 @@ from typing import Any
 from testbed.backends.emulation import backend as emulator
 from testbed.backends.flow import backend as simulator
 from testbed.backends.measurements import JobMeasurements, Measurements
-from testbed.campaign.emulating import verdicts
 from testbed.campaign.link_loads import busiest_s, loads
 from testbed.campaign.measurement import measure
+from testbed.campaign.verdicts import verdicts
 from testbed.campaign.version import version
 from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.experiment.cells import Cell

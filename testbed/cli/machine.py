@@ -29,7 +29,7 @@ def doctor() -> None:
 def calibrate(force: bool) -> None:
     """Measure what this machine carries, for `dilation: auto` and for warnings."""
     from testbed.machine import calibration
-    from testbed.machine.measuring import calibrate as measure
+    from testbed.machine.calibration_runs import calibrate as measure
 
     with running():
         measured = measure(lambda line: click.echo(line, err=True), force)

@@ -37,7 +37,7 @@ _NEEDLESS = "though too few were lost to explain it"
 
 
 @dataclass(frozen=True)
-class Signs:
+class Symptoms:
     """What a run showed of the machine that carried it.
 
     Attributes:
@@ -76,52 +76,56 @@ def is_needless(said: str) -> bool:
     return _NEEDLESS in said
 
 
-def verdict(signs: Signs) -> str:
+def verdict(symptoms: Symptoms) -> str:
     """``valid``, or every reason why the row must not be compared."""
-    return "; ".join(reason for rule in _RULES for reason in rule(signs)) or VALID
+    return "; ".join(reason for rule in _RULES for reason in rule(symptoms)) or VALID
 
 
-def _idle(signs: Signs) -> Iterator[str]:
-    if signs.idle and min(signs.idle) < IDLE_FLOOR:
-        short = sum(share < IDLE_FLOOR for share in signs.idle)
+def _idle(symptoms: Symptoms) -> Iterator[str]:
+    if symptoms.idle and min(symptoms.idle) < IDLE_FLOOR:
+        short = sum(share < IDLE_FLOOR for share in symptoms.idle)
         yield (
-            f"processor idle only {min(signs.idle):.0%} in its busiest second "
-            f"({short} of {len(signs.idle)} seconds under {IDLE_FLOOR:.0%})"
+            f"processor idle only {min(symptoms.idle):.0%} in its busiest second "
+            f"({short} of {len(symptoms.idle)} seconds under {IDLE_FLOOR:.0%})"
         )
 
 
-def _waiting(signs: Signs) -> Iterator[str]:
-    if signs.waiting and max(signs.waiting) > WAITING_CEILING:
-        long = sum(share > WAITING_CEILING for share in signs.waiting)
+def _waiting(symptoms: Symptoms) -> Iterator[str]:
+    if symptoms.waiting and max(symptoms.waiting) > WAITING_CEILING:
+        long = sum(share > WAITING_CEILING for share in symptoms.waiting)
         yield (
-            f"processes waited for a processor {max(signs.waiting):.0%} of the worst second "
-            f"({long} of {len(signs.waiting)} seconds over {WAITING_CEILING:.0%})"
+            f"processes waited for a processor {max(symptoms.waiting):.0%} of the worst second "
+            f"({long} of {len(symptoms.waiting)} seconds over {WAITING_CEILING:.0%})"
         )
 
 
-def _late(signs: Signs) -> Iterator[str]:
-    if signs.iteration_s > 0 and signs.late_s > LATE_SHARE * signs.iteration_s:
+def _late(symptoms: Symptoms) -> Iterator[str]:
+    if symptoms.iteration_s > 0 and symptoms.late_s > LATE_SHARE * symptoms.iteration_s:
         yield (
-            f"a process was woken {signs.late_s * 1e3:.0f} ms late, "
-            f"{signs.late_s / signs.iteration_s:.0%} of an iteration"
+            f"a process was woken {symptoms.late_s * 1e3:.0f} ms late, "
+            f"{symptoms.late_s / symptoms.iteration_s:.0%} of an iteration"
         )
 
 
-def _lost(signs: Signs) -> Iterator[str]:
-    yield from (f"{count} packets lost in {place}" for place, count in signs.lost.items() if count)
+def _lost(symptoms: Symptoms) -> Iterator[str]:
+    yield from (
+        f"{count} packets lost in {place}" for place, count in symptoms.lost.items() if count
+    )
 
 
-def _fast(signs: Signs) -> Iterator[str]:
-    fast = {name: port.most for name, port in signs.ports.items() if port.most > 1 + RATE_TOLERANCE}
+def _fast(symptoms: Symptoms) -> Iterator[str]:
+    fast = {
+        name: port.most for name, port in symptoms.ports.items() if port.most > 1 + RATE_TOLERANCE
+    }
     if fast:
         name = max(fast, key=fast.__getitem__)
         yield f"{_links(fast)} faster than configured, {name} at {fast[name]:.0%} of its rate"
 
 
-def _slow(signs: Signs) -> Iterator[str]:
+def _slow(symptoms: Symptoms) -> Iterator[str]:
     slow = {
         name: port.share
-        for name, port in signs.ports.items()
+        for name, port in symptoms.ports.items()
         if port.share is not None and port.share < 1 - RATE_SHORTFALL
     }
     if slow:
@@ -136,19 +140,19 @@ def _links(ports: Mapping[str, float]) -> str:
     return "1 link end" if len(ports) == 1 else f"{len(ports)} link ends"
 
 
-def _resent(signs: Signs) -> Iterator[str]:
-    needless = signs.resent - signs.excused
-    if signs.sent and needless > RESENT_SHARE * signs.sent:
+def _resent(symptoms: Symptoms) -> Iterator[str]:
+    needless = symptoms.resent - symptoms.excused
+    if symptoms.sent and needless > RESENT_SHARE * symptoms.sent:
         yield (
-            f"{signs.resent} packets sent again, {signs.resent / signs.sent:.0%} of all, "
+            f"{symptoms.resent} packets sent again, {symptoms.resent / symptoms.sent:.0%} of all, "
             + _NEEDLESS
         )
 
 
-def _dead(signs: Signs) -> Iterator[str]:
-    yield from (f"{name}: {reason}" for name, reason in signs.dead.items())
+def _dead(symptoms: Symptoms) -> Iterator[str]:
+    yield from (f"{name}: {reason}" for name, reason in symptoms.dead.items())
 
 
-_RULES: tuple[Callable[[Signs], Iterator[str]], ...] = (
+_RULES: tuple[Callable[[Symptoms], Iterator[str]], ...] = (
     _idle, _waiting, _late, _lost, _fast, _slow, _resent, _dead,
 )  # fmt: skip

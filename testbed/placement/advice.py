@@ -8,7 +8,7 @@ from statistics import fmean
 
 from testbed.experiment.cells import Cell, distinct
 from testbed.experiment.schema import Experiment
-from testbed.placement.choice import choose
+from testbed.placement.best import best_switches
 from testbed.placement.fabric import without_ina
 from testbed.placement.search import Placed
 from testbed.units import format_time
@@ -36,7 +36,7 @@ def advice(experiment: Experiment, budget: int) -> Iterator[str]:
         }
         heading = ", ".join(f"{path}: {value}" for path, value in varied.items())
         fabric = without_ina(cell.experiment)
-        yield _text(cell.experiment, heading, choose(cell.experiment, fabric, budget))
+        yield _text(cell.experiment, heading, best_switches(cell.experiment, fabric, budget))
 
 
 def _text(experiment: Experiment, heading: str, placed: Placed) -> str:

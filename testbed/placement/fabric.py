@@ -80,7 +80,7 @@ def what_matters(experiment: Experiment) -> str:
 @lru_cache(maxsize=256)
 def _best(experiment: str, budget: int) -> tuple[str, ...]:
     """Kept, as the search takes long and a cell's fabric is asked for several times."""
-    from testbed.placement.choice import choose  # it simulates, and few fabrics need it
+    from testbed.placement.best import best_switches  # it simulates, and few fabrics need it
 
     resolved = Experiment.model_validate_json(experiment)
-    return choose(resolved, without_ina(resolved), budget).switches
+    return best_switches(resolved, without_ina(resolved), budget).switches

@@ -12,11 +12,11 @@ from testbed.backends.emulation import sampler as sampler_module
 from testbed.backends.emulation.queues import Reading
 from testbed.backends.emulation.rates import Port
 from testbed.backends.emulation.sampler import Sampler
-from testbed.machine.verdict import VALID, Signs, explained, is_needless, verdict
+from testbed.machine.verdict import VALID, Symptoms, explained, is_needless, verdict
 
 RATE, QUEUE, SLACK = 8e6, 256_000, 15_140
 
-FINE = Signs(
+FINE = Symptoms(
     idle=(0.5, 0.36),
     waiting=(0.4, 0.7),
     late_s=0.004,
@@ -30,7 +30,7 @@ FINE = Signs(
 
 def test_a_machine_that_carried_the_run_is_not_blamed():
     assert verdict(FINE) == VALID
-    assert verdict(Signs()) == VALID
+    assert verdict(Symptoms()) == VALID
 
 
 @pytest.mark.parametrize(

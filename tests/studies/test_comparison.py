@@ -19,7 +19,7 @@ from testbed.cli import main
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
-from testbed.machine.verdict import Signs, verdict
+from testbed.machine.verdict import Symptoms, verdict
 from testbed.placement.deployments import Deployments
 from testbed.results import RunDirectory, Unreadable
 from testbed.studies import baseline
@@ -134,7 +134,7 @@ def test_what_failed_and_did_not_before_has_moved(base, tmp_path):
     assert invoke("compare", new, base).exit_code == 0
 
 
-NEEDLESS = verdict(Signs(resent=300, sent=1000))
+NEEDLESS = verdict(Symptoms(resent=300, sent=1000))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["in BASE", "only in NEW"])

@@ -7,7 +7,7 @@ import pytest
 from testbed.backends.emulation.network import EmulationError
 from testbed.deployment.deploy import deploy
 from testbed.machine import calibration
-from testbed.machine import measuring as calibrating
+from testbed.machine import calibration_runs as calibrating
 from testbed.machine.capacity import demand
 from testbed.placement.fabric import build_fabric
 from testbed.switches import bmv2

@@ -7,7 +7,7 @@ from tiny import experiment
 
 from testbed.deployment.errors import DeploymentError
 from testbed.placement.advice import advice
-from testbed.placement.choice import choose
+from testbed.placement.best import best_switches
 from testbed.placement.fabric import build_fabric, without_ina
 
 UNEVEN = {
@@ -20,7 +20,7 @@ UNEVEN = {
 
 
 def placed(asked, budget):
-    return choose(asked, without_ina(asked), budget)
+    return best_switches(asked, without_ina(asked), budget)
 
 
 def test_the_choice_for_an_experiment(tmp_path):

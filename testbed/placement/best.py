@@ -1,4 +1,4 @@
-"""What `testbed.placement.search` answers for an experiment's jobs."""
+"""The INA switches that are best for an experiment's jobs, by `testbed.placement.search`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.placement.search import EVEN, Placed, place
 from testbed.topology.fabric import Fabric
 
 
-def choose(experiment: Experiment, fabric: Fabric, budget: int) -> Placed:
+def best_switches(experiment: Experiment, fabric: Fabric, budget: int) -> Placed:
     """Which at most ``budget`` switches of ``fabric`` to make programmable for a cell's jobs.
 
     Which ones the experiment names itself is left aside; ``ina_tier`` says which may be chosen.

@@ -10,7 +10,7 @@ from testbed.backends.emulation.backend import Emulated
 from testbed.backends.emulation.run import Observation
 from testbed.backends.measurements import Measurements
 from testbed.deployment.deploy import Deployment
-from testbed.machine.verdict import VALID, Signs, explained, verdict
+from testbed.machine.verdict import VALID, Symptoms, explained, verdict
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import superframe
 
@@ -26,14 +26,14 @@ def verdicts(
     if not isinstance(measured, Emulated) or measured.observation is None:
         return [VALID] * len(measured.jobs)
     loss = deployment.experiment.emulation.loss
-    signs = _signs(measured.observation, deployment.fabric, loss)
+    symptoms = _symptoms(measured.observation, deployment.fabric, loss)
     return [
-        verdict(replace(signs, late_s=job.late_s, iteration_s=mean))
+        verdict(replace(symptoms, late_s=job.late_s, iteration_s=mean))
         for job, mean in zip(measured.jobs, iteration_s, strict=True)
     ]
 
 
-def _signs(observation: Observation, fabric: Fabric, loss: float) -> Signs:
+def _symptoms(observation: Observation, fabric: Fabric, loss: float) -> Symptoms:
     """What the run showed of the machine, whatever the job."""
     packets, outcomes = observation.packets, observation.outcomes
     places = {
@@ -41,7 +41,7 @@ def _signs(observation: Observation, fabric: Fabric, loss: float) -> Signs:
         for node, count in packets.lost.items()
     }
     losses = packets.queue_drops + sum(each.collisions for each in outcomes)
-    return Signs(
+    return Symptoms(
         idle=observation.machine.idle,
         waiting=observation.machine.waiting,
         lost={
