@@ -11,11 +11,12 @@ from benchmarks.one_switch import MTU, processor_s
 from testbed import wire
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.network import Network
-from testbed.deployment.memory import Window, allocate
+from testbed.deployment.memory import allocate
 from testbed.deployment.tasks import role
-from testbed.hosts.crew import Crew
+from testbed.hosts.launcher import Launcher
 from testbed.hosts.task import Task
 from testbed.plan.units import Unit
+from testbed.protocols.allocation import Window
 from testbed.switches.compile import PROGRAMS
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
@@ -111,8 +112,8 @@ def all_reduce(
                 for rank in plan.ranks
             ]
             before = [processor_s(each.pid) for each in switches.values()]
-            with Crew(tasks, [network.namespace(host) for host in plan.hosts]) as crew:
-                outcomes = crew.run(timeout=PATIENCE)
+            with Launcher(tasks, [network.namespace(host) for host in plan.hosts]) as launcher:
+                outcomes = launcher.run(timeout=PATIENCE)
             spent = sum(processor_s(each.pid) for each in switches.values()) - sum(before)
             lost = sum(network.statistics().lost.values())
     members = outcomes[:workers]

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from testbed.backends.emulation import targets
-from testbed.backends.emulation.deployed import observe
+from testbed.backends.emulation.backend import observe
 from testbed.campaign.planning import title
 from testbed.deployment.deploy import deploy
 from testbed.deployment.experiments import read
@@ -39,10 +39,10 @@ def main() -> None:
         for dilation in arguments.dilation or [experiment.emulation.dilation]:
             emulation = experiment.emulation.model_copy(update={"dilation": dilation})
             slowed = experiment.model_copy(update={"emulation": emulation})
-            jobs = deploy(slowed, fabric)
-            foretold = capacity.demand(slowed, jobs, fabric, known).strain(dilation)
+            deployment = deploy(slowed, fabric)
+            foretold = capacity.demand(deployment, known).strain(dilation)
             with tempfile.TemporaryDirectory() as logs:
-                seen = 1 - min(observe(slowed, fabric, jobs, Path(logs)).machine.idle)
+                seen = 1 - min(observe(deployment, Path(logs)).machine.idle)
             busy = foretold * (1 - IDLE_FLOOR)
             print(f"{dilation:8g} {busy:9.0%} {seen:6.0%}  {title(cell)}", flush=True)
 

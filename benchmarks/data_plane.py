@@ -22,7 +22,10 @@ from benchmarks.all_reduce import all_reduce
 from benchmarks.one_switch import LARGEST_DATAGRAM, OneSwitch, Result
 from benchmarks.programs import NoCompiler, ina, per_value
 from testbed import wire
-from testbed.plan.trees import Style
+from testbed.protocols import TreeProtocol, on_trees
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches import bmv2
 from testbed.topology.framing import LARGEST_SUPERFRAME
 
@@ -47,7 +50,7 @@ class Case(NamedTuple):
 
     target: str
     program: Path
-    style: Style
+    style: TreeProtocol
     values: int
     workers: int = WORKERS
     usual: bool = False
@@ -69,7 +72,7 @@ class Bench:
     def load(self, case: Case) -> Result:
         """One switch of its own for each: what is left in memory is of no use to the next."""
         window, message = IN_FLIGHT[case.target] // case.workers, 1
-        if case.style is Style.NETREDUCE:
+        if case.style is NETREDUCE:
             window, message = max(2, window // MESSAGE), MESSAGE
         with OneSwitch(
             case.target,
@@ -90,7 +93,7 @@ class Bench:
         for results, case in zip(found, cases, strict=True):
             rate = median(each.rate for each in results)
             # ATP's results pass the switch as well, and bring no gradients.
-            share = case.workers / (case.workers + 1) if case.style is Style.ATP else 1
+            share = case.workers / (case.workers + 1) if case.style is ATP else 1
             yield (
                 Result(
                     rate,
@@ -110,7 +113,7 @@ def styles(bench: Bench) -> None:
     ratios, processor = [], []
     for values in (32, *wire.SIZES):
         program = ina(values)
-        for style in Style:
+        for style in on_trees().values():
             cases = [
                 Case(each, program, style, values, superframe=LARGEST_DATAGRAM)
                 for each in bench.targets
@@ -119,7 +122,7 @@ def styles(bench: Bench) -> None:
             for case, (result, mbit_s) in zip(cases, bench.medians(cases), strict=True):
                 rates[case.target], spent[case.target] = result.rate, result.switch_us
                 print(
-                    f"| {values} | {style.value} | {case.target} | {result.rate:,.0f} "
+                    f"| {values} | {style.name} | {case.target} | {result.rate:,.0f} "
                     f"| {mbit_s:,.0f} | {result.switch_us:.2f} | {result.given_up or ''} |",
                     flush=True,
                 )
@@ -140,7 +143,7 @@ def layouts(bench: Bench) -> None:
     programs = [(per_value(32), 32), (per_value(64), 64)]
     programs += [(ina(values), values) for values in (32, *wire.SIZES)]
     cases = [
-        Case("bmv2", program, Style.SWITCHML, values, usual=place < 2)
+        Case("bmv2", program, SWITCHML, values, usual=place < 2)
         for place, (program, values) in enumerate(programs)
     ]
     print("| layout | values | packets/s | gradients, Mbit/s | of the first | switch, µs/packet |")
@@ -162,9 +165,7 @@ def saturation(bench: Bench) -> None:
     print("| target | sums | packets/s | switch, µs/packet |")
     print("| --- | --- | --- | --- |")
     for target in bench.targets:
-        cases = [
-            Case(target, ina(256, saturate), Style.SWITCHML, 256) for saturate in (False, True)
-        ]
+        cases = [Case(target, ina(256, saturate), SWITCHML, 256) for saturate in (False, True)]
         for how, (result, _) in zip(("wrap", "saturate"), bench.medians(cases), strict=True):
             print(f"| {target} | {how} | {result.rate:,.0f} | {result.switch_us:.2f} |")
 
@@ -180,7 +181,7 @@ def most(bench: Bench) -> None:
     rates = []
     for superframe in (1, LARGEST_SUPERFRAME, LARGEST_DATAGRAM):
         for workers in (4, 16, 64):
-            case = Case("native", program, Style.SWITCHML, 256, workers, superframe=superframe)
+            case = Case("native", program, SWITCHML, 256, workers, superframe=superframe)
             ((result, mbit_s),) = bench.medians([case])
             rates.append(result.rate)
             print(

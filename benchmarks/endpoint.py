@@ -16,8 +16,9 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from testbed import wire
-from testbed.hosts.aggregation import Child, Endpoint, Member, Operation, Root, Wake
-from testbed.plan.trees import Style
+from testbed.hosts.aggregation import Endpoint, Operation, Wake
+from testbed.protocols.roles import Child, Member, Root
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 SERVER = "127.0.1.1"
 CHUNK = 2000
@@ -30,7 +31,7 @@ def address(rank: int) -> str:
 def serve(arguments: argparse.Namespace, orders: Connection, burst: int) -> None:
     children = tuple(Child(address(rank), frozenset({rank})) for rank in range(arguments.members))
     with Endpoint(SERVER, burst=burst) as endpoint:
-        endpoint.add(Root(1, Style.SWITCHML, arguments.window, [0], children, serves=True))
+        endpoint.add(Root(1, SWITCHML, arguments.window, [0], children, serves=True))
         orders.send(None)
         begin = time.process_time()
         while Wake.OTHER not in endpoint.wait(other=orders.fileno()):
@@ -41,7 +42,7 @@ def serve(arguments: argparse.Namespace, orders: Connection, burst: int) -> None
 def contribute(arguments: argparse.Namespace, results: Connection, rank: int, burst: int) -> None:
     values = np.zeros(CHUNK * wire.VALUES, np.int32)
     with Endpoint(address(rank), burst=burst) as endpoint:
-        flow = endpoint.add(Member(1, Style.SWITCHML, arguments.window, [0], rank, SERVER))
+        flow = endpoint.add(Member(1, SWITCHML, arguments.window, [0], rank, SERVER))
         begin, processor = time.monotonic(), time.process_time()
         for last in range(CHUNK, arguments.fragments + 1, CHUNK):
             endpoint.push(flow, Operation.ALL_REDUCE, values.ctypes.data, CHUNK)

@@ -13,9 +13,12 @@ from testbed import wire
 from testbed.backends.emulation import targets
 from testbed.compiler import compiled
 from testbed.hosts.aggregation import wire_header
-from testbed.plan.trees import Style
-from testbed.switches.control import Exact, Lpm, Replica, TableEntry
-from testbed.switches.entries import STYLES
+from testbed.protocols import TreeProtocol
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.tables import Exact, Lpm, TableEntry
+from testbed.switches.control import Replica
 from testbed.topology.framing import LARGEST_SUPERFRAME
 
 HOST, SWITCH = "10.0.0.1", "10.0.0.254"
@@ -71,7 +74,7 @@ class OneSwitch:
         self,
         target: str,
         program: Path,
-        style: Style,
+        style: TreeProtocol,
         workers: int,
         usual: bool = False,
         told: bool = True,
@@ -117,7 +120,7 @@ class OneSwitch:
         """
         # What is sent at once saves the generator's time even where the kernel has to cut it.
         at_once = self._superframe if self._superframe > 1 else LARGEST_DATAGRAM
-        tree = (STYLES[self._style], values, self._workers)
+        tree = (self._style.number, values, self._workers)
         figures = (*tree, window, message, at_once, seconds)
         before, times = processor_s(self.switch.pid), _user_and_kernel(self.switch.pid)
         done = subprocess.run(
@@ -134,7 +137,7 @@ class OneSwitch:
             raise SystemExit(f"load: {done.stderr}")
         packets, lasted, sent, sums, wrong, given_up, own = map(float, done.stdout.split())
         if wrong or (window and not sums):
-            raise SystemExit(f"{self._style.value}: {wrong:.0f} of {sums:.0f} sums are wrong")
+            raise SystemExit(f"{self._style.name}: {wrong:.0f} of {sums:.0f} sums are wrong")
         return Result(
             packets / lasted,
             spent / sent * 1e6,
@@ -162,15 +165,15 @@ class OneSwitch:
         subprocess.run([*_inside(pid), "sh", "-e"], input=script, text=True, check=True)
 
 
-def ina_entries(style: Style, workers: int) -> list[TableEntry]:
+def ina_entries(style: TreeProtocol, workers: int) -> list[TableEntry]:
     """One tree at the switch, and the way to the host."""
     host, own = _number(HOST), _number(SWITCH)
     members = (1 << workers) - 1
-    to_host = style in (Style.ATP, Style.RACK)
+    to_host = style in (ATP, RACK)
     told = (0, members, host if to_host else 0, own, GROUP, 0, wire.SLOTS)
     macs = (_mac(SWITCH_MAC), _mac(HOST_MAC))
     address: tuple[str, tuple[int, ...]] = ("address", (host, *macs))
-    if style is Style.NETREDUCE:
+    if style is NETREDUCE:
         # The peer is another host, for a packet from its own address no host takes.
         address = ("connect", (host, own, wire.connection(TREE, 0), *macs))
     return [
@@ -178,7 +181,7 @@ def ina_entries(style: Style, workers: int) -> list[TableEntry]:
             "InaIngress.trees",
             (Exact(own), Exact(TREE)),
             "InaIngress.join",
-            (STYLES[style], *told, int(style is Style.ATP)),
+            (style.number, *told, int(style.watches_overflow)),
         ),
         *(
             TableEntry(

@@ -21,7 +21,7 @@ from statistics import median
 from testbed.deployment.deploy import DeployedJob, deploy
 from testbed.deployment.tasks import tasks
 from testbed.experiment.schema import Experiment
-from testbed.hosts.crew import Crew
+from testbed.hosts.launcher import Launcher
 from testbed.placement.fabric import build_fabric
 from testbed.units import parse_ratio
 from testbed.workload.catalogue import load, names
@@ -55,15 +55,15 @@ def deployed(name: str, forward: str, scale: float, iterations: int) -> Deployed
             "emulation": {"scale": scale},
         }
     )  # fmt: skip
-    return deploy(experiment, build_fabric(experiment))[0]
+    return deploy(experiment, build_fabric(experiment)).jobs[0]
 
 
 def iteration_s(job: DeployedJob, dilation: float) -> float:
     """Median length of the measured iterations, on the emulator's clock."""
     addresses = {host: f"{NET}.{rank + 1}" for rank, host in enumerate(job.plan.hosts)}
     told = tasks(job, (), addresses, dilation, seed=1)
-    with Crew(told, [None] * len(told)) as crew:
-        outcomes = crew.run(timeout=600)
+    with Launcher(told, [None] * len(told)) as launcher:
+        outcomes = launcher.run(timeout=600)
     if wrong := sum(outcome.wrong for outcome in outcomes):
         raise SystemExit(f"{job.job.workload}: {wrong} values of sums are wrong")
     ends = [

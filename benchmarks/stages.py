@@ -34,7 +34,10 @@ from benchmarks.one_switch import (
 from benchmarks.programs import ina
 from testbed import wire
 from testbed.compiler import compiled
-from testbed.plan.trees import Style
+from testbed.protocols import TreeProtocol, on_trees
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.control import Replica
 from testbed.switches.native import build
 from testbed.switches.native.emit import emit
@@ -66,22 +69,22 @@ def separate_stages(source: str) -> str:
     return _FUNCTION.sub(apart, source)
 
 
-def frames(style: Style) -> Iterator[bytes]:
+def frames(style: TreeProtocol) -> Iterator[bytes]:
     """Whole fragments of all workers; for ATP also the results that free the slots."""
     values = np.random.default_rng(1).integers(-(2**20), 2**20, wire.VALUES, dtype=np.int32)
     packet = np.zeros(1, wire.PACKET)
     packet["tree"], packet["values"] = TREE, values
     ip = Ether(dst=SWITCH_MAC, src=HOST_MAC) / IP(src=HOST, dst=SWITCH)
-    port = wire.ROCE_PORT if style is Style.NETREDUCE else wire.PORT
+    port = wire.ROCE_PORT if style is NETREDUCE else wire.PORT
     kinds = [(wire.KIND_DATA, 1 << rank) for rank in range(WORKERS)]
-    if style is Style.ATP:
+    if style is ATP:
         kinds.append((wire.KIND_RESULT, (1 << WORKERS) - 1))
     for fragment in range(FRAGMENTS):
         for rank, (kind, bitmap) in enumerate(kinds):
             packet["kind"], packet["bitmap"], packet["sequence"] = kind, bitmap, fragment
             packet["slot"] = fragment % 64
             payload = packet.tobytes()
-            if style is Style.NETREDUCE:  # messages of one packet
+            if style is NETREDUCE:  # messages of one packet
                 packet["next_slot"] = fragment % wire.LIVE_MESSAGES << 24 | 1
                 bth = bytes([wire.SEND_ONLY, 0, 255, 255, 0])
                 bth += wire.connection(TREE, rank).to_bytes(3, "big")
@@ -101,7 +104,7 @@ class Counted(NativeSwitch):
         self._launch(["valgrind", "-q", *options, "--toggle-collect=process"], [], 0, 1, 0.0, 0)
 
 
-def instructions(style: Style) -> dict[str, float]:
+def instructions(style: TreeProtocol) -> dict[str, float]:
     """Per packet in, by stage; the egress and what follows it count once per copy that leaves."""
     with tempfile.TemporaryDirectory() as folder:
         counts, packets = Path(folder) / "counts", 0
@@ -130,16 +133,17 @@ def instructions(style: Style) -> dict[str, float]:
 
 
 def print_instructions() -> None:
-    table = {style: instructions(style) for style in Style}
-    print("| instructions a packet in | " + " | ".join(style.value for style in Style) + " |")
-    print("| --- |" + " --- |" * len(Style))
+    styles = tuple(on_trees().values())
+    table = {style: instructions(style) for style in styles}
+    print("| instructions a packet in | " + " | ".join(style.name for style in styles) + " |")
+    print("| --- |" + " --- |" * len(styles))
     for title, name in STAGES.items():
-        print(f"| {title} | " + " | ".join(f"{table[s].get(name, 0):.0f}" for s in Style) + " |")
+        print(f"| {title} | " + " | ".join(f"{table[s].get(name, 0):.0f}" for s in styles) + " |")
     rest = {
-        s: table[s]["process"] - sum(table[s].get(n, 0) for n in STAGES.values()) for s in Style
+        s: table[s]["process"] - sum(table[s].get(n, 0) for n in STAGES.values()) for s in styles
     }
-    print("| copies, output | " + " | ".join(f"{rest[s]:.0f}" for s in Style) + " |")
-    print("| all | " + " | ".join(f"{table[s]['process']:.0f}" for s in Style) + " |")
+    print("| copies, output | " + " | ".join(f"{rest[s]:.0f}" for s in styles) + " |")
+    print("| all | " + " | ".join(f"{table[s]['process']:.0f}" for s in styles) + " |")
 
 
 def print_way(values: int = 256, seconds: float = 2.0) -> None:
@@ -154,7 +158,7 @@ def print_way(values: int = 256, seconds: float = 2.0) -> None:
         "sums, results awaited by a window of 64": (True, 4, 64),
     }
     for title, (told, workers, window) in cases.items():
-        with OneSwitch("native", program, Style.SWITCHML, workers, told=told) as switch:
+        with OneSwitch("native", program, SWITCHML, workers, told=told) as switch:
             found = switch.load(values, window, 1, seconds)
         print(
             f"| {title} | {found.rate:,.0f} | {found.load_us:.2f} | {found.switch_us:.2f} "

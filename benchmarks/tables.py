@@ -18,12 +18,11 @@ from pathlib import Path
 
 from testbed import results
 from testbed.campaign.cell import describe
-from testbed.deployment.deploy import deploy
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
-from testbed.placement.fabric import build_fabric
+from testbed.placement.deployments import Deployments
 from testbed.results import Iteration, RunDirectory
 
 EXPERIMENT = """\
@@ -56,8 +55,7 @@ def fill(folder: Path, swept: Experiment) -> tuple[Path, int]:
     known = {}
     for number, cell in enumerate(expand(swept)[:-1]):
         if cell.id not in known:
-            fabric = build_fabric(cell.experiment)
-            known[cell.id] = describe(cell, fabric, deploy(cell.experiment, fabric)[0])
+            known[cell.id] = describe(cell, Deployments().of(cell.experiment))[0]
         row = known[cell.id]
         took = (row.expected_jct_s or 1.0) * (1 + number % 7 / 100)
         rows.append(

@@ -54,7 +54,8 @@ class Row:
         switch_packets, switch_sums, switch_duplicates, switch_collisions, switch_refused:
             gradient packets that P4 switches took, sums that left them, packets that they had
             already, packets whose slot another fragment held, packets that they dropped.
-        verified: whether every sum that any worker got was right, bit for bit.
+        verified: whether every sum that any worker got was right, bit for bit; None where no sums
+            are made, as in the simulator.
         verdict: "valid", or in words why the machine could not carry the run.
         expected_jct_s: what the closed form says.
         routed_jct_s: what it says if the busiest link has to carry what it was seen to carry. More
@@ -98,7 +99,7 @@ class Row:
     switch_duplicates: int | None = None
     switch_collisions: int | None = None
     switch_refused: int | None = None
-    verified: bool = False
+    verified: bool | None = None
     verdict: str = ""
     expected_jct_s: float | None = None
     error: str = ""
@@ -371,7 +372,8 @@ def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     table = table.reindex(columns=list(columns), fill_value="")
     for column in columns:
         if column == "verified":
-            table[column] = table[column] == "True"
+            said = {"True": True, "False": False}
+            table[column] = pd.Series(map(said.get, table[column]), table.index, object)
         elif column not in _TEXT:
             table[column] = pd.to_numeric(table[column].mask(table[column] == ""))
     return table

@@ -19,6 +19,9 @@ FLAG_RESEND, FLAG_COLLISION, FLAG_OVERFLOW, FLAG_ECN, FLAG_FLOATS = 0x01, 0x02, 
 ROCE_PORT = 4791
 """UDP port of RoCEv2, which NetReduce's connections speak."""
 
+CHUNKS_PORT = 0xBEE1
+"""First of the TCP ports on which ranks take chunks from one another."""
+
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY, ACKNOWLEDGE = 0x00, 0x01, 0x02, 0x04, 0x11
 """Opcodes of its reliable connections (InfiniBand specification, 9.2)."""
 

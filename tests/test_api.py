@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -11,7 +12,6 @@ import pytest
 from tiny import data, file
 
 import testbed
-from testbed.campaign.planning import Planned
 
 ROOT = Path(__file__).parents[1]
 
@@ -81,8 +81,11 @@ def test_cells_are_told_before_they_are_run(tmp_path):
 def test_a_mistake_says_where_it_is(tmp_path):
     with pytest.raises(testbed.Invalid, match=r"jobs\.0\.system.*rign.*ring"):
         testbed.run(simulated(tmp_path, jobs__0__system="rign", sweep=None), tmp_path / "out")
-    with pytest.raises(testbed.DeploymentError, match="knows no option widow"):
-        testbed.run(simulated(tmp_path, jobs__0__options={"widow": 1}), tmp_path / "out")
+    with pytest.raises(testbed.Invalid, match=r'jobs\.0\.options\.widow: found "widow".*order'):
+        asked = simulated(
+            tmp_path, jobs__0__system="ring", jobs__0__options={"widow": 1}, sweep=None
+        )
+        testbed.run(asked, tmp_path / "out")
     with pytest.raises(ValueError, match="wanted local or dask:ADDRESS"):
         testbed.run(simulated(tmp_path), tmp_path / "out", executor="slurm")
     with pytest.raises(FileNotFoundError, match=r"results\.csv"):
@@ -91,13 +94,13 @@ def test_a_mistake_says_where_it_is(tmp_path):
 
 
 def test_what_is_beyond_the_machine_is_refused_unless_forced(tmp_path, monkeypatch):
-    from testbed.campaign import evaluation, planning
+    from testbed.campaign import evaluation
 
-    plan = planning.plan
+    plan = evaluation.plan
     monkeypatch.setattr(
         evaluation,
         "plan",
-        lambda cells: [Planned(each.cell, 1.0, refusal="too fast") for each in plan(cells)],
+        lambda *cells: [replace(each, seconds=1.0, refusal="too fast") for each in plan(*cells)],
     )
     with pytest.raises(testbed.DeploymentError, match="too fast"):
         testbed.run(simulated(tmp_path), tmp_path / "out")

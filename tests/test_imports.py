@@ -11,6 +11,7 @@ import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+NATIVE = ROOT / "testbed/switches/native"
 LINE = re.compile(r"^\| (\d+) \| ([^|]+) \|", re.MULTILINE)
 
 
@@ -98,7 +99,31 @@ def includes() -> nx.DiGraph:
     return graph
 
 
-@pytest.mark.parametrize("graph", [modules, includes])
+def calls() -> nx.DiGraph:
+    """Which header of the native runtime calls functions of which.
+
+    What packet.h declares and others define are its hooks: whoever calls them calls packet.h.
+    """
+    texts = {path: path.read_text() for path in (NATIVE / "runtime").glob("*.h")}
+    hooks = set(
+        re.findall(r"^static [^({;]*?(\w+)\([^{;]*\);", texts[NATIVE / "runtime/packet.h"], re.M)
+    )
+    owners = {
+        name: path
+        for path, text in texts.items()
+        for name in re.findall(r"^(?:static|INLINE|STAGE) [^({;=]*?(\w+)\([^{;]*\) \{", text, re.M)
+        if name not in hooks
+    }
+    assert len(owners) > 50
+    graph = nx.DiGraph()
+    for path, text in texts.items():
+        for name in set(re.findall(r"\b(\w+)\(", text)) & owners.keys():
+            if owners[name] != path:
+                graph.add_edge(path, owners[name])
+    return graph
+
+
+@pytest.mark.parametrize("graph", [modules, includes, calls])
 def test_no_import_circle(graph):
     circles = [sorted(map(str, each)) for each in nx.strongly_connected_components(graph())]
     assert not [circle for circle in circles if len(circle) > 1]

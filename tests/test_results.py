@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import multiprocessing
 import os
@@ -96,6 +97,15 @@ def test_a_failed_cell_is_a_row_with_its_reason(run: RunDirectory) -> None:
     assert table["verified"].tolist() == [False, True]
     assert pd.isna(table["jct_s"][0])
     assert table["jct_s"][1] == ROW.jct_s
+
+
+def test_what_makes_no_sums_is_neither_verified_nor_wrong(run: RunDirectory) -> None:
+    run.append([replace(ROW, verified=None), ROW])
+    with (run.path / "results.csv").open() as file:
+        assert [row["verified"] for row in csv.DictReader(file)] == ["", "True"]
+    verified = read(run.path).results["verified"]
+    assert verified.tolist() == [None, True]
+    assert verified.isna().tolist() == [True, False]
 
 
 def test_text_that_looks_like_a_number_stays_text(run: RunDirectory) -> None:

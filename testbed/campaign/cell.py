@@ -1,4 +1,4 @@
-"""One cell of an experiment: deployed, run, and turned back into the real cluster's terms."""
+"""One cell of an experiment: run on its back end, and turned back into the real cluster's terms."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from testbed.campaign import emulating, simulating
-from testbed.campaign.link_loads import busiest_s
+from testbed.backends.emulation import backend as emulator
+from testbed.backends.flow import backend as simulator
+from testbed.backends.measurements import JobMeasurements, Measurements
+from testbed.campaign.emulating import verdicts
+from testbed.campaign.link_loads import busiest_s, loads
+from testbed.campaign.measurement import measure
 from testbed.campaign.version import version
-from testbed.deployment.deploy import DeployedJob, deploy
+from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.experiment.cells import Cell
-from testbed.placement.fabric import build_fabric
+from testbed.protocols.events import Event
 from testbed.provenance import now
 from testbed.results import Iteration, LinkLoad, Row
+from testbed.switches.events import CONTRIBUTIONS
 from testbed.topology.fabric import Fabric
+
+_BACK_ENDS = {"simulate": simulator.run, "emulate": emulator.run}
 
 
 @dataclass(frozen=True)
@@ -27,8 +35,12 @@ class CellResult:
     links: list[LinkLoad] = field(default_factory=list)
 
 
-def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
-    """The row of a job with all that is known before anything runs."""
+def describe(cell: Cell, deployment: Deployment) -> list[Row]:
+    """The row of each job with all that is known before anything runs."""
+    return [_described(cell, deployment.fabric, job) for job in deployment.jobs]
+
+
+def _described(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
     emulation = cell.experiment.emulation
     return Row(
         experiment=cell.experiment.name,
@@ -54,24 +66,60 @@ def describe(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         settings=json.dumps(cell.settings),
         version=version(cell.experiment),
         quantisation=job.quantisation,
+        # A cell that fails leaves it so.
+        verified=False if cell.experiment.backend == "emulate" else None,
     )
 
 
-def run_cell(cell: Cell, log_dir: Path, captures: Sequence[str] = ()) -> CellResult:
+def run_cell(
+    cell: Cell, deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()
+) -> CellResult:
     """Run one cell on its back end; ``captures`` are links whose packets go to ``log_dir``.
 
     SumMismatch, RankFailed, EmulationError, Stalled or DeploymentError if not.
     """
-    experiment = cell.experiment
-    fabric = build_fabric(experiment)
-    jobs = deploy(experiment, fabric)
-    rows = [describe(cell, fabric, job) for job in jobs]
-    if experiment.backend == "simulate":
-        rows, iterations, links = simulating.run(experiment, fabric, jobs, rows)
-    else:
-        rows, iterations, links = emulating.run(experiment, fabric, jobs, rows, log_dir, captures)
-    if len(jobs) == 1 and links:
-        scale = experiment.emulation.scale
-        routed_s = jobs[0].routed_jct_s(busiest_s(links) * scale) / scale
+    described = describe(cell, deployment)
+    run = _BACK_ENDS[cell.experiment.backend]
+    return _result(deployment, described, run(deployment, log_dir, captures))
+
+
+def _result(deployment: Deployment, described: Sequence[Row], measured: Measurements) -> CellResult:
+    """The rows ``described``, filled in with what was measured."""
+    clock = measured.dilation * deployment.experiment.emulation.scale
+    rows: list[Row] = []
+    iterations: list[Iteration] = []
+    for job, row, found in zip(deployment.jobs, described, measured.jobs, strict=True):
+        row, own = measure(row, job, found.iterations, 1 / clock)
+        rows.append(replace(row, **_counted(found)))
+        iterations += own
+    means = [row.iteration_s * clock for row in rows if row.iteration_s is not None]
+    said = verdicts(deployment, measured, means)
+    rows = [replace(row, verdict=each) for row, each in zip(rows, said, strict=True)]
+    seconds = measured.seconds / measured.dilation
+    links = loads(rows[0], deployment.fabric, measured.carried, seconds)
+    if len(rows) == 1 and links:
+        (job,), scale = deployment.jobs, rows[0].scale
+        routed_s = job.routed_jct_s(busiest_s(links) * scale) / scale
         rows = [replace(rows[0], routed_jct_s=routed_s)]
     return CellResult(rows, iterations, links)
+
+
+def _counted(found: JobMeasurements) -> dict[str, Any]:
+    """Columns of a row that the back end counted."""
+    columns: dict[str, Any] = {
+        "verified": found.verified,
+        "retransmitted": found.retransmitted,
+        "collisions": found.collisions,
+        "overflows": found.overflows,
+        "quantisation_error": found.quantisation_error,
+        "switch_target": found.switch_target,
+    }
+    if found.events is None:
+        return columns
+    return columns | {
+        "switch_packets": sum(found.events[event] for event in CONTRIBUTIONS),
+        "switch_sums": found.events[Event.COMPLETED],
+        "switch_duplicates": found.events[Event.DUPLICATE],
+        "switch_collisions": found.events[Event.COLLISION],
+        "switch_refused": found.events[Event.REFUSED],
+    }

@@ -21,8 +21,8 @@ from typing import Any
 from testbed.campaign import remote
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Outcome, Started, check_captures, log_name
+from testbed.campaign.planning import Planned
 from testbed.deployment.errors import DeploymentError
-from testbed.experiment.cells import Cell
 from testbed.experiment.findings import counted
 
 TRIES = 3
@@ -36,7 +36,7 @@ _POLL_S = 0.5
 class _Errand:
     """A cell on its way: on which machine, by which worker."""
 
-    cell: Cell
+    cell: Planned
     machine: str
     worker: str
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -55,7 +55,7 @@ class Dask:
         self._refused: dict[str, str] = {}
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def prepare(self, cells: Sequence[Cell], captures: Sequence[str]) -> None:
+    def prepare(self, cells: Sequence[Planned], captures: Sequence[str]) -> None:
         check_captures(cells, captures)
         if not cells:
             return
@@ -68,8 +68,8 @@ class Dask:
             )
 
     def outcomes(
-        self, cells: Sequence[Cell], logs: Path, captures: Sequence[str], started: Started
-    ) -> Iterator[tuple[Cell, Outcome]]:
+        self, cells: Sequence[Planned], logs: Path, captures: Sequence[str], started: Started
+    ) -> Iterator[tuple[Planned, Outcome]]:
         waiting = deque(cells)
         running: dict[Any, _Errand] = {}
         lost: Counter[str] = Counter()
@@ -87,7 +87,7 @@ class Dask:
                     raise DeploymentError(self._nobody_left(len(waiting)))
                 for future in self._ended(running):
                     errand = running.pop(future)
-                    name = log_name(errand.cell)
+                    name = log_name(errand.cell.cell)
                     reply = self._reply(future, errand.machine)
                     if reply is None:
                         lost[name] += 1
@@ -135,7 +135,7 @@ class Dask:
         return True
 
     def _sent(self, errand: _Errand, captures: Sequence[str]) -> Any:
-        asked = remote.request(errand.cell, captures, errand.token)
+        asked = remote.request(errand.cell.cell, captures, errand.token)
         future = self._client.submit(
             remote.serve, asked, workers=[errand.worker], allow_other_workers=False, pure=False
         )

@@ -18,14 +18,13 @@ from testbed.campaign.local import Executor, log_name
 from testbed.campaign.planning import Planned, plan, title
 from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
-from testbed.deployment.deploy import deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
-from testbed.experiment.cells import Cell, expand
+from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
-from testbed.placement.fabric import build_fabric
+from testbed.placement.deployments import Deployments
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory
 
@@ -56,14 +55,15 @@ class New:
     note = ""
 
     def __init__(self, experiment: Experiment, root: Path) -> None:
-        self._experiment = capacity.resolved(experiment, calibration.load())
+        deployments = Deployments()
+        self._experiment = capacity.resolved(experiment, calibration.load(), deployments)
         self._root = root
-        self.planned = plan(expand(self._experiment))
+        self.planned = plan(expand(self._experiment), deployments)
 
     def run(
         self, captures: Sequence[str], executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
-        executor.prepare([each.cell for each in self.planned], captures)
+        executor.prepare(self.planned, captures)
         directory = RunDirectory.create(self._root, self._experiment.name)
         with held(directory.path):
             directory.write(results.EXPERIMENT, dump(self._experiment))
@@ -91,15 +91,16 @@ class Resumed:
                 raise DeploymentError(f"{run}: cannot go on with it: {message}") from error
             except located.Invalid as error:
                 raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
-            self._experiment = capacity.resolved(wanted, calibration.load(), before)
+            deployments, known = Deployments(), calibration.load()
+            self._experiment = capacity.resolved(wanted, known, deployments, before)
             state = judge(directory, expand(self._experiment), rules)
-        self.planned = plan(state.missing)
+        self.planned = plan(state.missing, deployments)
         self.note = f"{run}: {state}"
 
     def run(
         self, captures: Sequence[str], executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
-        executor.prepare([each.cell for each in self.planned], captures)
+        executor.prepare(self.planned, captures)
         with held(self._run):
             directory = RunDirectory(self._run)
             state = judge(directory, expand(self._experiment), self._rules)
@@ -131,19 +132,17 @@ def _fill(
 ) -> int:
     """Run the cells, each into its rows as soon as it ends; how many failed."""
     directory.write_metadata({**metadata, "finished_at": None})
-    seconds = {(each.cell.id, each.cell.repeat): each.seconds for each in planned}
     console = Console(stderr=True, quiet=quiet)
-    progress = Progress(len(planned), sum(seconds.values()), console)
+    progress = Progress(len(planned), sum(each.seconds for each in planned), console)
     failures = 0
-    cells = [each.cell for each in planned]
-    for cell in cells:
-        shutil.rmtree(directory.logs / log_name(cell), ignore_errors=True)
-    for cell, outcome in executor.outcomes(
-        cells, directory.logs, captures, lambda cell: progress.start(title(cell))
+    for each in planned:
+        shutil.rmtree(directory.logs / log_name(each.cell), ignore_errors=True)
+    for each, outcome in executor.outcomes(
+        planned, directory.logs, captures, lambda each: progress.start(title(each.cell))
     ):
         if isinstance(outcome, Failed):
             failures += 1
-            result = _failed(cell, str(outcome))
+            result = _failed(each, str(outcome))
             said = f"FAILED: {outcome}"
         else:
             result = outcome
@@ -151,15 +150,14 @@ def _fill(
         directory.append_links(result.links)
         directory.append_iterations(result.iterations)
         directory.append(result.jobs)  # the last, for it says that the cell is finished
-        progress.finish(f"{title(cell)}: {said}", seconds[cell.id, cell.repeat])
+        progress.finish(f"{title(each.cell)}: {said}", each.seconds)
     directory.write_metadata({**metadata, "finished_at": now()})
     return failures
 
 
-def _failed(cell: Cell, reason: str) -> CellResult:
+def _failed(planned: Planned, reason: str) -> CellResult:
     """What is known of a cell that did not run, so that it is a row and not a gap."""
-    fabric = build_fabric(cell.experiment)
-    rows = [describe(cell, fabric, job) for job in deploy(cell.experiment, fabric)]
+    rows = describe(planned.cell, planned.deployment)
     return CellResult([replace(row, verdict="failed", error=reason) for row in rows])
 
 

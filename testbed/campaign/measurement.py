@@ -10,7 +10,7 @@ from statistics import fmean
 from testbed import results
 from testbed.deployment.deploy import DeployedJob
 from testbed.results import Row, algbw
-from testbed.workload.iteration import IterationTimes
+from testbed.workload.iteration import IterationTimes, completion_s
 
 
 def measure(
@@ -27,10 +27,7 @@ def measure(
     begun = [[own[0].start, *(each.end for each in own[:-1])][warmup:] for own in workers]
     measured = [own[warmup:] for own in workers]
     start = min(own[0] for own in begun)
-    jct = max(own[-1].end for own in measured) - start
-    if job.plan.consistency is not None:
-        # They begin one after another, which is no part of the job.
-        jct = max(own[-1].end - first[0] for own, first in zip(measured, begun, strict=True))
+    jct = completion_s(workers, warmup, together=job.plan.consistency is None)
     computed = [[each.compute_end - each.start - each.stalled for each in own] for own in measured]
     exposed = [
         [each.end - since - took for each, since, took in zip(*of_one, strict=True)]

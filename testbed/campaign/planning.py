@@ -1,4 +1,4 @@
-"""The cells of an experiment before they run: what to expect of each."""
+"""The cells of an experiment before they run: deployed, and what to expect of each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from testbed.deployment.deploy import DeployedJob, deploy
+from testbed.deployment.deploy import Deployment
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
 from testbed.machine import calibration, capacity
-from testbed.placement.fabric import build_fabric
-from testbed.topology.fabric import Fabric
+from testbed.placement.deployments import Deployments
 
 SIMULATION_S = 1.0
 """What a simulated cell is expected to take, for want of knowing better."""
@@ -19,28 +18,30 @@ SIMULATION_S = 1.0
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell that is still to run: its expected seconds, what will likely make it invalid, and why
-    this machine should not even try."""
+    """A cell that is still to run: how it is deployed, its expected seconds, what will likely make
+    it invalid, and why this machine should not even try."""
 
     cell: Cell
+    deployment: Deployment
     seconds: float
     warning: str | None = None
     refusal: str | None = None
 
 
-def plan(cells: Sequence[Cell]) -> list[Planned]:
-    """What to expect of each of ``cells``. DeploymentError says why any cannot be set up."""
+def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[Planned]:
+    """What to expect of each of ``cells``. DeploymentError says why any cannot be set up.
+
+    Each is deployed once, or not at all where it is among ``deployments`` already.
+    """
+    deployments = deployments or Deployments()
     known: dict[str, Planned] = {}
     problems: dict[str, Cell] = {}
     for cell in cells:
         if cell.id not in known:
-            fabric = build_fabric(cell.experiment)
             try:
-                jobs = deploy(cell.experiment, fabric)
+                known[cell.id] = _expect(cell, deployments.of(cell.experiment))
             except DeploymentError as error:
                 problems.setdefault(str(error), cell)
-                continue
-            known[cell.id] = _expect(cell, jobs, fabric)
     if problems:
         raise DeploymentError(
             "\n".join(f"{title(cell)}: {problem}" for problem, cell in problems.items())
@@ -48,16 +49,16 @@ def plan(cells: Sequence[Cell]) -> list[Planned]:
     return [replace(known[cell.id], cell=cell) for cell in cells]
 
 
-def _expect(cell: Cell, jobs: Sequence[DeployedJob], fabric: Fabric) -> Planned:
-    experiment = cell.experiment
-    if experiment.backend == "simulate":
-        return Planned(cell, SIMULATION_S)
-    known, dilation = calibration.load(), experiment.emulation.dilation
-    needed = capacity.demand(experiment, jobs, fabric, known)
-    seconds = max(job.expected_end_s for job in jobs) * dilation
+def _expect(cell: Cell, deployment: Deployment) -> Planned:
+    if cell.experiment.backend == "simulate":
+        return Planned(cell, deployment, SIMULATION_S)
+    known, dilation = calibration.load(), cell.experiment.emulation.dilation
+    needed = capacity.demand(deployment, known)
+    seconds = max(job.expected_end_s for job in deployment.jobs) * dilation
     return Planned(
         cell,
-        seconds + known.bring_up_s * len(fabric.nodes),
+        deployment,
+        seconds + known.bring_up_s * len(deployment.fabric.nodes),
         capacity.warning(needed, dilation, known),
         capacity.refusal(needed, dilation, known),
     )

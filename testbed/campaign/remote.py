@@ -24,11 +24,13 @@ from testbed.backends.emulation.network import EmulationError
 from testbed.campaign.cell import CellResult
 from testbed.campaign.isolation import Failed, Terminated, termination_unwinds
 from testbed.campaign.local import Local, Outcome, attempt
+from testbed.campaign.planning import Planned
 from testbed.campaign.version import code, version
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
 from testbed.experiment.schema import Experiment
 from testbed.lifetime import die_with_parent
+from testbed.placement.deployments import Deployments
 from testbed.provenance import environment
 from testbed.results import Iteration, LinkLoad, Row
 
@@ -125,13 +127,14 @@ def _answer(asked: Request, log_dir: Path) -> Reply:
         return {REFUSED: "its files of workloads or P4 programs differ; copy them there"}
     cell = Cell(asked["id"], experiment, asked["settings"], asked["repeat"])
     try:
-        Local().prepare([cell], asked["captures"])
+        planned = Planned(cell, Deployments().of(experiment), seconds=0.0)
+        Local().prepare([planned], asked["captures"])
     except (DeploymentError, EmulationError) as error:
         return {REFUSED: str(error)}
     log_dir.mkdir()
     facts = {key: fact for key, fact in environment().items() if key != "command"}
     (log_dir / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
-    found = attempt(cell, log_dir, asked["captures"])
+    found = attempt(planned, log_dir, asked["captures"])
     if isinstance(found, Failed):
         return {"failed": str(found)}
     return asdict(found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -12,24 +14,11 @@ from testbed.workload.catalogue import WORKLOADS, names
 from testbed.workload.synthetic import SYNTHETIC
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_SOURCES = {".py", ".c", ".h"}
-_COMPILED = folder("p4") / "build"
-_WITHOUT_INFLUENCE = (
-    "__init__.py",
-    "api.py",
-    "cli",
-    "report",
-    "studies",
-    "machine/measuring.py",
-    "machine/calibration.py",
-    "machine/capacity.py",
-    "machine/doctor.py",
-    "campaign/progress.py",
-    "campaign/resume.py",
-    "campaign/dask.py",
-    "backends/emulation/cleanup.py",
+_ROOTS = ("testbed.placement.deployments", "testbed.campaign.cell")
+"""What makes a cell's deployment, and what runs it."""
+_IMPORT = re.compile(
+    r"^ *(?:from (testbed[\w.]*) import (\([^)]*\)|.*)|import (testbed[\w.]*))", re.MULTILINE
 )
-"""Parts of the package that only look at results, never see a run, or settle what a cell names."""
 
 
 def version(experiment: Experiment) -> str:
@@ -49,15 +38,47 @@ def version(experiment: Experiment) -> str:
 @cache
 def code() -> str:
     """Digest of all code that a result may depend on."""
-    skipped = [_PACKAGE / part for part in _WITHOUT_INFLUENCE]
+    return digest_of(_PACKAGE, folder("p4") / "build")
+
+
+def digest_of(package: Path, compiled: Path) -> str:
+    """Digest of what a cell may import of ``package``, its C sources, and the compiled P4."""
+    sources = {*modules(package).values(), *package.rglob("*.[ch]")}
     digest = hashlib.sha256()
-    for root in (_PACKAGE, _COMPILED):
-        for path in sorted(root.rglob("*")):
-            of_interest = path.suffix in _SOURCES or root == _COMPILED
-            if of_interest and path.is_file() and not {path, *path.parents}.intersection(skipped):
-                digest.update(str(path.relative_to(root)).encode() + b"\0")
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for root, paths in ((package, sources), (compiled, filter(Path.is_file, compiled.rglob("*")))):
+        for path in sorted(paths):
+            digest.update(str(path.relative_to(root)).encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def modules(package: Path = _PACKAGE) -> dict[str, Path]:
+    """Every module of ``package`` that a cell may import, sooner or later, and its file.
+
+    The package itself is left out: it offers `testbed.api`, which no cell uses.
+    """
+    found: dict[str, Path] = {}
+    waiting = list(_ROOTS)
+    while waiting:
+        name = waiting.pop()
+        way = package.joinpath(*name.split(".")[1:])
+        for path in (way.with_suffix(".py"), way / "__init__.py"):
+            if way != package and name not in found and path.is_file():
+                found[name] = path
+                waiting += _imported(name, path)
+    return found
+
+
+def _imported(name: str, path: Path) -> Iterator[str]:
+    """What may be a module among all that a module imports, in its functions as well."""
+    yield name.rpartition(".")[0]
+    text = path.read_text()
+    for module, parts, alone in _IMPORT.findall(text):
+        yield module or alone
+        yield from (f"{module}.{each}" for each in re.findall(r"\w+", parts))
+    if "import pkgutil" in text:  # a registry, which imports whatever lies in its folder
+        for below in path.parent.rglob("*.py"):
+            yield ".".join((name, *below.relative_to(path.parent).with_suffix("").parts))
 
 
 @cache

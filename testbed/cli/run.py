@@ -82,6 +82,7 @@ def run(
     from testbed.campaign.executors import named
     from testbed.campaign.planning import refuse
     from testbed.campaign.resume import Rules
+    from testbed.experiment.findings import counted
 
     try:
         where = named(executor)
@@ -107,7 +108,7 @@ def run(
     directories = [directory for directory, _ in finished]
     click.echo(f"report: {report(directories, directories[-1])}")
     if failures := sum(failed for _, failed in finished):
-        click.echo(f"{failures} cells failed; see the report", err=True)
+        click.echo(f"{counted(failures, 'cell')} failed; see the report", err=True)
         sys.exit(1)
 
 

@@ -9,5 +9,6 @@ import click
 def schema() -> None:
     """Print the JSON schema of experiment files, for editors."""
     from testbed.experiment.jsonschema import text
+    from testbed.systems import registry
 
-    click.echo(text(), nl=False)
+    click.echo(text(registry), nl=False)

@@ -9,13 +9,14 @@ from functools import cached_property
 from testbed import wire
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
-from testbed.deployment.memory import Window, window
+from testbed.deployment.memory import window
 from testbed.experiment.findings import suggestion
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Plan
 from testbed.plan.units import Unit, cut
+from testbed.protocols.allocation import Window
 from testbed.systems import Assignment, System, registry
 from testbed.topology.fabric import Fabric
 from testbed.topology.placement import place
@@ -148,13 +149,29 @@ class DeployedJob:
         return self.start_s + sum(each.iteration_s for each in self.expected)
 
 
-def deploy(experiment: Experiment, fabric: Fabric) -> list[DeployedJob]:
+@dataclass(frozen=True)
+class Deployment:
+    """Everything that a run needs, as plain data: made once, for whichever back end runs it.
+
+    Attributes:
+        experiment: resolved, without a sweep.
+        fabric: its nodes and links, and which switches aggregate.
+        jobs: placed, planned, checked and timed, in the experiment's order.
+    """
+
+    experiment: Experiment
+    fabric: Fabric
+    jobs: tuple[DeployedJob, ...]
+
+
+def deploy(experiment: Experiment, fabric: Fabric) -> Deployment:
     """Place, plan, check and time every job. DeploymentError says what cannot be."""
     places = _places(experiment.jobs, fabric, experiment.emulation.seed)
-    return [
+    jobs = [
         _deploy(number, job, assignment, fabric, experiment)
         for number, (job, assignment) in enumerate(zip(experiment.jobs, places, strict=True))
     ]
+    return Deployment(experiment, fabric, tuple(jobs))
 
 
 def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:

@@ -22,8 +22,5 @@ def reads(text: str) -> Experiment:
 
 
 def known() -> dict[str, Any]:
-    """What an experiment may name: systems, each with how many servers it takes, and workloads."""
-    return {
-        "systems": {name: system.servers for name, system in registry.items()},
-        "workloads": catalogue.names(),
-    }
+    """The systems and workloads that an experiment may name."""
+    return {"systems": registry, "workloads": catalogue.names()}

@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from testbed import wire
 from testbed.deployment.errors import DeploymentError
 from testbed.plan.program import Plan
-from testbed.plan.trees import Style, Tree
-from testbed.switches.entries import Allocation
+from testbed.protocols import protocol_of
+from testbed.protocols.allocation import Allocation, Window
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
 
 LARGEST_WINDOW = 256
-
-
-@dataclass(frozen=True)
-class Window:
-    """What a sender on a tree may have in flight.
-
-    ``fragments``; ``message`` is how many of them make a message (NetReduce, else 0); ``drain_s``
-    is how long a window of all streams takes at the root, scaled as rates are.
-    """
-
-    fragments: int
-    message: int = 0
-    drain_s: float = 0.0
-
-    def slots(self, tree: Tree) -> int:
-        """Aggregators that a tree needs for itself: two versions of its window."""
-        return 0 if tree.style is Style.ATP else 2 * self.fragments
 
 
 def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
@@ -53,13 +35,7 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     fair = max(2, min(fair, LARGEST_WINDOW, fabric.slots // 2))
     busiest = max(plan.trees, key=lambda tree: tree.streams)
     rate = min(fabric.link(*ends).rate for ends in streams)
-    if any(tree.style is Style.NETREDUCE for tree in plan.trees):
-        messages = int(options["window"])
-        message = max(1, min(int(options["message"]), fair // messages))
-        fragments = messages * message
-    else:
-        message = 0
-        fragments = int(options.get("window") or fair)
+    fragments, message = protocol_of(busiest).window(options, fair)
     if fragments > fabric.slots:
         raise DeploymentError(
             f"window: found {fragments}, wanted at most the {fabric.slots} slots of a switch"
@@ -78,17 +54,17 @@ def _links(fabric: Fabric, source: str, to: str) -> set[tuple[str, str]]:
 def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Allocation]]:
     """Number the trees of all jobs, and divide a switch's ``slots`` among them, job by job.
 
-    Trees of style ATP share what the others, whose slots are theirs alone, leave over.
+    Trees whose protocol shares slots share what the others leave over.
     DeploymentError if it is too little.
     """
     count = sum(len(plan.trees) for plan, _ in jobs)
     if count > wire.MAX_TREES:
         raise DeploymentError(f"found {count} trees of all jobs, wanted at most {wire.MAX_TREES}")
-    first = sum(window.slots(tree) for plan, window in jobs for tree in plan.trees)
+    windows = [(tree, each.fragments) for plan, each in jobs for tree in plan.trees]
+    first = sum(protocol_of(tree).own_slots(fragments) for tree, fragments in windows)
     shared = slots - first
     wanted = max(
-        (each.fragments for plan, each in jobs for tree in plan.trees if not each.slots(tree)),
-        default=0,
+        (fragments for tree, fragments in windows if tree.protocol.shares_slots), default=0
     )
     if shared < wanted:
         raise DeploymentError(
@@ -100,7 +76,7 @@ def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Alloc
     for job, (plan, each) in enumerate(jobs):
         allocations.append([])
         for tree in plan.trees:
-            own = each.slots(tree)
+            own = protocol_of(tree).own_slots(each.fragments)
             place = (first, own) if own else (0, shared)
             allocations[-1].append(Allocation(number, job, tree, *place))
             number, first = number + 1, first + own

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
 from testbed.deployment.deploy import DeployedJob
-from testbed.deployment.memory import Window
-from testbed.hosts.aggregation import Child, Member, Role, Root
-from testbed.hosts.ring import Neighbours
 from testbed.hosts.task import Task
 from testbed.plan.program import Plan
-from testbed.plan.trees import Style
-from testbed.switches.entries import Allocation
+from testbed.protocols import protocol_of
+from testbed.protocols.allocation import Allocation, Window
+from testbed.protocols.roles import Neighbours, Place, Role
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import superframe
 from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
@@ -90,60 +84,7 @@ def role(
     fabric: Fabric,
 ) -> Role | Neighbours | None:
     """The part of ``rank`` in a tree, None if it has none; ``addresses`` maps nodes to IP."""
-    tree, size = allocation.tree, window.fragments
-    if rank not in tree.participants:
+    if rank not in allocation.tree.participants:
         return None
-    slots = np.zeros(1, np.uint32)
-    if tree.style is Style.ATP:
-        # What the window leaves of as many slots again is the root's, to move fragments to.
-        slots = hashed_slots(allocation.number, min(2 * size, allocation.slots), allocation.slots)
-        slots = slots[size:] if rank == tree.root_rank else slots[:size]
-    if rank == tree.root_rank:
-        return Root(
-            allocation.number,
-            tree.style,
-            size,
-            slots,
-            tuple(
-                Child(addresses[child], tree.ranks_below(child))
-                for child in tree.children(tree.root)
-            ),
-            serves=rank >= plan.workers,
-            workers={member: addresses[host] for host, member in tree.rank_of.items()},
-        )
-    parent = addresses[tree.parent[plan.hosts[rank]]]
-    if tree.style is Style.NETREDUCE:
-        order = sorted(tree.rank_of.values())
-        before = order[order.index(rank) - 1]
-        after = order[(order.index(rank) + 1) % len(order)]
-        host = plan.hosts[rank]
-        # What its own ToR does not see on its way to the next rank goes to whoever sums it.
-        passes = tree.parent[host] == fabric.tor_of(host)
-        return Neighbours(
-            allocation.number,
-            rank,
-            to=addresses[plan.hosts[after]] if passes else parent,
-            after=addresses[plan.hosts[after]],
-            before=addresses[plan.hosts[before]],
-            rank_before=before,
-            message=window.message,
-            window=window.fragments // window.message,
-        )
-    return Member(allocation.number, tree.style, size, slots, rank, parent)
-
-
-def hashed_slots(tree: int, count: int, slots: int) -> npt.NDArray[np.uint32]:
-    """``count`` distinct aggregators: a hash of tree and place, then the next one free.
-
-    ATP's hosts hash (CRC32 in the released client) and step on where they collide with
-    themselves. ValueError if there are fewer ``slots``.
-    """
-    if count > slots:
-        raise ValueError(f"{count} places need more than {slots} slots")
-    taken: dict[int, None] = {}
-    for place in range(count):
-        slot = zlib.crc32(tree.to_bytes(2, "big") + place.to_bytes(4, "big")) % slots
-        while slot in taken:
-            slot = (slot + 1) % slots
-        taken[slot] = None
-    return np.fromiter(taken, np.uint32, count)
+    place = Place(plan, rank, allocation, addresses, window, fabric)
+    return protocol_of(allocation.tree).role(place)

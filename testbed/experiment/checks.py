@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from testbed.experiment import fabric_checks
+from testbed.experiment import fabric_checks, options
 from testbed.experiment.fabrics import KINDS, Fabric
 from testbed.experiment.fields import Model
-from testbed.experiment.findings import Finding, counted, no_such
+from testbed.experiment.findings import Finding, counted, listed, no_such
+from testbed.experiment.options import Takes
 from testbed.experiment.schema import Emulation, Job
+from testbed.workload.values import FAMILIES
 
 MOST_EMULATED = 64
 """Workers, or servers, of a job: ATP's bitmap, and the P4 program's, has a bit for each worker."""
@@ -21,12 +23,12 @@ MOST_EMULATED = 64
 
 @dataclass(frozen=True)
 class Known:
-    """What lies on higher floors: names of systems and workloads; None lets every name through.
+    """What lies on higher layers: names of systems and workloads; None lets every name through.
 
-    ``systems`` may map each name to the least and most parameter servers that it takes.
+    ``systems`` may map each name to what the system takes.
     """
 
-    systems: Collection[str] | None = None
+    systems: Collection[str] | Mapping[str, Takes] | None = None
     workloads: Collection[str] | None = None
 
     @property
@@ -38,9 +40,13 @@ class Known:
         """Least and most parameter servers of a system, None where that is not known."""
         if isinstance(self.systems, Mapping):
             # A system that does not exist is complaint enough, without any about its servers.
-            limits: tuple[int, int] = self.systems.get(system, (0, 0))
-            return limits
+            return self.systems[system].servers if system in self.systems else (0, 0)
         return None
+
+    def options(self, system: str) -> type[options.Options] | None:
+        """The model of a system's options, None where that is not known."""
+        known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
+        return known.options if known is not None else None
 
 
 def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
@@ -53,6 +59,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         if job is not None and not doubtful & {"system", "workers", "servers", "colocated"}:
             jobs[index] = job
             yield from _servers(index, job, known)
+            yield from _options(index, job, known)
             yield from _compute(index, job)
             yield from _gradients(index, job)
             yield from _emulated(index, job) if emulated else ()
@@ -73,6 +80,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         yield from (found for found in findings if not doubtful & set(found.place[1:2]))
         if sound:
             yield from _on_fabric(jobs, fabric, known)
+            yield from _windows(jobs, fabric, known)
     emulation, _ = _sound(Emulation, data.get("emulation"))
     if emulation is not None:
         yield from _program(emulation)
@@ -156,6 +164,34 @@ def _gradients(index: int, job: Job) -> Iterator[Finding]:
             f"found {job.quantisation}, wanted fixed_point for normal gradients;"
             " write gradients: real",
         )
+    if job.gradients == "real" and job.workload not in FAMILIES:
+        yield Finding(
+            ("jobs", index, "gradients"),
+            f"found real, wanted normal for {job.workload}: no gradients of it were recorded; write"
+            f" gradients: normal, or take a workload of {listed(sorted(FAMILIES))}",
+        )
+
+
+def _options(index: int, job: Job, known: Known) -> Iterator[Finding]:
+    model = known.options(job.system)
+    for finding in options.check(job.system, model, job.options) if model else ():
+        yield replace(finding, place=("jobs", index, "options", *finding.place))
+
+
+def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
+    """What options ask for must fit into the memory of switches, where any aggregate."""
+    for index, job in jobs.items() if fabric.ina not in (0, ()) else ():
+        model = known.options(job.system)
+        if model is None or not job.options or any(options.check(job.system, model, job.options)):
+            continue
+        needed = model.model_validate(job.options).least_slots()
+        if needed > fabric.slots:
+            asked = next(name for name in model.model_fields if name in job.options)
+            yield Finding(
+                ("jobs", index, "options", asked),
+                f"found a window that needs {needed} slots of a switch, wanted at most the"
+                f" {fabric.slots} that it has; lower it, or write fabric.slots: {needed}",
+            )
 
 
 def _emulated(index: int, job: Job) -> Iterator[Finding]:

@@ -6,6 +6,9 @@ import difflib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from testbed.located import Place
 
@@ -60,3 +63,28 @@ def no_such(name: str, what: str, names: Sequence[str]) -> str:
     if not mend.startswith("did"):
         mend = f"rename it, or enlarge the fabric to have more {_plural(what)}"
     return f'found "{name}", wanted a {what} that there is ({listed(names, most=8)}); {mend}'
+
+
+def missing(key: str, field: FieldInfo) -> str:
+    """The message for a required key that is not there."""
+    fix = f"add for example `{_example(key, field)}`"
+    return f"found no such key, wanted {field.description}; {fix}"
+
+
+def mistake(key: str, field: FieldInfo, value: object, choices: Sequence[str] = ()) -> str:
+    """For what pydantic itself refuses: a wrong type, a number out of range, no such choice."""
+    if get_origin(field.annotation) is Literal:
+        choices = [str(choice) for choice in get_args(field.annotation)]
+    if choices and isinstance(value, str):
+        fix = suggestion(value, choices)
+    elif isinstance(value, str) and value.isdecimal():
+        fix = "remove the quotes"
+    else:
+        fix = f"write for example `{_example(key, field)}`"
+    return f"found {shown(value)}, wanted {field.description}; {fix}"
+
+
+def _example(key: str, field: FieldInfo) -> str:
+    """The key with its example, as a line of YAML."""
+    (example,) = field.examples or [""]
+    return f"{key}: {example if isinstance(example, str) else json.dumps(example)}"

@@ -1,25 +1,28 @@
 """The JSON schema of experiment files, for editors.
 
-python -m testbed.experiment.jsonschema > experiments/schema.json
+ina-testbed schema > experiments/schema.json
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
 from testbed.experiment.fabrics import KINDS
 from testbed.experiment.fields import Model
+from testbed.experiment.options import Takes
 from testbed.experiment.schema import Compute, Emulation, Experiment, Job, Stragglers
 
 
-def schema() -> dict[str, Any]:
-    """JSON schema (draft 2020-12) of an experiment file."""
+def schema(systems: Mapping[str, Takes]) -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of an experiment file, with the options of ``systems``."""
     result = Experiment.model_json_schema()
     for model in (*KINDS.values(), Job, Compute, Stragglers, Emulation):
         _write_defaults(model, result["$defs"][model.__name__]["properties"])
+    _discriminate(systems, result["$defs"])
     emulation = Emulation().model_dump(mode="json", exclude_none=True)
     result["properties"]["emulation"]["default"] = emulation
     return {
@@ -41,10 +44,20 @@ def _write_defaults(model: type[Model], properties: dict[str, Any]) -> None:
         properties[name]["default"] = to_jsonable_python(written[name])
 
 
-def text() -> str:
+def _discriminate(systems: Mapping[str, Takes], definitions: dict[str, Any]) -> None:
+    """A job's options depend on its system. Where an editor finds no system, any will do."""
+    job = definitions["Job"]
+    job["properties"]["system"]["enum"] = list(systems)
+    job["allOf"] = []
+    for name, system in systems.items():
+        options = system.options.model_json_schema()
+        _write_defaults(system.options, options.get("properties", {}))
+        definitions[f"options-{name}"] = options | {"title": f"Options of {name}"}
+        its = {"options": {"$ref": f"#/$defs/options-{name}"}}
+        chosen = {"properties": {"system": {"const": name}}, "required": ["system"]}
+        job["allOf"].append({"if": chosen, "then": {"properties": its}})
+
+
+def text(systems: Mapping[str, Takes]) -> str:
     """The schema as the committed file has it."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    print(text(), end="")
+    return json.dumps(schema(systems), indent=2, ensure_ascii=False) + "\n"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -16,7 +15,7 @@ from testbed.experiment.cells import distinct
 from testbed.experiment.checks import Known
 from testbed.experiment.fabrics import KINDS
 from testbed.experiment.fields import model_of
-from testbed.experiment.findings import Finding, shown, suggestion
+from testbed.experiment.findings import Finding, missing, mistake, suggestion
 from testbed.experiment.schema import Experiment, Sweep, is_short_sweep
 from testbed.located import Invalid, Located, Place, parse, read, write
 
@@ -30,8 +29,8 @@ def load(
     """Read an experiment file.
 
     Args:
-        systems: names that ``system`` may have; a mapping gives each one's least and most
-            parameter servers. None lets every name through.
+        systems: names that ``system`` may have; a mapping says what each one takes (`Takes`).
+            None lets every name through.
         workloads: names that ``workload`` may have, paths besides. None lets every name through.
 
     Raises:
@@ -151,47 +150,24 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
         if place[:2] == ("sweep", "product") and is_short_sweep(data.get("sweep")):
             place = ("sweep", *place[2:])
         if detail["type"] == "union_tag_not_found":
-            findings.append(Finding((*place, "kind"), _missing("kind", _KIND)))
+            findings.append(Finding((*place, "kind"), missing("kind", _KIND)))
         elif detail["type"] == "union_tag_invalid":
             kind = detail["input"]["kind"]
-            findings.append(Finding((*place, "kind"), _mistake("kind", _KIND, kind, list(KINDS))))
+            findings.append(Finding((*place, "kind"), mistake("kind", _KIND, kind, list(KINDS))))
         # A key that is mistyped is not also reported as missing.
         elif detail["type"] == "missing" and place not in mistyped:
-            findings.append(Finding(place, _missing(str(place[-1]), field)))
+            findings.append(Finding(place, missing(str(place[-1]), field)))
         elif detail["type"] == "value_error":
             findings.append(Finding(place, str(detail["ctx"]["error"])))
         elif detail["type"] not in ("missing", "extra_forbidden"):
             key = next(part for part in reversed(place) if isinstance(part, str))
-            choices = [str(choice) for choice in _choices(field.annotation)]
-            findings.append(Finding(place, _mistake(key, field, detail["input"], choices)))
+            findings.append(Finding(place, mistake(key, field, detail["input"])))
     return None, findings
 
 
 _KIND = FieldInfo(
     description=f"the fabric's kind, one of {', '.join(KINDS)}", examples=["leaf-spine"]
 )
-
-
-def _missing(key: str, field: FieldInfo) -> str:
-    mend = f"add for example `{_example(key, field)}`"
-    return f"found no such key, wanted {field.description}; {mend}"
-
-
-def _mistake(key: str, field: FieldInfo, value: object, choices: list[str]) -> str:
-    """For what pydantic itself refuses: a wrong type, a number out of range, no such choice."""
-    if choices and isinstance(value, str):
-        mend = suggestion(value, choices)
-    elif isinstance(value, str) and value.isdecimal():
-        mend = "remove the quotes"
-    else:
-        mend = f"write for example `{_example(key, field)}`"
-    return f"found {shown(value)}, wanted {field.description}; {mend}"
-
-
-def _example(key: str, field: FieldInfo) -> str:
-    """The key with its example, as a line of YAML."""
-    (example,) = field.examples or [""]
-    return f"{key}: {example if isinstance(example, str) else json.dumps(example)}"
 
 
 def _resolved(loc: Place) -> tuple[Place, FieldInfo, type[BaseModel] | None]:
@@ -213,7 +189,3 @@ def _resolved(loc: Place) -> tuple[Place, FieldInfo, type[BaseModel] | None]:
             field = inner.model_fields[part]
             inner = model_of(field.annotation)
     return tuple(place), field or FieldInfo(), model
-
-
-def _choices(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) is Literal else ()

@@ -247,7 +247,15 @@ def _combinations(data: Mapping[str, Any], sweep: Sweep, between: Check) -> Iter
             yield finding
         else:
             share = f"in {len(guilty)} of {len(cells)} cells, first {written(guilty[0])}"
-            yield Finding(place, f"{finding.message} ({share})")
+            inside = _inside(finding.place, place)
+            yield Finding(place, f"{inside}{finding.message} ({share})")
+
+
+def _inside(place: Place, blamed: Place) -> str:
+    """``deferred: `` for a place inside the swept value that is to blame; empty for itself."""
+    swept = place_of(str(blamed[2])) if len(blamed) > 2 else place
+    inner = place[len(swept) :] if place[: len(swept)] == swept else ()
+    return f"{'.'.join(map(str, inner))}: " if inner else ""
 
 
 def _to_blame(

@@ -11,27 +11,25 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
 from ctypes import POINTER, c_double, c_int, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, fields
 from enum import IntEnum, IntFlag
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed import wire
 from testbed.compiler import compiled
-from testbed.plan.trees import Style
+from testbed.protocols import on_trees
+from testbed.protocols.roles import Role, Root
 
 _ENGINE = Path(__file__).parent / "engine"
 _SOURCES = ("endpoint", "flow", "member", "outbox", "ring", "root", "sender")
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra"]
 _SANITIZED = ["-Werror", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-_STYLES = {Style.ATP: 0, Style.SWITCHML: 1, Style.RACK: 2}
 
 
 class Operation(IntEnum):
@@ -48,53 +46,6 @@ class Wake(IntFlag):
     PROGRESS = 1
     DEADLINE = 2
     OTHER = 4
-
-
-@dataclass(frozen=True)
-class Member:
-    """A rank that contributes to ``tree`` and sends to ``parent``, the next aggregating node.
-
-    ``window`` is how many fragments may be under way. ``slots`` are switch memory: in style ATP
-    ``window`` of them, that of fragment s at s modulo ``window``; in the others the first of
-    2 * ``window`` that follow each other.
-    """
-
-    tree: int
-    style: Style
-    window: int
-    slots: Sequence[int] | npt.NDArray[np.uint32]
-    rank: int
-    parent: str
-
-
-@dataclass(frozen=True)
-class Child:
-    """A node below a root, and the ranks whose contributions come from there."""
-
-    address: str
-    ranks: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Root:
-    """The rank in which ``tree`` ends.
-
-    ``serves``: sums and answers whatever comes, without a part of its own (all-reduce).
-    ``slots`` as a member's, but in style ATP spare ones that take the place of those that
-    collided. ``workers`` are the members' addresses by rank (ATP: who asks again is answered
-    alone).
-    """
-
-    tree: int
-    style: Style
-    window: int
-    slots: Sequence[int] | npt.NDArray[np.uint32]
-    children: tuple[Child, ...]
-    serves: bool = False
-    workers: Mapping[int, str] | None = None
-
-
-Role: TypeAlias = Member | Root
 
 
 @dataclass(frozen=True)
@@ -265,20 +216,24 @@ def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
 
 
 def wire_header(values: int = wire.VALUES) -> str:
-    """``wire`` as a C header, so that there is one truth; packets are of ``values``."""
+    """``wire`` and the protocols' numbers as a C header, so that there is one truth; packets are of
+    ``values``."""
     constants = {k: v for k, v in vars(wire).items() if k[0].isupper() and isinstance(v, int)}
     constants["VALUES"] = values
     members = "".join(f"    uint{bits}_t {name};\n" for name, bits in wire.FIELDS)
     numbers = "".join(f"    {name} = {value},\n" for name, value in constants.items())
     numbers += f"    HEADER_BYTES = {wire.HEADER.itemsize},\n"
-    return f"struct header {{\n{members}}};\n\nenum {{\n{numbers}}};\n"
+    styles = "".join(f"    STYLE_{n.upper()} = {p.number},\n" for n, p in on_trees().items())
+    return (
+        f"struct header {{\n{members}}};\n\nenum {{\n{numbers}}};\n\nenum style {{\n{styles}}};\n"
+    )
 
 
 def _role(role: Role) -> _Role:
     """As C has it. ctypes keeps the arrays alive as long as the structure."""
     _check(role)
     slots = np.asarray(role.slots, np.uint32).tolist()
-    made = _Role(role.tree, _STYLES[role.style], isinstance(role, Root), window=role.window)
+    made = _Role(role.tree, role.protocol.number, isinstance(role, Root), window=role.window)
     made.slots, made.slots_count = (c_uint32 * len(slots))(*slots), len(slots)
     if isinstance(role, Root):
         made.serves = role.serves
@@ -296,16 +251,16 @@ def _role(role: Role) -> _Role:
 
 
 def _check(role: Role) -> None:
-    if role.style not in _STYLES:
-        raise ValueError(f"style {role.style.value} is not spoken over INA packets")
+    if role.protocol.port != wire.PORT:
+        raise ValueError(f"protocol {role.protocol.name} is not spoken over INA packets")
     if role.window < 1:
         raise ValueError(f"a window of {role.window} fragments; at least 1 is needed")
     wanted = 1
-    if role.style is Style.ATP:
+    if role.protocol.shares_slots:
         wanted = len(role.slots) if isinstance(role, Root) else role.window
     if len(role.slots) != wanted:
         raise ValueError(
-            f"{len(role.slots)} slots for style {role.style.value}, which needs {wanted}"
+            f"{len(role.slots)} slots for protocol {role.protocol.name}, which needs {wanted}"
         )
     if isinstance(role, Root):
         ranks = {*(role.workers or ()), *(rank for child in role.children for rank in child.ranks)}

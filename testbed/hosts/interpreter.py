@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
+from testbed.hosts.messages import Chunk, Values
 from testbed.plan.program import Operation, Plan, Receive, Send, TreeOperation
-
-Values = npt.NDArray[np.int32]
 
 
 class Interpreter:
@@ -22,7 +18,7 @@ class Interpreter:
     Args:
         plan, rank: whose program.
         grain: chunks are cut at multiples of so many values.
-        send: ``send(to, unit, chunk, values)`` must copy what it cannot send at once.
+        send: ``send(to, chunk)`` must copy what it cannot send at once.
         aggregate: ``aggregate(operation, unit, values)`` starts an operation on a tree, whose
             end is told by :meth:`completed`.
         finished: called when a unit's program has ended.
@@ -35,7 +31,7 @@ class Interpreter:
         plan: Plan,
         rank: int,
         grain: int,
-        send: Callable[[int, int, int, Values], None],
+        send: Callable[[int, Chunk], None],
         aggregate: Callable[[TreeOperation, int, Values], None],
         finished: Callable[[int], None],
         later: Callable[[int, int], None] | None = None,
@@ -46,6 +42,7 @@ class Interpreter:
         self._program: list[list[Operation]] = [[] for _ in range(plan.chunks)]
         for operation in plan.programs[rank]:
             self._program[operation.chunk].append(operation)
+        self.receivers = {op.to for op in plan.programs[rank] if isinstance(op, Send)}
         self._units: dict[int, _Unit] = {}
         self._early: dict[tuple[int, int, int], Values] = {}
 
@@ -62,8 +59,9 @@ class Interpreter:
     def has_begun(self, unit: int) -> bool:
         return unit in self._units
 
-    def arrived(self, source: int, unit: int, chunk: int, values: Values) -> None:
+    def arrived(self, source: int, message: Chunk) -> None:
         """A chunk came from rank ``source``; it waits here until the program asks for it."""
+        unit, chunk, values = message
         self._early[unit, chunk, source] = values
         if unit in self._units:
             self._advance(unit, chunk)
@@ -98,7 +96,7 @@ class Interpreter:
                 self._later(unit, chunk)
                 return
             elif isinstance(operation, Send):
-                self._send(operation.to, unit, chunk, values)
+                self._send(operation.to, Chunk(unit, chunk, values))
             else:
                 assert isinstance(operation, TreeOperation)
                 self._aggregate(operation, unit, values)

@@ -12,30 +12,11 @@ import math
 import os
 import socket
 from ctypes import POINTER, c_double, c_int, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
 from functools import cache
 
 from testbed import wire
 from testbed.hosts.aggregation import Wake, load
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """A rank's place on the ring of ``tree``.
-
-    ``to`` is the address to which its packets go, the next rank's or that of a switch in its
-    place; ``after`` the next rank's, to which it sends sums again; ``before`` the address of the
-    rank before; ``rank_before`` its number. ``message`` is packets, ``window`` messages in flight.
-    """
-
-    tree: int
-    rank: int
-    to: str
-    after: str
-    before: str
-    rank_before: int
-    message: int
-    window: int
+from testbed.protocols.roles import Neighbours
 
 
 class _Role(ctypes.Structure):

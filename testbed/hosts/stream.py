@@ -1,4 +1,4 @@
-"""Chunks over kernel TCP between the ranks of a job."""
+"""Messages over kernel TCP between the ranks of a job."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
+from testbed import wire
+from testbed.hosts.messages import HEADER, Message, decode, encode
 
-PORT = 0xBEE1
+PORT = wire.CHUNKS_PORT
 """Where rank 0 listens; the others behind it, for two ranks may share a host."""
 
 _WAKE_BYTES = 64 * 1024
 _GREETING = struct.Struct("!I")
-_HEADER = struct.Struct("!III")  # unit, chunk, bytes that follow
-
-Chunk = npt.NDArray[np.int32]
 
 
 class PeerLost(Exception):
@@ -39,7 +36,11 @@ class _Incoming:
     wanted: int = _GREETING.size
     filled: int = 0
     buffer: bytearray = field(default_factory=lambda: bytearray(_GREETING.size))
-    header: tuple[int, int, int] | None = None
+    header: tuple[int, int, int] | None = None  # unit, kind, chunk
+
+    def want(self, size: int) -> None:
+        """What follows is ``size`` bytes."""
+        self.wanted, self.filled, self.buffer = size, 0, bytearray(size)
 
 
 class Mesh:
@@ -80,19 +81,18 @@ class Mesh:
             connection.setblocking(False)
             self._out[peer] = _Outgoing(connection)
 
-    def send(self, to: int, unit: int, chunk: int, values: Chunk) -> None:
-        """Queue a copy of ``values`` for rank ``to`` and send what the connection takes."""
+    def send(self, to: int, message: Message) -> None:
+        """Queue a copy of ``message`` for rank ``to`` and send what the connection takes."""
         out = self._out[to]
         idle = not out.queue
-        data = values.tobytes()
-        out.queue.append(memoryview(_HEADER.pack(unit, chunk, len(data)) + data))
+        out.queue.append(memoryview(encode(message)))
         if idle:
             self._write(to, out)
             if out.queue:
                 self._selector.register(out.socket, selectors.EVENT_WRITE, to)
 
-    def poll(self) -> Iterator[tuple[int, int, int, Chunk]]:
-        """Write what can be written; yield (source, unit, chunk, values) that arrived whole."""
+    def poll(self) -> Iterator[tuple[int, Message]]:
+        """Write what can be written; yield messages that arrived whole, each with its source."""
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
                 self._accept()
@@ -138,7 +138,7 @@ class Mesh:
         except (ConnectionResetError, BrokenPipeError) as error:
             raise PeerLost(f"rank {peer} closed its connection") from error
 
-    def _read(self, incoming: _Incoming) -> Iterator[tuple[int, int, int, Chunk]]:
+    def _read(self, incoming: _Incoming) -> Iterator[tuple[int, Message]]:
         while True:
             try:
                 view = memoryview(incoming.buffer)[incoming.filled :]
@@ -158,17 +158,17 @@ class Mesh:
             incoming.filled += received
             if incoming.filled < incoming.wanted:
                 continue
-            message, incoming.filled = incoming.buffer, 0
             if incoming.source is None:
-                incoming.source = _GREETING.unpack(message)[0]
+                incoming.source = _GREETING.unpack(incoming.buffer)[0]
             elif incoming.header is None:
-                incoming.header = _HEADER.unpack(message)
-                incoming.wanted = incoming.header[2]
-                incoming.buffer = bytearray(incoming.wanted)
-                continue
+                unit, kind, chunk, length = HEADER.unpack(incoming.buffer)
+                if length:
+                    incoming.header = unit, kind, chunk
+                    incoming.want(length)
+                    continue
+                # Nothing to read would look like the connection's end.
+                yield incoming.source, decode(unit, kind, chunk, bytearray())
             else:
-                unit, chunk, _ = incoming.header
+                yield incoming.source, decode(*incoming.header, incoming.buffer)
                 incoming.header = None
-                yield incoming.source, unit, chunk, np.frombuffer(message, np.int32)
-            incoming.wanted = _HEADER.size
-            incoming.buffer = bytearray(_HEADER.size)
+            incoming.want(HEADER.size)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from testbed import wire
-from testbed.hosts.aggregation import Role
-from testbed.hosts.ring import Neighbours
 from testbed.plan.program import Plan
 from testbed.plan.units import Unit
+from testbed.protocols.roles import Neighbours, Role
 from testbed.workload.gradients import Gradients
 from testbed.workload.iteration import IterationTimes
 from testbed.workload.replay import Need
@@ -26,7 +25,8 @@ class Task:
             ready waits for those before it.
         compute_s: forward and backward of one iteration, seconds on the emulator's clock.
         gradients: what every worker contributes, and so the true sum; drawn before the fork,
-            so that all ranks share one copy.
+            so that all ranks share one copy. None: values do not matter, are neither filled in
+            nor checked.
         paces: for each iteration, warm-up included, how many times as long as ``compute_s`` this
             rank computes.
         trees: this rank's part in each of the plan's trees, None where it has none.
@@ -46,7 +46,7 @@ class Task:
     addresses: tuple[str, ...]
     units: tuple[Unit, ...]
     compute_s: float
-    gradients: Gradients
+    gradients: Gradients | None
     paces: tuple[float, ...] = (1.0,)
     trees: tuple[Role | Neighbours | None, ...] = ()
     start_s: float = 0.0
@@ -70,7 +70,7 @@ class Task:
 
 
 @dataclass
-class Outcome:
+class RankOutcome:
     """What a rank saw. ``wrong`` counts received values that differ from the true sum;
     ``checked`` counts all values compared; ``late_s`` is the worst delay with which this process
     was woken for its own timer. ``overflows`` counts fragments whose sum left the range of int32,

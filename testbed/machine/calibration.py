@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FILE = "ina-testbed/calibration.json"
 _PACKAGE = Path(__file__).resolve().parents[1]
-_DECISIVE = ("switches", "hosts", "backends/emulation")
+_DECISIVE = ("switches", "protocols", "hosts", "backends/emulation")
 """Parts of the package that packets go through, and what sets them up."""
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from testbed import wire
-from testbed.deployment.deploy import DeployedJob, deploy
+from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import distinct
 from testbed.experiment.fields import AUTO
@@ -22,7 +22,7 @@ from testbed.experiment.schema import Experiment
 from testbed.machine import calibration
 from testbed.machine.calibration import Calibration, Costs
 from testbed.machine.verdict import IDLE_FLOOR, LATE_SHARE
-from testbed.placement.fabric import build_fabric
+from testbed.placement.deployments import Deployments
 from testbed.plan import cost as model
 from testbed.topology.fabric import Fabric
 
@@ -107,17 +107,17 @@ class Demand:
         )
 
 
-def demand(
-    experiment: Experiment, jobs: Sequence[DeployedJob], fabric: Fabric, known: Calibration
-) -> Demand:
-    """What ``jobs`` of ``experiment`` need of this machine, by what is ``known`` of it."""
+def demand(deployment: Deployment, known: Calibration) -> Demand:
+    """What the jobs need of this machine, by what is ``known`` of it."""
+    fabric = deployment.fabric
     # Whether the target is there is asked when something runs.
-    target = "bmv2" if experiment.emulation.target == "bmv2" else "native"
+    target = "bmv2" if deployment.experiment.emulation.target == "bmv2" else "native"
     costs = known.costs.get(target, calibration.DEFAULTS.costs[target])
     packets = _in_packets(costs, fabric.values)
     return Demand(
         tuple(
-            _load(job, fabric, packets if job.plan.trees else known.costs["tcp"]) for job in jobs
+            _load(job, fabric, packets if job.plan.trees else known.costs["tcp"])
+            for job in deployment.jobs
         ),
         len(os.sched_getaffinity(0)),
         known.late_s,
@@ -178,10 +178,13 @@ def refusal(needed: Demand, dilation: float, known: Calibration) -> str | None:
 
 
 def resolved(
-    experiment: Experiment, known: Calibration, before: Experiment | None = None
+    experiment: Experiment,
+    known: Calibration,
+    deployments: Deployments,
+    before: Experiment | None = None,
 ) -> Experiment:
     """``experiment`` with a number for ``dilation: auto``: the smallest that does for every cell,
-    or what it came to ``before``.
+    or what it came to ``before``. What is deployed for that is kept in ``deployments``.
 
     One for all, so that cells can be compared. DeploymentError if the sweep asks for it.
     """
@@ -194,18 +197,21 @@ def resolved(
         return experiment
     enough = before.emulation.dilation if before is not None else AUTO
     if enough == AUTO:
-        enough = max((each.enough() for each in _demands(experiment, known)), default=AUTO)
+        enough = max(
+            (each.enough() for each in _demands(experiment, known, deployments)), default=AUTO
+        )
     emulation = experiment.emulation.model_copy(update={"dilation": enough})
     return experiment.model_copy(update={"emulation": emulation})
 
 
-def _demands(experiment: Experiment, known: Calibration) -> Iterator[Demand]:
+def _demands(
+    experiment: Experiment, known: Calibration, deployments: Deployments
+) -> Iterator[Demand]:
     for cell in distinct(experiment):
         if cell.experiment.backend != "emulate":
             continue
-        fabric = build_fabric(cell.experiment)
         with suppress(DeploymentError):  # which whoever plans the cells tells
-            yield demand(cell.experiment, deploy(cell.experiment, fabric), fabric, known)
+            yield demand(deployments.of(cell.experiment), known)
 
 
 def _tidy() -> Iterator[float]:

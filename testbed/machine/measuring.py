@@ -14,19 +14,20 @@ from pathlib import Path
 from statistics import fmean
 
 from testbed.backends.emulation import targets
-from testbed.backends.emulation.deployed import observe
+from testbed.backends.emulation.backend import observe
 from testbed.backends.emulation.network import EmulationError, require
 from testbed.backends.emulation.run import Observation
 from testbed.backends.emulation.sampler import Sampler
 from testbed.deployment.deploy import deploy
 from testbed.experiment.schema import Experiment
-from testbed.hosts.crew import RankFailed
+from testbed.hosts.launcher import RankFailed
 from testbed.machine import calibration
 from testbed.machine.calibration import Calibration, Costs
 from testbed.placement.fabric import build_fabric
 from testbed.provenance import now
 from testbed.switches import bmv2
 from testbed.switches.control import ControlError
+from testbed.systems import registry
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 
@@ -37,7 +38,6 @@ _BUSY, _TOO_IDLE, _TOO_BUSY = 0.55, 0.4, 0.7
 _ATTEMPTS, _LARGEST_STEP = 3, 4.0
 _QUIET = 0.15
 _START_RATE = {"tcp": 80e6, "native": 50e6, "bmv2": 8e6}
-_SYSTEM = {"tcp": "ring", "native": "switchml", "bmv2": "switchml"}
 _BYTES_ON_LINK = {"tcp": 2 * (WORKERS - 1) / WORKERS, "native": 1.0, "bmv2": 1.0}
 """Of each worker, for each byte of gradient."""
 
@@ -93,13 +93,18 @@ def _near_the_limit(kind: str) -> tuple[Fabric, Observation, float]:
         targets.prepare(targets.choose(experiment.emulation.target))
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as logs:
-            observed = observe(experiment, fabric, deploy(experiment, fabric), Path(logs))
+            observed = observe(deploy(experiment, fabric), Path(logs))
         took = time.monotonic() - began
         busy = 1 - fmean(observed.machine.idle)
         if _TOO_IDLE <= busy <= _TOO_BUSY:
             break
         rate *= min(_LARGEST_STEP, max(1 / _LARGEST_STEP, _BUSY / busy))
     return fabric, observed, took
+
+
+def _system(kind: str) -> str:
+    wanted = "hosts" if kind == "tcp" else "switches"
+    return next(name for name, system in registry.items() if system.calibrates == wanted)
 
 
 def _experiment(kind: str, rate: float) -> Experiment:
@@ -120,7 +125,7 @@ def _experiment(kind: str, rate: float) -> Experiment:
             },
             "jobs": [
                 {
-                    "system": _SYSTEM[kind],
+                    "system": _system(kind),
                     "workload": f"synthetic/{size / 1e6:.3f}MB/1ms",
                     "workers": WORKERS,
                     "colocated": True,

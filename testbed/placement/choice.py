@@ -23,7 +23,7 @@ def choose(experiment: Experiment, fabric: Fabric, budget: int) -> Placed:
 
     def jobs(fabric: Fabric) -> Sequence[Job]:
         try:
-            return [_measured(job) for job in deploy(experiment, fabric)]
+            return [_measured(job) for job in deploy(experiment, fabric).jobs]
         except DeploymentError as error:
             raise ValueError(str(error)) from error
 

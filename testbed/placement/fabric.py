@@ -32,7 +32,7 @@ def build_fabric(experiment: Experiment) -> Fabric:
         experiment.emulation.seed,
     )
     if policy == "best":
-        return fabric.with_ina(_best(_what_matters(experiment), len(chosen)))
+        return fabric.with_ina(_best(what_matters(experiment), len(chosen)))
     return fabric.with_ina(chosen)
 
 
@@ -69,8 +69,8 @@ def _bare(wanted: fabrics.Fabric) -> Fabric:
     return builders.leaf_spine(wanted.spines, wanted.leaves, wanted.racks, *rates)
 
 
-def _what_matters(experiment: Experiment) -> str:
-    """All of an experiment that the choice of switches depends on, as text."""
+def what_matters(experiment: Experiment) -> str:
+    """All of an experiment that its fabric and its plans depend on, as text."""
     data = experiment.data()
     kept = {key: data[key] for key in ("schema_version", "name", "fabric", "jobs")}
     emulation = {key: data["emulation"][key] for key in ("scale", "seed")}

@@ -19,7 +19,7 @@ from testbed.plan.program import (
     TreeOperation,
     Update,
 )
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
 
 
 class PlanError(Exception):
@@ -52,8 +52,8 @@ def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
             faults.append(f"member {host} hangs on no parent")
     if tree.root_rank is not None and plan.hosts[tree.root_rank] != tree.root:
         faults.append(f"the root {tree.root} is not rank {tree.root_rank}")
-    if tree.root_rank is None and tree.style in (Style.ATP, Style.RACK):
-        faults.append(f"a tree of style {tree.style.value} needs a host as its root")
+    if tree.root_rank is None and not tree.protocol.switch_may_be_root:
+        faults.append(f"a tree of protocol {tree.protocol.name} needs a host as its root")
     for node in tree.parent:
         seen, at = set(), node
         while at != tree.root:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
+from typing import Protocol
 
 
-class Style(str, Enum):
-    """How the switches of a tree use their memory; each is a file of ``p4/``.
+class Rules(Protocol):
+    """What plans and hosts know of a tree's protocol; ``testbed.protocols`` has all of it."""
 
-    ATP: whoever comes first claims a slot, and the root, a host, frees it. SWITCHML: a pool of
-    slots in two versions, and the root may be a switch. RACK: sums towards a rank, and copies
-    from one. NETREDUCE: messages of the hosts' own connections.
-    """
+    @property
+    def name(self) -> str: ...
 
-    ATP = "atp"
-    SWITCHML = "switchml"
-    RACK = "rack"
-    NETREDUCE = "netreduce"
+    @property
+    def number(self) -> int:
+        """The protocol's in table entries and in the hosts' engine."""
+
+    @property
+    def port(self) -> int:
+        """UDP port of its hosts."""
+
+    @property
+    def switch_may_be_root(self) -> bool:
+        """Whether sums may turn around in a switch."""
+
+    @property
+    def shares_slots(self) -> bool:
+        """Whether trees share switch memory, in which hosts name slots one by one."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +36,18 @@ class Tree:
     """Leaves are hosts of members, inner nodes are switches that aggregate.
 
     Attributes:
-        root: a host, or a switch where the style lets sums turn around in the network.
+        root: a host, or a switch if the protocol lets sums turn around there.
         rank_of: each member's host and its rank.
         parent: every node but the root, and the next aggregating node towards the root (kernel
             routers do not appear).
-        style: what the switches do.
+        protocol: how its switches and hosts behave.
         root_rank: the rank of the root, None for a switch.
     """
 
     root: str
     rank_of: Mapping[str, int]
     parent: Mapping[str, str]
-    style: Style = Style.ATP
+    protocol: Rules
     root_rank: int | None = None
 
     @cached_property

@@ -1,7 +1,7 @@
 """Figures and pages from results. Knows tables, and nothing of how they came about."""
 
 from testbed.report.drawing import Picture
-from testbed.report.look import Look
 from testbed.report.page import build
+from testbed.report.system_style import SystemStyle
 
-__all__ = ["Look", "Picture", "build"]
+__all__ = ["Picture", "SystemStyle", "build"]

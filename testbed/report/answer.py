@@ -9,39 +9,36 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from testbed import results
-from testbed.report import data, runs, settings, template
+from testbed.report import data, template
 from testbed.report.data import SIMULATED
-from testbed.report.look import Looks, Series, series_looks
+from testbed.report.evaluated import evaluated
 from testbed.report.statistics import LEVEL, least_p, rank_tests, ratio_interval
+from testbed.report.system_style import Series, Styles
 from testbed.report.tables import Table, interval, number
 
 WINNERS = "winners.md"
 FIGURE = "jct-ina"
 
 
-def write(run_dirs: Sequence[Path], out: Path, looks: Looks, claims: bool) -> Path:
+def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> Path:
     """Write ``README.md`` and the table alone, ``winners.md``, beside a report in ``out``.
 
     ``claims`` says whether a page on claims lies there too. FileNotFoundError if a directory holds
     no results.
     """
-    found = results.read(run_dirs)
-    about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
-    rows = settings.label(found.results, {run: each.experiment for run, each in about.items()})
-    series = series_looks(list(zip(rows["system"], rows["variant"], strict=True)), looks)
-    summary = data.summary(rows, looks)
-    table = winners(summary, {key: look.title for key, look in series.items()})
+    found = evaluated(run_dirs, styles)
+    rows = found.rows
+    table = winners(found.means, found.titles)
     context: dict[str, Any] = {
         "table": table,
-        "runs": list(about.values()),
+        "runs": list(found.about.values()),
         "figure": (out / "figures" / f"{FIGURE}.png").exists(),
         "figure_name": FIGURE,
         "claims": claims,
         "valid": int(data.is_valid(rows).sum()),
         "total": len(rows),
         "most_workers": int(rows["workers"].max()),
-        "repeats": sorted(set(summary["used_rows"].astype(int))),
+        "repeats": sorted(set(found.means["used_rows"].astype(int))),
         "dilations": sorted({f"{value:g}" for value in rows["dilation"]}),
         "scales": sorted({f"1/{1 / value:g}" for value in rows["scale"]}),
         "workloads": sorted(set(rows["workload"])),

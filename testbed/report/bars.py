@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 
 from testbed.report import canvas
 from testbed.report.data import INVALID, MIXED, SIMULATED, VALID, fullest, where
-from testbed.report.look import Look, Series
 from testbed.report.settings import PLACE, SETTING
+from testbed.report.system_style import Series, SystemStyle
 
 _FEW = 5
 """Repeats up to which each is shown as a dot."""
-SeriesLooks = Mapping[Series, Look]
+SeriesStyles = Mapping[Series, SystemStyle]
 Panel = tuple[str, pd.DataFrame]
 """The title of a setting, and its rows of a summary."""
 Panels = Sequence[Panel]
@@ -45,37 +45,40 @@ def headed(place: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def times(panels: Panels, looks: SeriesLooks) -> Figure:
+def times(panels: Panels, styles: SeriesStyles) -> Figure:
     """JCT with intervals."""
-    return _drawn(panels, looks, "jct", "jct_s", "JCT (s)")
+    return _drawn(panels, styles, "jct", "jct_s", "JCT (s)")
 
 
-def speed_up(panels: Panels, ratios: pd.DataFrame, looks: SeriesLooks) -> Figure | None:
-    """Over ring, with intervals; None where no setting has a valid ring."""
+def speed_up(
+    panels: Panels, ratios: pd.DataFrame, reference: str, title: str, styles: SeriesStyles
+) -> Figure | None:
+    """Over ``reference``, with intervals; None where no setting has a valid row of it."""
     names = [*SETTING, "ina", "system", "variant"]
-    ratios = ratios[[*names, "ring", "ring_low", "ring_high"]].dropna(subset="ring")
+    ratios = ratios[[*names, *(f"{reference}{end}" for end in ("", "_low", "_high"))]]
+    ratios = ratios.dropna(subset=reference)
     joined = [(title, part.merge(ratios, on=names)) for title, part in panels]
     joined = [(title, part) for title, part in joined if len(part) > 1]
     if not joined:
         return None
-    figure = _drawn(joined, looks, "ring", "ring", "speed-up over ring")
+    figure = _drawn(joined, styles, reference, reference, f"speed-up over {title}")
     for axes in figure.axes:
         axes.axhline(1, color="black", linewidth=0.8)
     return figure
 
 
-def exposed(panels: Panels, looks: SeriesLooks) -> Figure:
+def exposed(panels: Panels, styles: SeriesStyles) -> Figure:
     """An iteration: what compute hides in grey, communication that it does not hide above."""
-    figure = _drawn(panels, looks, "", "iteration_s", "iteration (s)")
+    figure = _drawn(panels, styles, "", "iteration_s", "iteration (s)")
     for axes, (_, part) in zip(figure.axes, panels, strict=True):
         hidden = (part["iteration_s"] - part["exposed_s"]).clip(lower=0)
         axes.bar(range(len(part)), hidden, 0.8, color="#dfe4ea", edgecolor="white")
     return figure
 
 
-def _drawn(panels: Panels, looks: SeriesLooks, value: str, column: str, label: str) -> Figure:
+def _drawn(panels: Panels, styles: SeriesStyles, value: str, column: str, label: str) -> Figure:
     most = max(len(part) for _, part in panels)
-    names = [looks[key].title.replace(", ", ",\n") for key in looks]
+    names = [styles[key].title.replace(", ", ",\n") for key in styles]
     longest = max(len(line) for name in names for line in name.split("\n"))
     hatched = any((part["shown"] != VALID).any() for _, part in panels)
     figure, all_axes = canvas.panels(
@@ -85,14 +88,14 @@ def _drawn(panels: Panels, looks: SeriesLooks, value: str, column: str, label: s
         legend=[canvas.not_valid()] if hatched else [],
     )
     for axes, (_, part) in zip(all_axes, panels, strict=True):
-        _panel(axes, part, looks, value, column)
+        _panel(axes, part, styles, value, column)
         axes.set_xlim(-0.6, max(len(part), most / 2, 3) - 0.4)
         axes.set_ylabel(label)
     return figure
 
 
-def _panel(axes: Axes, part: pd.DataFrame, looks: SeriesLooks, value: str, column: str) -> None:
-    own = [looks[key] for key in zip(part["system"], part["variant"], strict=True)]
+def _panel(axes: Axes, part: pd.DataFrame, styles: SeriesStyles, value: str, column: str) -> None:
+    own = [styles[key] for key in zip(part["system"], part["variant"], strict=True)]
     heights = part[column].to_numpy(float)
     at, tops = np.arange(len(part)), heights.copy()
     for shown, strength in ((VALID, 1.0), (MIXED, 1.0), (INVALID, 0.5)):
@@ -122,7 +125,7 @@ def _panel(axes: Axes, part: pd.DataFrame, looks: SeriesLooks, value: str, colum
         tops = np.maximum(tops, [times.max() for times in part["times"]])
     for place, (top, height) in enumerate(zip(tops, heights, strict=True)):
         axes.text(place, top, f"{height:.3g}\n", ha="center", va="center", fontsize=5.5)
-    names = [look.title.replace(", ", ",\n") for look in own]
+    names = [style.title.replace(", ", ",\n") for style in own]
     axes.set_xticks(at, names, rotation=40, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", length=0, pad=2)
     axes.margins(y=0.12)

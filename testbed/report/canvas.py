@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from testbed.report.look import Look
+from testbed.report.system_style import SystemStyle
 
 COLUMN, PAGE = 3.5, 7.16
 """Inches: a column and a page of a two-column paper."""
@@ -47,7 +47,7 @@ _STYLE: Any = {
 }
 
 
-def style() -> AbstractContextManager[None]:
+def paper() -> AbstractContextManager[None]:
     """Everything is drawn and saved within it."""
     return plt.rc_context(_STYLE)
 
@@ -58,6 +58,7 @@ def panels(
     below: float = 0.55,
     left: float = 0.55,
     foot: float = 0.0,
+    head: float = 0.0,
     wide: bool = False,
     legend: Sequence[Artist] = (),
 ) -> tuple[Figure, list[Axes]]:
@@ -65,7 +66,7 @@ def panels(
 
     Args:
         height: of each axes; ``below`` and ``left`` of it is room for its labels, and ``foot``
-            is left free below all of them. All inches.
+            is left free below all of them, ``head`` between each and its title. All inches.
         wide: one panel in a row, over the page's width; else two, or one in a column's width.
     """
     columns = 1 if wide or len(titles) == 1 else 2
@@ -73,7 +74,7 @@ def panels(
     across = max((len(str(handle.get_label())) for handle in legend), default=0) * 0.066 + 0.42
     entries = max(1, min(len(legend), int(width / across)))
     top = 0.05 + 0.17 * ceil(len(legend) / entries)
-    above = 0.17 + 0.13 * max((title.count("\n") for title in titles), default=0)
+    above = head + 0.17 + 0.13 * max((title.count("\n") for title in titles), default=0)
     rows = ceil(len(titles) / columns)
     total = top + rows * (above + height + below) + foot
     figure = plt.figure(figsize=(width, total))
@@ -89,7 +90,7 @@ def panels(
                 height / total,
             )
         )
-        axes.set_title(title, pad=4)
+        axes.set_title(title, pad=4 + 72 * head)
         made.append(axes)
     if legend:
         figure.legend(
@@ -99,16 +100,16 @@ def panels(
     return figure, made
 
 
-def line(look: Look) -> Line2D:
+def line(style: SystemStyle) -> Line2D:
     """A legend's entry for a system's line."""
     return Line2D(
-        [], [], color=look.colour, marker=look.marker, label=look.title, linestyle=look.line
+        [], [], color=style.colour, marker=style.marker, label=style.title, linestyle=style.line
     )  # fmt: skip
 
 
-def dot(look: Look) -> Line2D:
+def dot(style: SystemStyle) -> Line2D:
     """A legend's entry for a system's points."""
-    return Line2D([], [], color=look.colour, marker=look.marker, label=look.title, linestyle="")
+    return Line2D([], [], color=style.colour, marker=style.marker, label=style.title, linestyle="")
 
 
 def not_valid() -> Patch:

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from testbed.report.look import Looks, Series, of, ordered
 from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.statistics import LEAST, LEVEL, least_p, mean_interval, rank_tests
 from testbed.report.statistics import ratio_interval as interval_of_ratio
+from testbed.report.system_style import Series, Styles, ordered, references, style_of
 
 Record = dict[str, Any]
 
 VALID, INVALID, MIXED = "valid", "not valid", "some not valid"
-BASELINES = ("ps", "ring")
 SIMULATED = "simulate"
 
 
@@ -35,7 +34,7 @@ def is_valid(rows: pd.DataFrame) -> pd.Series:
     return found
 
 
-def summary(rows: pd.DataFrame, looks: Looks, include_invalid: bool = False) -> pd.DataFrame:
+def summary(rows: pd.DataFrame, styles: Styles, include_invalid: bool = False) -> pd.DataFrame:
     """One row for each setting, place of INA, system and variant, of jobs that ran alone.
 
     ``shown`` says what its figures are means of: valid rows (VALID) or, where there is none,
@@ -43,7 +42,7 @@ def summary(rows: pd.DataFrame, looks: Looks, include_invalid: bool = False) -> 
     for. ``times`` holds the JCTs themselves.
     """
     keys = [*SETTING, *PLACE, *SERIES]
-    alone = finished(rows[rows["company"] == ""])
+    alone = finished(rows[rows["beside"] == ""])
     if not len(alone):
         return pd.DataFrame(columns=[*keys, *_FIGURES])
     at_switches = (alone["switch_target"] != "") | (alone["switch_packets"].fillna(0) > 0)
@@ -66,8 +65,8 @@ def summary(rows: pd.DataFrame, looks: Looks, include_invalid: bool = False) -> 
     table["error"] = table["jct_s"] / table["expected_jct_s"] - 1
     table["routed_error"] = table["jct_s"] / table["routed_jct_s"] - 1
     table = table.reset_index()
-    table["aggregates"] |= table["system"].map(lambda name: of(name, looks).aggregates)
-    place = {name: at for at, name in enumerate(ordered(table["system"].tolist(), looks))}
+    table["aggregates"] |= table["system"].map(lambda name: style_of(name, styles).aggregates)
+    place = {name: at for at, name in enumerate(ordered(table["system"].tolist(), styles))}
     return table.assign(order=table["system"].map(place)).sort_values(
         [*SETTING, "ina_unit", "ina_count", "ina_policy", "order", "variant"], ignore_index=True
     )
@@ -92,7 +91,7 @@ _FIGURES = [
 
 def counted(rows: pd.DataFrame, include_invalid: bool = False) -> pd.DataFrame:
     """The rows of which a summary shows means."""
-    alone = finished(rows[rows["company"] == ""])
+    alone = finished(rows[rows["beside"] == ""])
     good = is_valid(alone)
     some = good.groupby([alone[name] for name in (*SETTING, "ina", *SERIES)]).transform("any")
     return alone if include_invalid else alone[good | ~some]
@@ -138,17 +137,18 @@ def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame
         yield dict(zip(keys, key, strict=True)), group.sort_values(["order", "variant"])
 
 
-def speed_ups(table: pd.DataFrame) -> pd.DataFrame:
-    """How many times as fast as PS and ring each system is at the same place.
+def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
+    """How many times as fast as each of the references each system is at the same place.
 
     ``claim`` says in words whether the rank test tells it from the last of them.
     """
     records: list[dict[str, Any]] = []
     pairs = []
+    names = references(styles)
     for place, group in settings(table):
         rows = group.to_dict("records")
         first = {row["system"]: row for row in reversed(rows)}
-        bases = [first[name] for name in BASELINES if name in first]
+        bases = [first[name] for name in names if name in first]
         if len(rows) < 2 or not bases:
             continue
         for row in rows:
@@ -162,18 +162,20 @@ def speed_ups(table: pd.DataFrame) -> pd.DataFrame:
             pairs.append((row, bases[-1]))
     for record, (row, base), p in zip(records, pairs, _tested(pairs), strict=True):
         record |= {"p": p, "claim": _claim(row, base, p)}
-    columns = [f"{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
+    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     return pd.DataFrame.from_records(
         records, columns=[*SETTING, *PLACE, *SERIES, *columns, "p", "claim"]
     )
 
 
 def _tested(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
-    """p of each pair; nan where one is compared with itself, or simulated, which needs no test."""
+    """p of each pair; nan where one is compared with itself, where repeats are too few to tell
+    anything, and where both are simulated, which needs no test.
+    """
     places = [
         place
         for place, (row, base) in enumerate(pairs)
-        if row is not base and row["backend"] != SIMULATED
+        if row is not base and row["backend"] != SIMULATED and not _too_few(row, base)
     ]
     found = [np.nan] * len(pairs)
     tested = rank_tests([(pairs[place][0]["times"], pairs[place][1]["times"]) for place in places])
@@ -182,18 +184,23 @@ def _tested(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
     return found
 
 
+def _too_few(row: Record, base: Record) -> bool:
+    """Whether a rank test of so few repeats cannot tell anything apart."""
+    return least_p(len(row["times"]), len(base["times"])) > LEVEL
+
+
 def _claim(row: Record, base: Record, p: float) -> str:
     if row is base:
         return "–"
     word = "faster" if row["jct_s"] < base["jct_s"] else "slower"
     if row["backend"] == SIMULATED:
         return word
-    if least_p(len(row["times"]), len(base["times"])) > LEVEL:
+    if _too_few(row, base):
         return "too few repeats"
     return word if p < LEVEL else "no difference shown"
 
 
-def headlines(table: pd.DataFrame, titles: Mapping[Series, str], looks: Looks) -> list[str]:
+def headlines(table: pd.DataFrame, titles: Mapping[Series, str], styles: Styles) -> list[str]:
     """Who was fastest in each setting, by how much over the next, and whether that can be said.
 
     Systems whose workers do not wait for one another are left out: what their speed costs in
@@ -201,7 +208,7 @@ def headlines(table: pd.DataFrame, titles: Mapping[Series, str], looks: Looks) -
     """
     ranked = []
     for place, group in settings(table):
-        rows = [row for row in group.to_dict("records") if of(row["system"], looks).waits]
+        rows = [row for row in group.to_dict("records") if style_of(row["system"], styles).waits]
         if rows:
             ranked.append((place, sorted(rows, key=lambda row: float(row["jct_s"]))[:2]))
     pairs = [(rows[0], rows[-1]) for _, rows in ranked]
@@ -211,11 +218,11 @@ def headlines(table: pd.DataFrame, titles: Mapping[Series, str], looks: Looks) -
         if len(rows) == 1:
             sentences.append(f"{where(place)}: only {name} has a valid row.")
             continue
-        ratio = second["jct_s"] / best["jct_s"]
-        sentences.append(
-            f"{where(place)}: {name} is fastest, {ratio:.2f} times as fast as {other}"
-            f"{_sure(best, second, p)}."
-        )
+        ratio = f"{second['jct_s'] / best['jct_s']:.2f} times as fast as {other}"
+        said = f"{name} is fastest, {ratio}"
+        if p >= LEVEL or f"{second['jct_s'] / best['jct_s']:.2f}" == "1.00":
+            said = f"{name} and {other} are not told apart: {name} is {ratio}"
+        sentences.append(f"{where(place)}: {said}{_sure(best, second, p)}.")
     if not len(table) or not is_shown(table).any():
         sentences.append(
             "No row is valid: this machine could not carry the run. Nothing is compared."
@@ -230,7 +237,7 @@ def _sure(best: Record, second: Record, p: float) -> str:
     low, high = interval_of_ratio(second["times"], best["times"])
     interval = "" if np.isnan(low) else f"95 % interval {low:.2f} to {high:.2f}; "
     counts = f"{len(best['times'])} and {len(second['times'])} repeats"
-    if least_p(len(best["times"]), len(second["times"])) > LEVEL:
+    if _too_few(best, second):
         return f" ({interval}{counts} are too few for a rank test)"
     claim = ": no difference is claimed" if p >= LEVEL else ""
     return f" ({interval}rank test p = {p:.2g}{claim})"

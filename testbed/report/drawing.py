@@ -113,13 +113,19 @@ def drawn(picture: Picture, loads: Sequence[tuple[str, Loads]]) -> Figure:
     for axes, (_, load) in zip(all_axes, known or [("", {})], strict=True):
         _fabric(axes, picture, places, hosts, load)
     if known:
-        height = figure.get_size_inches()[1]
-        figure.colorbar(
-            ScalarMappable(Normalize(0, 1), COLOURS),
-            cax=figure.add_axes((0.3, 0.4 / height, 0.4, 0.07 / height)),
-            orientation="horizontal", label="busy share of a link, its busier direction",
-        )  # fmt: skip
+        colour_bar(figure, "busy share of a link, its busier direction")
     return figure
+
+
+def colour_bar(figure: Figure, label: str) -> None:
+    """What COLOURS mean, in the half inch that is left free below all panels."""
+    height = figure.get_size_inches()[1]
+    figure.colorbar(
+        ScalarMappable(Normalize(0, 1), COLOURS),
+        cax=figure.add_axes((0.3, 0.4 / height, 0.4, 0.07 / height)),
+        orientation="horizontal",
+        label=label,
+    )
 
 
 def _fabric(

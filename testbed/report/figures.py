@@ -13,49 +13,45 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from testbed.report import bars, canvas, drawing, lines, links, sharing, timeline
-from testbed.report.bars import SeriesLooks
+from testbed.report.bars import SeriesStyles
 from testbed.report.data import INVALID, SIMULATED
-from testbed.report.look import Looks
+from testbed.report.evaluated import Evaluated
+from testbed.report.system_style import style_of
 
 _MOST_TIMELINES, _MOST_DRAWINGS = 2, 4
 
 
 def draw(
-    summary: pd.DataFrame,
-    ratios: pd.DataFrame,
-    jobs: pd.DataFrame,
-    counted: pd.DataFrame,
-    iterations: pd.DataFrame,
-    loads: pd.DataFrame,
-    pictures: Sequence[tuple[str, str, drawing.Picture]],
-    looks: Looks,
-    series: SeriesLooks,
+    evaluated: Evaluated, pictures: Sequence[tuple[str, str, drawing.Picture]]
 ) -> dict[str, Figure]:
     """The figures by name, in the order in which a reader wants them.
 
-    ``counted`` are the rows on which ``summary`` stands, ``loads`` those of links with labels,
-    ``pictures`` fabrics with their labels.
+    ``pictures`` are fabrics with their labels.
     """
+    means, series, loads = evaluated.means, evaluated.series, evaluated.loads
     found: dict[str, Figure | None] = {}
-    if len(summary):
-        settings, deployments = bars.settings(summary), lines.deployments(summary)
+    if len(means):
+        settings, deployments = bars.settings(means), lines.deployments(means)
         found["jct"] = bars.times(settings, series)
-        found["speed-up"] = bars.speed_up(settings, ratios, series)
+        if evaluated.references:
+            reference = evaluated.references[-1]
+            over = style_of(reference, evaluated.styles).title
+            found["speed-up"] = bars.speed_up(settings, evaluated.ratios, reference, over, series)
         if deployments:
             found["throughput-ina"] = lines.against_ina(
                 deployments, series, "throughput", "throughput (samples/s)"
             )
             found["jct-ina"] = lines.against_ina(deployments, series, "jct", "JCT (s)")
         found["exposed"] = bars.exposed(settings, series)
-        behind = timeline.measured(settings, counted, iterations)
+        behind = timeline.measured(settings, evaluated.counted, evaluated.iterations)
         if behind:
             found["iterations"] = lines.spread(behind, series)
         for number, panel in enumerate(behind[:_MOST_TIMELINES], 1):
             found[f"timeline-{number}"] = timeline.drawn(panel, series)
-        found["closed-form"] = against_closed_form(summary, series)
+        found["closed-form"] = against_closed_form(means, series)
         found["links"] = links.drawn(settings, links.by_layer(loads), series)
-    if len(jobs):
-        found["jobs"] = sharing.drawn(jobs, looks)
+    if len(evaluated.jobs):
+        found["jobs"] = sharing.drawn(evaluated.jobs, evaluated.styles)
     for number, (fabric, ina, picture) in enumerate(pictures[:_MOST_DRAWINGS], 1):
         known = links.of_fabric(loads, fabric, ina, series)
         found[f"fabric-{number}"] = drawing.drawn(picture, known)
@@ -84,7 +80,7 @@ def _write(figures: Mapping[str, Figure], directory: Path, kind: str) -> None:
         figure.savefig(directory / f"{name}.{kind}", **how)
 
 
-def against_closed_form(table: pd.DataFrame, looks: SeriesLooks) -> Figure | None:
+def against_closed_form(table: pd.DataFrame, styles: SeriesStyles) -> Figure | None:
     """Measured JCT against the closed form's, a panel for each back end."""
     table = table[(table["expected_jct_s"] > 0) & (table["jct_s"] > 0)]
     parts = [
@@ -98,7 +94,7 @@ def against_closed_form(table: pd.DataFrame, looks: SeriesLooks) -> Figure | Non
     figure, all_axes = canvas.panels(
         [title for title, _ in parts],
         height=2.6,
-        legend=[canvas.dot(look) for key, look in looks.items() if key in used]
+        legend=[canvas.dot(style) for key, style in styles.items() if key in used]
         + ([canvas.hollow()] if hollow else []),
     )
     times = table[["expected_jct_s", "jct_s"]].to_numpy(float)
@@ -106,12 +102,12 @@ def against_closed_form(table: pd.DataFrame, looks: SeriesLooks) -> Figure | Non
     for axes, (_, part) in zip(all_axes, parts, strict=True):
         axes.plot(limits, limits, color="grey", linewidth=0.8)
         axes.fill_between(limits, limits * 0.9, limits * 1.1, color="grey", alpha=0.2, linewidth=0)
-        for key, look in looks.items():
+        for key, style in styles.items():
             own = part[(part["system"] == key[0]) & (part["variant"] == key[1])]
             bad = own["shown"] == INVALID
-            for points, face in ((own[~bad], look.colour), (own[bad], "white")):
+            for points, face in ((own[~bad], style.colour), (own[bad], "white")):
                 axes.plot(
-                    points["expected_jct_s"], points["jct_s"], look.marker, color=look.colour,
+                    points["expected_jct_s"], points["jct_s"], style.marker, color=style.colour,
                     mfc=face, alpha=0.85,
                 )  # fmt: skip
         axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits)

@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
-from testbed.report.bars import Panels, SeriesLooks, headed
+from testbed.report.bars import Panels, SeriesStyles, headed
 from testbed.report.data import INVALID, VALID
-from testbed.report.look import Look
 from testbed.report.settings import SETTING
+from testbed.report.system_style import SystemStyle
 
 _SPREAD = 8
-"""Ratio of largest to smallest from which on an axis is logarithmic."""
+"""Ratio of largest to smallest in a panel from which on all axes of a figure are logarithmic."""
 
 
 def deployments(table: pd.DataFrame) -> Panels:
@@ -35,13 +35,13 @@ def deployments(table: pd.DataFrame) -> Panels:
     return sorted(panels, key=lambda each: -len(each[1]))[: canvas.MOST_PANELS]
 
 
-def against_ina(panels: Panels, looks: SeriesLooks, value: str, label: str) -> Figure:
+def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) -> Figure:
     """``value`` against the number of ToRs or switches with INA, and their share."""
     keys = {key for _, part in panels for key in _keys(part)}
-    legend = [canvas.line(look) for key, look in looks.items() if key in keys]
+    legend = [canvas.line(style) for key, style in styles.items() if key in keys]
     # What lies below shows behind what lies on it.
     sizes = dict(
-        zip((key for key in looks if key in keys), np.linspace(7, 3.5, len(keys)), strict=True)
+        zip((key for key in styles if key in keys), np.linspace(7, 3.5, len(keys)), strict=True)
     )
     hollow = any((part["shown"] != VALID).any() for _, part in panels)
     figure, all_axes = canvas.panels(
@@ -49,6 +49,7 @@ def against_ina(panels: Panels, looks: SeriesLooks, value: str, label: str) -> F
         legend=[*legend, canvas.hollow()] if hollow else legend,
     )
     column = "jct_s" if value == "jct" else value
+    logarithmic = any(_is_spread(part[column]) for _, part in panels)
     for axes, (_, part) in zip(all_axes, panels, strict=True):
         ticks = part[["ina_count", "ina_total", "ina_unit"]].drop_duplicates("ina_count")
         ticks = ticks.sort_values("ina_count")
@@ -63,12 +64,12 @@ def against_ina(panels: Panels, looks: SeriesLooks, value: str, label: str) -> F
             own = _own(part, key).sort_values("ina_count")
             if len(own) == 1 and not own["aggregates"].iloc[0]:
                 height = own[column].iloc[0]
-                axes.axhline(height, color=looks[key].colour, linestyle=looks[key].line)
+                axes.axhline(height, color=styles[key].colour, linestyle=styles[key].line)
             if len(own):
-                _line(axes, own, looks[key], value, column, size)
+                _line(axes, own, styles[key], value, column, size)
         axes.set_xlabel(f"{ticks['ina_unit'].iloc[-1]} with INA", labelpad=1)
         axes.set_ylabel(label)
-        if _is_spread(part[column]):
+        if logarithmic:
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
@@ -83,19 +84,21 @@ def _own(part: pd.DataFrame, key: tuple[str, str]) -> pd.DataFrame:
     return part[(part["system"] == key[0]) & (part["variant"] == key[1])]
 
 
-def _line(axes: Axes, own: pd.DataFrame, look: Look, value: str, column: str, size: float) -> None:
-    axes.plot(own["ina_count"], own[column], color=look.colour, linestyle=look.line)
+def _line(
+    axes: Axes, own: pd.DataFrame, style: SystemStyle, value: str, column: str, size: float
+) -> None:
+    axes.plot(own["ina_count"], own[column], color=style.colour, linestyle=style.line)
     known = own.dropna(subset=f"{value}_low")
     if len(known):
         ends = [known[column] - known[f"{value}_low"], known[f"{value}_high"] - known[column]]
         axes.errorbar(
-            known["ina_count"], known[column], np.clip(ends, 0, None), color=look.colour,
+            known["ina_count"], known[column], np.clip(ends, 0, None), color=style.colour,
             linestyle="", elinewidth=0.8, capsize=2,
         )  # fmt: skip
     for shown, part in own.groupby("shown"):
         axes.plot(
-            part["ina_count"], part[column], look.marker, color=look.colour, markersize=size,
-            mfc="white" if shown == INVALID else look.colour,
+            part["ina_count"], part[column], style.marker, color=style.colour, markersize=size,
+            mfc="white" if shown == INVALID else style.colour,
         )  # fmt: skip
 
 
@@ -103,19 +106,21 @@ def _is_spread(values: pd.Series) -> bool:
     return bool(values.max() > _SPREAD * values.min() > 0)
 
 
-def spread(panels: Panels, looks: SeriesLooks) -> Figure:
+def spread(panels: Panels, styles: SeriesStyles) -> Figure:
     """The CDF of workers' iteration times, of ``panels`` with a column ``length_s``.
 
-    Dashed where no row is valid.
+    Pale where no row is valid.
     """
     keys = {key for _, part in panels for key in _keys(part)}
-    shown = {key: look for key, look in looks.items() if key in keys}
-    legend = [canvas.line(look) for look in shown.values()]
+    shown = {key: style for key, style in styles.items() if key in keys}
+    legend = [canvas.line(style) for style in shown.values()]
     for handle in legend:
         handle.set_marker("")
     figure, all_axes = canvas.panels([title for title, _ in panels], legend=legend)
+    logarithmic = any(_is_spread(part["length_s"]) for _, part in panels)
+    sizes = dict(zip(shown, np.linspace(2.4, 1.0, len(shown)), strict=True))
     for axes, (_, part) in zip(all_axes, panels, strict=True):
-        for (key, look), size in zip(shown.items(), np.linspace(2.4, 1.0, len(shown)), strict=True):
+        for key, style in shown.items():
             own = _own(part, key)
             if not len(own):
                 continue
@@ -124,13 +129,13 @@ def spread(panels: Panels, looks: SeriesLooks) -> Figure:
             good = bool(own["is_shown"].all())
             axes.step(
                 np.concatenate([times[:1], times]), np.concatenate([[0.0], shares]), where="post",
-                color=look.colour, linestyle=look.line if good else (0, (4, 2)),
-                alpha=1 if good else 0.5, linewidth=size,
+                color=style.colour, linestyle=style.line,
+                alpha=1 if good else 0.35, linewidth=sizes[key],
             )  # fmt: skip
         axes.set_ylim(0, 1.02)
         axes.set_ylabel("CDF")
         axes.set_xlabel("iteration (s)", labelpad=1)
-        if _is_spread(part["length_s"]):
+        if logarithmic:
             axes.set_xscale("log")
         axes.grid(visible=True, axis="both")
     return figure

@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
-from testbed.report.bars import Panel, Panels, SeriesLooks
+from testbed.report.bars import Panel, Panels, SeriesStyles
 from testbed.report.data import is_valid
-from testbed.report.drawing import COLOURS, Loads
+from testbed.report.drawing import COLOURS, Loads, colour_bar
 from testbed.report.settings import SERIES, SETTING
 
 _UPWARDS = ("host", "tor", "aggregation", "spine", "core")
@@ -17,7 +17,7 @@ _RUN = ["run", "cell", "repeat"]
 
 def labelled(links: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """``links`` of valid rows of jobs that ran alone, with their labels and ``layer``."""
-    good = rows[is_valid(rows) & (rows["company"] == "")]
+    good = rows[is_valid(rows) & (rows["beside"] == "")]
     found = links.merge(good[[*_RUN, *SETTING, "ina", *SERIES]], on=_RUN)
     return found.assign(layer=found["source_kind"] + "→" + found["target_kind"])
 
@@ -29,7 +29,7 @@ def by_layer(found: pd.DataFrame) -> pd.DataFrame:
     return each.groupby(keys, sort=False)["busy"].agg(["mean", "max"]).reset_index()
 
 
-def drawn(settings: Panels, layers: pd.DataFrame, looks: SeriesLooks) -> Figure | None:
+def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figure | None:
     """A table in colours for each setting: systems down, layers across, mean and busiest link."""
     panels: list[Panel] = []
     for title, part in settings:
@@ -43,8 +43,9 @@ def drawn(settings: Panels, layers: pd.DataFrame, looks: SeriesLooks) -> Figure 
         return None
     most = max(len(part[SERIES].drop_duplicates()) for _, part in panels)
     figure, all_axes = canvas.panels(
-        [title for title, _ in panels], height=0.17 * most + 0.25, below=0.1, left=1.1
-    )
+        [title for title, _ in panels], height=0.17 * most, below=0.1, left=1.1, head=0.25,
+        foot=0.5,
+    )  # fmt: skip
     for axes, (_, part) in zip(all_axes, panels, strict=True):
         names = sorted(part["layer"].unique(), key=_upwards)
         systems = list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
@@ -61,16 +62,17 @@ def drawn(settings: Panels, layers: pd.DataFrame, looks: SeriesLooks) -> Figure 
                 )  # fmt: skip
         axes.set_xticks(range(len(names)), [_short(name) for name in names])
         axes.xaxis.tick_top()
-        axes.set_ylim(most - 0.5, -0.5 - 0.25 / 0.17)
+        axes.set_ylim(most - 0.5, -0.5)
         axes.spines[:].set_visible(False)
-        axes.set_yticks(range(len(systems)), [looks[key].title for key in systems])
+        axes.set_yticks(range(len(systems)), [styles[key].title for key in systems])
         axes.tick_params(length=0, labelsize=6)
         axes.grid(visible=False)
+    colour_bar(figure, "busy share of the busiest link")
     return figure
 
 
 def of_fabric(
-    found: pd.DataFrame, fabric: str, ina: str, looks: SeriesLooks
+    found: pd.DataFrame, fabric: str, ina: str, styles: SeriesStyles
 ) -> list[tuple[str, Loads]]:
     """The loads to draw on a fabric: one workload, each system's mean over its repeats."""
     found = found[(found["fabric"] == fabric) & (found["ina"] == ina)]
@@ -79,7 +81,7 @@ def of_fabric(
     workload = found.groupby("workload")["system"].nunique().idxmax()
     found = found[found["workload"] == workload]
     panels: list[tuple[str, Loads]] = []
-    for key, look in looks.items():
+    for key, style in styles.items():
         own = found[(found["system"] == key[0]) & (found["variant"] == key[1])]
         ends = own["source"] + " " + own["target"]
         busy = own.groupby(ends)["busy"].mean()
@@ -87,7 +89,7 @@ def of_fabric(
         for names, share in busy.items():
             link = frozenset(str(names).split())
             loads[link] = max(share, loads.get(link, 0.0))
-        panels.append((f"{look.title}, {workload}", loads))
+        panels.append((f"{style.title}, {workload}", loads))
     return panels
 
 

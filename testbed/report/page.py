@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
-from testbed import results
-from testbed.report import (
-    canvas,
-    data,
-    drawing,
-    figures,
-    gradients,
-    links,
-    runs,
-    sharing,
-    tables,
-    template,
-)
-from testbed.report import settings as labels
-from testbed.report.look import Looks, of, ordered, series_looks
-
-Pictured = Callable[[Path, str], drawing.Picture | None]
-"""The fabric of a run's cell, told by its settings, if it can be drawn."""
+from testbed.report import canvas, data, figures, gradients, links, tables, template
+from testbed.report.evaluated import Pictured, evaluated
+from testbed.report.system_style import Styles, ordered, style_of
 
 _CAPTIONS = {
     "jct": "Job completion time, where INA is at most ToRs; whiskers are 95 % bootstrap intervals "
     "of the mean, dots single repeats where there are five or fewer.",
-    "speed-up": "How many times as fast as ring each system is, in the same settings: the ratio of "
-    "mean JCTs with its 95 % bootstrap interval.",
+    "speed-up": "How many times as fast as {reference} each system is, in the same settings: the "
+    "ratio of mean JCTs with its 95 % bootstrap interval.",
     "throughput-ina": "Training throughput of all workers together against the number of ToRs that "
     "aggregate, and their share. Dotted: systems that do not aggregate in the network.",
     "jct-ina": "Job completion time against the number of ToRs that aggregate, and their share. "
@@ -39,7 +22,7 @@ _CAPTIONS = {
     "exposed": "A mean iteration: grey is compute with the communication that it hides, the "
     "system's colour communication that it does not hide.",
     "iterations": "How all workers' measured iterations are spread: share of iterations that took "
-    "no longer. Dashed: no row is valid.",
+    "no longer. Dotted: systems that do not aggregate in the network. Pale: no row is valid.",
     "timeline": "What every worker does in one measured iteration. Nothing hides communication "
     "after compute, unless forward passes wait for what they need only: then the next one begins "
     "at once, computes beside it, and stands still where a sum is missing.",
@@ -56,7 +39,7 @@ _SHORT = 40
 def build(
     run_dirs: Sequence[Path],
     out: Path,
-    looks: Looks,
+    styles: Styles,
     pictured: Pictured | None = None,
     include_invalid: bool = False,
 ) -> Path:
@@ -65,60 +48,46 @@ def build(
     ``include_invalid`` lets rows that are not valid count in every mean, which then says so.
     Returns the path of the page. FileNotFoundError if a directory holds no results.
     """
-    found = results.read(run_dirs)
-    about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
-    rows = labels.label(found.results, {run: each.experiment for run, each in about.items()})
-    good = data.is_valid(rows)
-    series = series_looks(list(zip(rows["system"], rows["variant"], strict=True)), looks)
-    titles = {key: look.title for key, look in series.items()}
-
-    summary = data.summary(rows, looks, include_invalid)
-    ratios = data.speed_ups(summary)
-    jobs = sharing.together(rows, summary, include_invalid)
-    loads = links.labelled(found.links, rows)
-    layers = links.by_layer(loads)
-    counted = data.counted(rows, include_invalid)
-    with canvas.style():
-        drawn = figures.draw(
-            summary, ratios, jobs, counted, found.iterations, loads,
-            _pictures(rows, pictured), looks, series,
-        )  # fmt: skip
+    found = evaluated(run_dirs, styles, include_invalid)
+    rows, good, titles = found.rows, data.is_valid(found.rows), found.titles
+    with canvas.paper():
+        drawn = figures.draw(found, found.pictures(pictured) if pictured else [])
         figures.save(drawn, out / "figures")
-    summary.drop(columns=["times", "order"]).to_csv(out / "summary.csv", index=False)
+    found.means.drop(columns=["times", "order"]).to_csv(out / "summary.csv", index=False)
 
-    headlines = data.headlines(summary, titles, looks)
-    problems = data.problems(rows)
+    names = [style_of(name, styles).title for name in found.references]
     context = {
         "name": ", ".join(dict.fromkeys(rows["experiment"])),
-        "headlines": headlines,
-        "warnings": data.warnings(summary),
+        "headlines": data.headlines(found.means, titles, styles),
+        "warnings": data.warnings(found.means),
         "include_invalid": include_invalid,
         "figures": [
             (
                 name,
-                _CAPTIONS[name.rstrip("-0123456789")],
+                _CAPTIONS[name.rstrip("-0123456789")].format(reference=names[-1] if names else ""),
                 _embedded(out / f"figures/{name}.png"),
                 "wide" if figure.get_size_inches()[0] > canvas.COLUMN else "narrow",
             )
             for name, figure in drawn.items()
         ],
-        "summary": tables.summary(summary, titles),
-        "speed_ups": tables.speed_ups(ratios, titles),
-        "errors": tables.errors(data.errors(summary), titles),
-        "jobs": tables.jobs(jobs, titles),
-        "layers": tables.layers(layers, titles),
+        "summary": tables.summary(found.means, titles),
+        "speed_ups": tables.speed_ups(found.ratios, found.references, titles),
+        "errors": tables.errors(data.errors(found.means), titles),
+        "jobs": tables.jobs(found.jobs, titles),
+        "layers": tables.layers(links.by_layer(found.loads), titles),
         "gradients": gradients.table(rows, titles),
         "verdicts": tables.verdicts(rows, good, titles),
-        "problems": tables.problems(problems, titles),
+        "problems": tables.problems(data.problems(rows), titles),
         "rows": tables.rows(rows, titles),
         "valid": int(good.sum()),
         "total": len(rows),
         "failed": int((rows["error"].fillna("") != "").sum()),
-        "runs": list(about.values()),
-        "systems": [of(system, looks) for system in ordered(rows["system"].tolist(), looks)],
+        "runs": list(found.about.values()),
+        "systems": [style_of(name, styles) for name in ordered(rows["system"].tolist(), styles)],
+        "references": " or ".join(names),
         "emulated": rows[rows["backend"] != data.SIMULATED],
         "simulated": rows[rows["backend"] == data.SIMULATED],
-        "tests": int(ratios["p"].notna().sum()),
+        "tests": int(found.ratios["p"].notna().sum()),
         "short": _SHORT,
     }
     environment = template.environment()
@@ -127,22 +96,6 @@ def build(
     for name, path in (("report.html.j2", page), ("report.md.j2", out / "report.md")):
         path.write_text(environment.get_template(name).render(context))
     return page
-
-
-def _pictures(
-    rows: pd.DataFrame, pictured: Pictured | None
-) -> list[tuple[str, str, drawing.Picture]]:
-    """Each fabric, where most of its switches aggregate, with its labels."""
-    if pictured is None:
-        return []
-    found = []
-    for fabric, own in rows.groupby("fabric", sort=True):
-        share = own["ina_count"] / own["ina_total"]
-        row = own.loc[share.idxmax()]
-        picture = pictured(Path(row["run"]), row["settings"])
-        if picture is not None:
-            found.append((str(fabric), str(row["ina"]), picture))
-    return found
 
 
 def _fraction(scale: float) -> str:

@@ -34,9 +34,9 @@ _LONGEST = 32  # characters of a value that a label can hold
 
 
 def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """``rows`` with the columns of SETTING, PLACE and SERIES, and ``company``.
+    """``rows`` with the columns of SETTING, PLACE and SERIES, and ``beside``.
 
-    ``experiments`` are the contents of ``experiment.yaml`` by run. ``company`` names the jobs that
+    ``experiments`` are the contents of ``experiment.yaml`` by run. ``beside`` names the jobs that
     ran beside a row's own; empty if it was alone.
     """
     fields = _fields(rows, experiments)
@@ -45,7 +45,7 @@ def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> p
     fields["iterations"] = rows["iterations"].astype(str)
     fields["servers"] = rows["servers"].astype(str)
 
-    rows = rows.assign(company=_company(rows))
+    rows = rows.assign(beside=_beside(rows))
     rows["fabric"] = _joined(rows["topology"], _told_apart(rows, fields, ["topology"], shape))
     rows["conditions"] = _told_apart(
         rows, fields, ["backend", "fabric", "workload", "workers"], [*conditions, "iterations"]
@@ -171,7 +171,7 @@ def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
     """What tells a system's rows apart that stand at the same place, the same for all its rows."""
     labels = pd.Series("", index=rows.index)
     paths = [*(name for name in fields if name.startswith(_VARIANT)), "servers"]
-    same = [rows[name] for name in (*SETTING, "ina", "company", "system")]
+    same = [rows[name] for name in (*SETTING, "ina", "beside", "system")]
     for path in paths:
         if fields[path].nunique() > 1:
             differ = fields[path].groupby(same, dropna=False).transform("nunique") > 1
@@ -186,12 +186,12 @@ def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
     return labels.mask(unknown & (cells > 1), _joined(labels, "cell " + rows["cell"]))
 
 
-def _company(rows: pd.DataFrame) -> pd.Series:
+def _beside(rows: pd.DataFrame) -> pd.Series:
     """The systems and workloads of the jobs that ran beside each row's."""
-    company = pd.Series("", index=rows.index)
+    beside = pd.Series("", index=rows.index)
     shared = rows.groupby(["run", "cell", "repeat"])["job"].transform("nunique") > 1
     for _, together in rows[shared].groupby(["run", "cell", "repeat"]):
         names = (together["system"] + " " + together["workload"]).to_dict()
         for own in together.index:
-            company[own] = " + ".join(name for at, name in names.items() if at != own)
-    return company
+            beside[own] = " + ".join(name for at, name in names.items() if at != own)
+    return beside

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from testbed.report import canvas
 from testbed.report.data import INVALID, VALID, everywhere, finished, is_shown, is_valid
-from testbed.report.look import Looks, of
 from testbed.report.settings import SERIES, SETTING
 from testbed.report.statistics import jain, mean_interval
+from testbed.report.system_style import Styles, style_of
 
 _CELL = ["backend", "fabric", "ina", "cell"]
 
@@ -26,7 +26,7 @@ def together(
     (``fairness_of``), else of their algorithm bandwidth. ``contention`` is the share of gradient
     packets at P4 switches that found their slot taken.
     """
-    shared = finished(rows[rows["company"] != ""])
+    shared = finished(rows[rows["beside"] != ""])
     shared = shared.assign(is_valid=is_valid(shared))
     alone = everywhere(summary[is_shown(summary)]) if len(summary) else summary
     alone = alone.drop_duplicates([*SETTING, "ina", *SERIES])
@@ -47,7 +47,7 @@ def together(
                 | {name: first[name] for name in ("workload", "workers", "conditions", *SERIES)}
                 | {
                     "job": number,
-                    "company": first["company"],
+                    "beside": first["beside"],
                     "shown": VALID if own["is_valid"].all() else INVALID,
                     "rows": int((cell["job"] == number).sum()),
                     "valid_rows": int(own["is_valid"].sum()),
@@ -70,7 +70,7 @@ def together(
     return pd.DataFrame.from_records(records)
 
 
-def drawn(jobs: pd.DataFrame, looks: Looks) -> Figure:
+def drawn(jobs: pd.DataFrame, styles: Styles) -> Figure:
     """JCT of each job of a cell beside what it takes alone, a panel for each cell."""
     cells = list(jobs.groupby(_CELL, sort=True))[: canvas.MOST_PANELS]
     titles = [
@@ -82,9 +82,9 @@ def drawn(jobs: pd.DataFrame, looks: Looks) -> Figure:
     figure, all_axes = canvas.panels(titles, below=0.75, legend=hatched)
     for axes, (_, part) in zip(all_axes, cells, strict=True):
         for at, row in enumerate(part.to_dict("records")):
-            look = of(row["system"], looks)
+            style = style_of(row["system"], styles)
             axes.bar(
-                at, row["jct_s"], 0.6, color=look.colour, edgecolor="white",
+                at, row["jct_s"], 0.6, color=style.colour, edgecolor="white",
                 hatch="" if row["shown"] == VALID else canvas.HATCH,
                 alpha=0.5 if row["shown"] == INVALID else 1,
             )  # fmt: skip
@@ -97,7 +97,7 @@ def drawn(jobs: pd.DataFrame, looks: Looks) -> Figure:
                 va="bottom", fontsize=6,
             )  # fmt: skip
         names = [
-            f"{of(row['system'], looks).title}\n{row['workload']}\n{row['workers']} workers"
+            f"{style_of(row['system'], styles).title}\n{row['workload']}\n{row['workers']} workers"
             for row in part.to_dict("records")
         ]
         axes.set_xticks(range(len(part)), names)

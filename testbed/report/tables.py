@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from testbed.report.data import BASELINES, INVALID, MIXED, SIMULATED
-from testbed.report.look import Series
+from testbed.report.data import INVALID, MIXED, SIMULATED
+from testbed.report.system_style import Series
 
 Table = tuple[list[str], list[list[str]]]
 Titles = Mapping[Series, str]
@@ -75,9 +75,9 @@ def summary(table: pd.DataFrame, titles: Titles) -> Table:
     return _without_empty((columns, rows))
 
 
-def speed_ups(table: pd.DataFrame, titles: Titles) -> Table:
-    """Ratios of JCT to the baselines', with what the rank test says."""
-    bases = [name for name in BASELINES if table[name].notna().any()]
+def speed_ups(table: pd.DataFrame, references: Sequence[str], titles: Titles) -> Table:
+    """Ratios of the JCT of ``references`` to others', with what the rank test says."""
+    bases = [name for name in references if table[name].notna().any()]
     columns = [*_SETTING, "system"]
     for name in bases:
         columns += [f"over {titles.get((name, ''), name)}", "95 % interval"]
@@ -135,7 +135,7 @@ def jobs(table: pd.DataFrame, titles: Titles) -> Table:
             titles[row.system, row.variant] + (" (not valid)" if row.shown == INVALID else ""),
             row.workload,
             str(row.workers),
-            row.company,
+            row.beside,
             number(row.jct_s),
             interval(row.jct_low, row.jct_high),
             number(row.alone_s),
@@ -191,7 +191,7 @@ def rows(table: pd.DataFrame, titles: Titles) -> Table:
             row.experiment,
             *_setting(row),
             titles[row.system, row.variant],
-            row.company,
+            row.beside,
             row.switch_target,
             row.cell,
             str(row.repeat + 1),

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from testbed.report import canvas
-from testbed.report.bars import Panel, Panels, SeriesLooks
+from testbed.report.bars import Panel, Panels, SeriesStyles
 from testbed.report.data import INVALID
 from testbed.report.settings import SERIES, SETTING
 
@@ -46,18 +46,18 @@ def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Pa
     return behind
 
 
-def drawn(panel: Panel, looks: SeriesLooks) -> Figure:
+def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
     """A block for each system: its workers in one measured iteration, all on one axis of time.
 
     Where workers do not wait for one another, as much of theirs as the others take.
     """
     title, found = panel
     runs = {
-        key: _one(found[(found["system"] == key[0]) & (found["variant"] == key[1])], look.waits)
-        for key, look in looks.items()
+        key: _one(found[(found["system"] == key[0]) & (found["variant"] == key[1])], style.waits)
+        for key, style in styles.items()
     }
     runs = {key: rows for key, rows in runs.items() if len(rows)}
-    waiting = [rows for key, rows in runs.items() if looks[key].waits] or list(runs.values())
+    waiting = [rows for key, rows in runs.items() if styles[key].waits] or list(runs.values())
     last = max(rows["end_s"].max() for rows in waiting)
     workers = {key: rows["rank"].max() + 1 for key, rows in runs.items()}
     lines = sum(workers.values()) + _GAP * len(runs)
@@ -67,11 +67,11 @@ def drawn(panel: Panel, looks: SeriesLooks) -> Figure:
     )  # fmt: skip
     top, ticks = 0.0, []
     for key, rows in runs.items():
-        shown = rows if looks[key].waits else rows[(rows["start_s"] < last) & (rows["end_s"] > 0)]
-        _workers(axes, shown.assign(line=shown["rank"] + top), looks[key].colour)
+        shown = rows if styles[key].waits else rows[(rows["start_s"] < last) & (rows["end_s"] > 0)]
+        _workers(axes, shown.assign(line=shown["rank"] + top), styles[key].colour)
         ticks.append(top + (workers[key] - 1) / 2)
         top += workers[key] + _GAP
-    axes.set_yticks(ticks, [looks[key].title.replace(", ", ",\n") for key in runs])
+    axes.set_yticks(ticks, [styles[key].title.replace(", ", ",\n") for key in runs])
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, last * 1.01)
     axes.set_ylim(top - _GAP - 0.4, -0.6)

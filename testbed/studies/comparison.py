@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.findings import counted
+from testbed.machine.verdict import is_needless
 from testbed.report import data
-from testbed.report.look import ordered
 from testbed.report.settings import PLACE, SERIES, SETTING, label
 from testbed.results import Unreadable
 from testbed.studies.baseline import Outcome
+from testbed.systems import registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +27,7 @@ BASE, NEW = "BASE", "NEW"
 TOLERANCE = ("simulate=1%", "emulate=10%")
 """The simulator is exact, but for the last digits of the libraries that it calls."""
 
-_PLACE = [*SETTING, *PLACE, "company"]
+_PLACE = [*SETTING, *PLACE, "beside"]
 _KEYS = [*_PLACE, *SERIES]
 Key = tuple[Any, ...]
 """The labels in _KEYS."""
@@ -59,12 +61,15 @@ class Comparison:
     Attributes:
         failed: (setting, system, reason) of what is valid in BASE and failed in NEW: it counts as
             moved.
+        needless: (setting, system, reason) of what sent packets again without loss in every
+            repeat of NEW, whatever BASE holds: it counts as moved.
         left_out: (side, setting, system, reason) of rows that are not valid.
         only: (side, setting, system) of what the other side has no row of.
     """
 
     quantities: Sequence[Quantity]
     failed: Sequence[tuple[str, str, str]]
+    needless: Sequence[tuple[str, str, str]]
     left_out: Sequence[tuple[str, str, str, str]]
     only: Sequence[tuple[str, str, str]]
 
@@ -73,10 +78,17 @@ class Comparison:
         return [each for each in self.quantities if each.moved]
 
     @property
+    def passed(self) -> bool:
+        return not (self.moved or self.failed or self.needless)
+
+    @property
     def verdict(self) -> str:
-        systems = counted(len(self.failed), "system")
-        failed = f"; {systems} failed that did not before" if self.failed else ""
-        return f"{len(self.moved)} of {counted(len(self.quantities), 'figure')} moved{failed}"
+        said = f"{len(self.moved)} of {counted(len(self.quantities), 'figure')} moved"
+        if self.failed:
+            said += f"; {counted(len(self.failed), 'system')} failed that did not before"
+        if self.needless:
+            said += f"; {counted(len(self.needless), 'system')} sent packets again without loss"
+        return said
 
 
 def tolerances(texts: Iterable[str]) -> dict[str, float]:
@@ -105,7 +117,7 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
 
     A setting is the fabric, where INA is, the workload, the workers, the job's conditions, the
     jobs beside it and the back end; ``tolerance`` has a share for each back end. In a setting all
-    systems are compared with one: PS where it ran, else a ring, else the first.
+    systems are compared with one: the first baseline that ran (`System.baseline`), else the first.
 
     Raises Unreadable if nothing was found valid in BASE, or nothing of it is in NEW.
     """
@@ -128,7 +140,7 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
             f"found nothing of {BASE} in {NEW}, wanted the same settings: fabric, workload,"
             " workers, back end and system; run the same experiment"
         )
-    failed, left_out = [], []
+    failed, needless, left_out = [], [], []
     for side in (BASE, NEW):
         bad = data.problems(rows[rows["side"] == side])
         for key, own in bad.groupby(_KEYS):
@@ -136,6 +148,8 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
             error = (own["error"].fillna("") != "").any()
             if side == NEW and error and key not in means[NEW] and key in means[BASE]:
                 failed.append((*_words(key), reason))
+            elif side == NEW and key not in means[NEW] and own["verdict"].map(is_needless).all():
+                needless.append((*_words(key), reason))
             else:
                 left_out.append((side, *_words(key), reason))
     only = [
@@ -144,12 +158,12 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
         for key in sorted(there[side] - there[other])
     ]
     quantities = list(_quantities(means[BASE], means[NEW], tolerance))
-    if not quantities and not failed:
+    if not (quantities or failed or needless):
         raise Unreadable(
             f"found no valid row in {NEW} of what {BASE} holds, wanted some to compare; see"
             " the verdicts in its report"
         )
-    return Comparison(quantities, failed, left_out, only)
+    return Comparison(quantities, failed, needless, left_out, only)
 
 
 def _together(base: Outcome, new: Outcome) -> pd.DataFrame:
@@ -171,8 +185,14 @@ def _keys(rows: pd.DataFrame) -> Iterator[Key]:
 def _words(key: Key) -> tuple[str, str]:
     """A setting and a system."""
     named = dict(zip(_KEYS, key, strict=True))
-    setting = data.where(named) + (f", beside {named['company']}" if named["company"] else "")
+    setting = data.where(named) + (f", beside {named['beside']}" if named["beside"] else "")
     return setting, named["system"] + (f" ({named['variant']})" if named["variant"] else "")
+
+
+def _baseline(system: str) -> float:
+    """Where a system stands among the baselines; after all of them if it is none."""
+    known = registry.get(system)
+    return known.baseline or inf if known else inf
 
 
 def _quantities(
@@ -185,8 +205,7 @@ def _quantities(
         if key in new:
             places.setdefault(key[: len(_PLACE)], []).append(key)
     for place, keys in places.items():
-        order = ordered([key[len(_PLACE)] for key in keys], {})
-        keys.sort(key=lambda key: (order.index(key[len(_PLACE)]), key))
+        keys.sort(key=lambda key: (_baseline(key[len(_PLACE)]), key))
         allowed = tolerance[dict(zip(_PLACE, place, strict=True))["backend"]]
         first = keys[0]
         for key in keys:
@@ -212,6 +231,8 @@ def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
         yield f"  {each.name:{width}}  {figures}{mark}"
     for place, system, reason in comparison.failed:
         yield f"failed in {NEW}: {place}: {system}: {reason}"
+    for place, system, reason in comparison.needless:
+        yield f"sent again without loss in {NEW}: {place}: {system}: {reason}"
     for (side, place), own in _by_setting(comparison.left_out):
         systems = ", ".join(system for system, _ in own)
         yield f"left out of {side}, not valid: {place}: {systems}: {own[0][1]}"

@@ -31,6 +31,7 @@ from testbed.experiment import cells, sweep
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric
+from testbed.protocols import Protocol
 from testbed.report import answer
 from testbed.shipped import folder
 from testbed.studies import reporting
@@ -39,6 +40,8 @@ from testbed.studies.claims.run import FOLDER
 
 REFERENCE = folder("reports") / "reference"
 PLANS, CLAIMS = "plans.json", "claims.json"
+_KEPT_AS = {"protocol": "style"}
+"""Fields that digests know by another name."""
 KEPT = (results.RESULTS, results.METADATA, results.EXPERIMENT)
 
 
@@ -64,7 +67,7 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
         (out / CLAIMS).write_text(json.dumps(_asked(), indent=1) + "\n")
     (out / PLANS).write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")
     return answer.write(
-        [out / name for name in digests], out, reporting.looks(), claims is not None
+        [out / name for name in digests], out, reporting.styles(), claims is not None
     )
 
 
@@ -122,7 +125,7 @@ def digest(experiment: Experiment) -> str:
         [_plain(node) for node in fabric.nodes.values()],
         [_plain(link) for link in fabric.links],
         _plain(fabric.ina),
-        [_job(job) for job in deploy(experiment, fabric)],
+        [_job(job) for job in deploy(experiment, fabric).jobs],
     ]
     return _digest(content)
 
@@ -148,8 +151,13 @@ def _plain(value: Any) -> Any:
     """As JSON has it, in an order that is always the same; reals to nine digits."""
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, Protocol):
+        return value.name
     if is_dataclass(value) and not isinstance(value, type):
-        content = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        content = {
+            _KEPT_AS.get(field.name, field.name): _plain(getattr(value, field.name))
+            for field in fields(value)
+        }
         return [type(value).__name__, content]
     if isinstance(value, float):
         return f"{value:.9g}"

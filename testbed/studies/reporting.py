@@ -1,4 +1,4 @@
-"""Joins results, which know no systems, with the systems' looks and sources, and with fabrics."""
+"""Joins results, which know no systems, with what systems declare, and with fabrics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from testbed.experiment import sweep
 from testbed.experiment.schema import Experiment
 from testbed.located import Invalid, read
 from testbed.placement.fabric import build_fabric
-from testbed.plan.program import Plan
-from testbed.report import Look, Picture, build
-from testbed.systems import Assignment, System, registry
-from testbed.topology.builders import leaf_spine
-from testbed.workload.catalogue import load
+from testbed.report import Picture, SystemStyle, build
+from testbed.systems import registry
 
 
 def report(directories: Sequence[Path], output: Path, include_invalid: bool = False) -> Path:
@@ -25,39 +22,26 @@ def report(directories: Sequence[Path], output: Path, include_invalid: bool = Fa
     ``include_invalid`` lets rows that are not valid count. FileNotFoundError if a directory holds
     no results.
     """
-    return build(directories, output, looks(), picture, include_invalid)
+    return build(directories, output, styles(), picture, include_invalid)
 
 
-def looks() -> dict[str, Look]:
+def styles() -> dict[str, SystemStyle]:
     """How each registered system appears."""
-    return {name: _look(system) for name, system in registry.items()}
-
-
-def _look(system: System) -> Look:
-    plan = _sample(system)
-    return Look(
-        title=system.title,
-        colour=system.colour,
-        marker=system.marker,
-        citation=system.citation,
-        published=system.published,
-        reading=system.reading,
-        aggregates=plan is None or bool(plan.trees),
-        waits=plan is None or plan.consistency is None,
-    )
-
-
-def _sample(system: System) -> Plan | None:
-    """What the system does by default with INA everywhere; None if it cannot say."""
-    fabric = leaf_spine(2, 2, 3, 1e9, 1e9, 256_000)
-    fabric = fabric.with_ina(fabric.switches)
-    servers = ("h5",) if system.servers[1] else ()
-    try:
-        options = system.settle({})
-        assignment = Assignment(("h0", "h1", "h3", "h4"), servers, options, load("resnet50"))
-        return system.plan(assignment, fabric)
-    except ValueError:
-        return None
+    return {
+        name: SystemStyle(
+            title=system.title,
+            colour=system.colour,
+            marker=system.marker,
+            citation=system.citation,
+            published=system.published,
+            reading=system.reading,
+            baseline=system.baseline,
+            reference=system.reference,
+            aggregates=system.aggregates,
+            waits=system.waits,
+        )
+        for name, system in registry.items()
+    }
 
 
 def picture(run: Path, settings: str) -> Picture | None:

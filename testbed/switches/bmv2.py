@@ -18,16 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from testbed.lifetime import die_with_parent
-from testbed.switches.control import (
-    ControlError,
-    Exact,
-    Lpm,
-    Match,
-    Range,
-    Replica,
-    TableEntry,
-    Ternary,
-)
+from testbed.protocols.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from testbed.switches.control import ControlError, Replica
 
 SWITCH, CLIENT = "simple_switch", "simple_switch_CLI"
 THRIFT_PORT = 9090

@@ -9,56 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from testbed.protocols.tables import TableEntry
+
 
 class ControlError(Exception):
     """The switch refused a request; the message says which and why."""
-
-
-@dataclass(frozen=True)
-class Exact:
-    value: int
-
-
-@dataclass(frozen=True)
-class Lpm:
-    """Matches where the first ``prefix`` bits of the key are those of ``value``."""
-
-    value: int
-    prefix: int
-
-
-@dataclass(frozen=True)
-class Ternary:
-    """Matches where ``key & mask == value & mask``."""
-
-    value: int
-    mask: int
-
-
-@dataclass(frozen=True)
-class Range:
-    """Matches where ``low <= key <= high``."""
-
-    low: int
-    high: int
-
-
-Match = Exact | Lpm | Ternary | Range
-
-
-@dataclass(frozen=True)
-class TableEntry:
-    """One entry. ``match`` has a part per key of the table, in the program's order.
-
-    ``priority`` counts only in tables with a ternary or range key. As in BMv2's runtime the lower
-    number wins, and among equals the entry that was inserted first.
-    """
-
-    table: str
-    match: tuple[Match, ...]
-    action: str
-    params: tuple[int, ...] = ()
-    priority: int = 0
 
 
 @dataclass(frozen=True)

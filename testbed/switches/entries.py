@@ -10,32 +10,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from testbed import wire
-from testbed.plan.trees import Style, Tree
-from testbed.switches.control import Control, Exact, Lpm, Replica, TableEntry
+from testbed.protocols import protocol_of
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.part import Part
+from testbed.protocols.tables import Exact, Lpm, TableEntry
+from testbed.switches.control import Control, Replica
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
-
-STYLES = {Style.ATP: 1, Style.SWITCHML: 2, Style.RACK: 3, Style.NETREDUCE: 4}
-"""Numbers of the styles in ``p4/headers.p4``."""
-
-
-@dataclass(frozen=True)
-class Allocation:
-    """A tree as switches are told of it.
-
-    Attributes:
-        number: the tree's number in packets, unique in a run.
-        job: the number of the job for which its events are counted.
-        first, slots: its part of every switch's memory; trees of style ATP may share theirs.
-    """
-
-    number: int
-    job: int
-    tree: Tree
-    first: int
-    slots: int
 
 
 @dataclass(frozen=True)
@@ -77,91 +59,34 @@ def derive(
     groups: dict[int, tuple[Replica, ...]] = {}
     rid = connections = 0
     for group, each in enumerate(joined, start=1):  # group 0 means no multicast
-        part = _Part(switch, fabric, addressing, each, group)
-        entries.append(part.entry())
+        part, protocol = Part(switch, addressing, each, group), protocol_of(each.tree)
+        entries.append(protocol.join(part))
         replicas = []
         for child in each.tree.children(switch):
             rid += 1
             hop = each.tree.hop(child, fabric.next_hops(switch, child))
             replicas.append(Replica(addressing.port(switch, hop), rid))
-            entries.append(part.replica(child, hop, rid))
-            if each.tree.style is Style.NETREDUCE and child in each.tree.rank_of:
-                entries.append(part.connection(child, connections))
+            entries.append(_copy(part, child, hop, rid))
+            if (connection := protocol.connection(part, child, connections)) is not None:
+                entries.append(connection)
                 connections += 1
         groups[group] = tuple(replicas)
-    # Last: what NetReduce's hosts send to one another may not pass before it is summed, even while
-    # a switch that was started again is told what it must know.
+    # Last: what hosts send to one another on connections may not pass before it is summed, even
+    # while a switch that was started again is told what it must know.
     entries += _routes(switch, fabric, addressing, ways, seed)
-    # Only ATP's hosts answer to ECN. Windows are made to fill half of a queue; more is a queue
-    # that others fill as well.
-    marks = any(each.tree.style is Style.ATP for each in joined)
+    # Windows are made to fill half of a queue; more is a queue that others fill as well.
+    marks = any(protocol_of(each.tree).congestion.marks for each in joined)
     queue = min(fabric.link(switch, neighbour).queue for neighbour in fabric.neighbours(switch))
     long_queue = 3 * queue // (4 * framing(fabric).frame) if marks else 0
     return SwitchEntries(tuple(entries), groups, long_queue)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What ``switch`` is told of one tree."""
-
-    switch: str
-    fabric: Fabric
-    addressing: Addressing
-    allocation: Allocation
-    group: int
-
-    def entry(self) -> TableEntry:
-        style = self.allocation.tree.style
-        return TableEntry(
-            "InaIngress.trees",
-            (Exact(self._own), Exact(self.allocation.number)),
-            "InaIngress.join",
-            (STYLES[style], *self._parameters, int(style is Style.ATP)),
-        )
-
-    def connection(self, child: str, index: int) -> TableEntry:
-        """NetReduce's lookup of the connection on which the member ``child`` sends."""
-        tree, number = self.allocation.tree, self.allocation.number
-        rank = tree.rank_of[child]
-        return TableEntry(
-            "InaIngress.connections",
-            (Exact(_number(self.addressing.ip(child))), Exact(wire.connection(number, rank))),
-            "InaIngress.join_connection",
-            (index, 1 << rank, number, *self._parameters),
-        )
-
-    def replica(self, child: str, hop: str, rid: int) -> TableEntry:
-        """How the copy for ``child`` is addressed."""
-        ip = _number(self.addressing.ip(child))
-        macs = (self.addressing.mac(self.switch), self.addressing.mac(hop))
-        tree = self.allocation.tree
-        if tree.style is Style.NETREDUCE and child in tree.rank_of:
-            sender = tree.predecessor(child)
-            peer = _number(self.addressing.ip(sender))
-            connection = wire.connection(self.allocation.number, tree.rank_of[sender])
-            action, params = "connect", [ip, peer, connection, *macs]
-        else:
-            action, params = "address", [ip, *macs]
-        table = "InaEgress.replication"
-        return TableEntry(f"{table}.replicas", (Exact(rid),), f"{table}.{action}", tuple(params))
-
-    @property
-    def _own(self) -> int:
-        return _number(self.addressing.ip(self.switch))
-
-    @property
-    def _parameters(self) -> tuple[int, ...]:
-        tree = self.allocation.tree
-        parent = tree.parent.get(self.switch)
-        return (
-            self.allocation.job,
-            sum(1 << rank for rank in tree.ranks_below(self.switch)),
-            0 if parent is None else _number(self.addressing.ip(parent)),
-            self._own,
-            self.group,
-            self.allocation.first,
-            self.allocation.slots,
-        )
+def _copy(part: Part, child: str, hop: str, rid: int) -> TableEntry:
+    """How the copy for ``child`` is addressed, which leaves by ``hop``."""
+    action, params = protocol_of(part.tree).copy(part, child)
+    macs = (part.addressing.mac(part.switch), part.addressing.mac(hop))
+    table = "InaEgress.replication"
+    return TableEntry(f"{table}.replicas", (Exact(rid),), f"{table}.{action}", (*params, *macs))
 
 
 def _routes(
@@ -205,7 +130,3 @@ def _routes(
             )
         )
     return entries
-
-
-def _number(ip: str) -> int:
-    return int(ipaddress.ip_address(ip))

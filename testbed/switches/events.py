@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import IntEnum
 
+from testbed.protocols.events import Event
 from testbed.switches.control import Control
 
 COUNTER = "InaIngress.events"
 _PER_JOB = 16
-
-
-class Event(IntEnum):
-    """What happened to a packet."""
-
-    STORED = 0
-    ADDED = 1
-    COMPLETED = 2
-    DUPLICATE = 3
-    COLLISION = 4
-    FLUSHED = 5
-    PASSED = 6
-    FREED = 7
-    RETURNED = 8
-    REFUSED = 9
 
 
 CONTRIBUTIONS = (

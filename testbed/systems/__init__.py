@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from testbed.systems.system import Assignment, Option, System
+from testbed.systems.system import Assignment, System
 
-__all__ = ["Assignment", "Option", "System", "discover", "registry"]
+__all__ = ["Assignment", "System", "discover", "registry"]
 
 
 def discover() -> dict[str, System]:

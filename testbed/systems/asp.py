@@ -30,6 +30,7 @@ SYSTEM = System(
         "together are evenly spaced after a few iterations; two stay together.",
     ),
     servers=(1, 64),
+    waits=False,
     plan=plan,
     steps=lambda plan: 2,
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Style, Tree
-from testbed.systems.system import WINDOW, Assignment, System
+from testbed.plan.trees import Tree
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
 
@@ -43,7 +44,7 @@ def tree(job: Assignment, fabric: Fabric) -> Tree:
     else:
         parent |= dict.fromkeys(tops, server)
     ranks = {host: rank for rank, host in enumerate(job.workers)}
-    return Tree(server, ranks, parent, Style.ATP, root_rank=len(job.workers))
+    return Tree(server, ranks, parent, ATP, root_rank=len(job.workers))
 
 
 SYSTEM = System(
@@ -67,7 +68,9 @@ SYSTEM = System(
         "Congestion control is off, as in the released code; the window is fixed.",
     ),
     servers=(1, 1),
+    aggregates=True,
+    carries=True,
     plan=plan,
     steps=lambda plan: 1,
-    options={"window": WINDOW},
+    options=WithWindow,
 )

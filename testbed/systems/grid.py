@@ -7,9 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from math import sqrt
+from typing import Annotated, Literal
 
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from testbed.experiment.findings import shown
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.systems import ps
 from testbed.systems.gradient_routing import (
     Problem,
@@ -20,9 +25,9 @@ from testbed.systems.gradient_routing import (
     to_switch,
 )
 from testbed.systems.racks import by_rack
-from testbed.systems.system import WINDOW, Assignment, Option, System, one_of
+from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
-from testbed.units import format_rate, parse_rate
+from testbed.units import RATE_PATTERN, format_rate, parse_rate
 
 EXACT_WAYS = 40
 """Ways of all racks together up to which the problem is solved exactly."""
@@ -160,14 +165,55 @@ def _tree(workers: Sequence[str], server: str, switches: Sequence[str | None]) -
         if switch is not None:
             parent[switch] = server
     ranks = {worker: rank for rank, worker in enumerate(workers)}
-    return Tree(server, ranks, parent, Style.ATP, root_rank=len(workers))
+    return Tree(server, ranks, parent, ATP, root_rank=len(workers))
 
 
-def _is_rate(value: object) -> bool:
+def _rate(value: object) -> object:
     try:
-        return isinstance(value, str) and parse_rate(value) > 0
+        sound = value is None or (isinstance(value, str) and parse_rate(value) > 0)
     except ValueError:
-        return False
+        sound = False
+    if not sound:
+        wanted = "the rate that each worker must reach"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 3Gbit")
+    return value
+
+
+class GridOptions(WithWindow):
+    """How gradients are routed."""
+
+    strategy: Literal["grid", "nearest", "none"] = Field(
+        default="grid",
+        description="which switches sum, one of grid (the paper's), nearest (the first on the way,"
+        " as ATP in the paper's model) or none (flows are moved off busy links, as Geryon does)",
+        examples=["grid"],
+    )
+    links: Literal["bind", "suffice"] = Field(
+        default="bind",
+        description="whether links limit the rates too, one of bind or suffice (the paper's)",
+        examples=["bind"],
+    )
+    solver: Literal["auto", "milp", "rounding"] = Field(
+        default="auto",
+        description="how the problem is solved, one of auto (by its size), milp (exactly) or"
+        " rounding (the paper's)",
+        examples=["auto"],
+    )
+    seed: int = Field(
+        default=1,
+        ge=0,
+        description="the seed of the rounding's draws, a whole number of at least 0",
+        examples=[1],
+    )
+    rate: Annotated[
+        str | None,
+        BeforeValidator(_rate),
+        WithJsonSchema({"type": "string", "pattern": RATE_PATTERN}),
+    ] = Field(
+        default=None,
+        description="the rate that each worker must reach, such as 3Gbit",
+        examples=["3Gbit"],
+    )
 
 
 SYSTEM = System(
@@ -204,18 +250,9 @@ SYSTEM = System(
         "Without any INA switch GRID is a parameter server.",
     ),
     servers=(1, 1),
+    aggregates=True,
+    carries=True,
     plan=plan,
     steps=lambda plan: 1 if plan.trees else 2,
-    options={
-        "strategy": one_of("grid", "nearest", "none"),
-        "links": one_of("bind", "suffice"),
-        "solver": one_of("auto", "milp", "rounding"),
-        "seed": Option(
-            1,
-            "a whole number of at least 0",
-            lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
-        ),
-        "rate": Option(None, "the rate that each worker must reach, such as 3Gbit", _is_rate),
-        "window": WINDOW,
-    },
+    options=GridOptions,
 )

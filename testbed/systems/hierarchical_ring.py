@@ -92,5 +92,6 @@ SYSTEM = System(
         "small rack owns more and sends more across.",
     ),
     servers=(0, 0),
+    baseline=3,
     plan=plan,
 )

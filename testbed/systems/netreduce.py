@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from pydantic import Field
+
+from testbed.experiment.options import Options
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Style
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.systems import ring
 from testbed.systems.racks import by_rack, fullest, two_levels
-from testbed.systems.system import Assignment, Option, System
+from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
 MESSAGES = 2
@@ -39,7 +42,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(two_levels(job.workers, fabric, top, Style.NETREDUCE),),
+        trees=(two_levels(job.workers, fabric, top, NETREDUCE),),
     )
 
 
@@ -65,12 +68,25 @@ def _remoteness(fabric: Fabric, tors: Collection[str], switch: str) -> tuple[int
     return sum(links.values()), max(links.values())
 
 
-def _count(default: int, of_what: str) -> Option:
-    return Option(
-        default,
-        f"a whole number of {of_what}, at least 1",
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+class NetReduceOptions(Options):
+    """The window, which NetReduce counts in messages."""
+
+    window: int = Field(
+        default=MESSAGES,
+        ge=1,
+        description="the messages in flight, a whole number of at least 1",
+        examples=[MESSAGES],
     )
+    message: int = Field(
+        default=PACKETS,
+        ge=1,
+        description="the packets of a message, a whole number of at least 1",
+        examples=[PACKETS],
+    )
+
+    def least_slots(self) -> int:
+        """Two for each packet: a slot's last sum is kept while the next is made."""
+        return 2 * self.window * self.message
 
 
 SYSTEM = System(
@@ -104,7 +120,8 @@ SYSTEM = System(
         "A host has one worker, so there is no reduce-scatter among the processors of a machine.",
     ),
     servers=(0, 0),
+    aggregates=True,
     plan=plan,
     steps=lambda plan: 1 if plan.trees else 2 * (plan.workers - 1),
-    options={"window": _count(MESSAGES, "messages"), "message": _count(PACKETS, "packets")},
+    options=NetReduceOptions,
 )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from importlib import import_module
+from typing import Annotated, Literal
 
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+
+from testbed import systems
+from testbed.experiment.fields import is_number
+from testbed.experiment.findings import shown, suggestion
 from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.plan.program import Plan
-from testbed.systems.system import WINDOW, Assignment, Option, System, one_of
+from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 from testbed.units import format_size, format_time
 from testbed.workload.trace import Trace
-
-CARRIERS = ("ps", "atp", "grid", "switchml")
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
@@ -72,13 +75,70 @@ def second_stage(trace: Trace, order: list[int], budget: float) -> frozenset[int
 
 
 def _carrier_plan(job: Assignment, fabric: Fabric, name: str, window: int | None) -> Plan:
-    try:
-        carrier: System = import_module(f"testbed.systems.{name}").SYSTEM
-    except ModuleNotFoundError:
-        raise ValueError(f"osp: option carrier: the system {name} is not there") from None
-    options = carrier.settle({"window": window} if window and "window" in carrier.options else {})
+    carrier = systems.registry[name]
+    takes_window = window and "window" in carrier.options.model_fields
+    options = carrier.settle({"window": window} if takes_window else {})
     servers = job.servers if carrier.servers[1] else ()
     return carrier.plan(replace(job, servers=servers, options=options), fabric)
+
+
+def _carriers() -> list[str]:
+    # Looked up late: the registry holds this system, too.
+    return [name for name, system in systems.registry.items() if system.carries]
+
+
+def _carrier(value: object) -> object:
+    names = _carriers()
+    if value not in names:
+        mend = suggestion(value, names)
+        raise ValueError(f"found {shown(value)}, wanted one of {', '.join(names)}; {mend}")
+    return value
+
+
+def _deferred(value: object) -> object:
+    if value != "auto" and not (is_number(value) and 0 < value < 1):
+        wanted = "auto, or a part of the gradient's bytes above 0 and below 1"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 0.5")
+    return value
+
+
+class OspOptions(WithWindow):
+    """What waits for the second stage, and what carries both."""
+
+    carrier: Annotated[str, BeforeValidator(_carrier)] = Field(
+        default="ps",
+        description="the system that sums in both stages",
+        examples=["ps"],
+        json_schema_extra=lambda schema: schema.update(enum=[*_carriers()]),
+    )
+    importance: Literal["first", "last", "size", "random"] = Field(
+        default="first",
+        description="which tensors matter most, one of first (nearest to the input), last, size"
+        " or random",
+        examples=["first"],
+    )
+    deferred: Annotated[
+        Literal["auto"] | float,
+        PlainValidator(_deferred),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"const": "auto"},
+                    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+                ]
+            }
+        ),
+    ] = Field(
+        default="auto",
+        description="auto, or a part of the gradient's bytes above 0 and below 1",
+        examples=["auto"],
+    )
+    seed: int = Field(
+        default=1,
+        ge=0,
+        description="the seed of random importance, a whole number of at least 0",
+        examples=[1],
+    )
 
 
 SYSTEM = System(
@@ -105,31 +165,12 @@ SYSTEM = System(
         "(size), or by a seeded draw (random).",
         "The least important tensors are deferred; one that does not fit any more is passed over; "
         "the most important one never is.",
-        "Any system that sums carries both stages: ps, atp, grid or switchml.",
+        "Any system that sums at a server or in switches carries both stages.",
         "The choice of tensors stays the same from the first iteration to the last.",
         "LGP changes parameters in the workers and costs no communication; it is not run.",
     ),
     servers=(1, 64),
     plan=plan,
     steps=chain.length,
-    options={
-        "carrier": one_of(*CARRIERS),
-        "importance": one_of("first", "last", "size", "random"),
-        "deferred": Option(
-            "auto",
-            "auto, or a part of the gradient's bytes above 0 and below 1",
-            lambda value: (
-                value == "auto"
-                or (
-                    isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1
-                )
-            ),
-        ),
-        "seed": Option(
-            1,
-            "a whole number, at least 0, for random importance",
-            lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
-        ),
-        "window": WINDOW,
-    },
+    options=OspOptions,
 )

@@ -55,6 +55,9 @@ SYSTEM = System(
         "Servers sum whole partitions, in the order of ranks.",
     ),
     servers=(1, 64),
+    baseline=1,
+    reference=True,
+    carries=True,
     plan=plan,
     steps=lambda plan: 2,
 )

@@ -33,6 +33,7 @@ SYSTEM = System(
         "The paper tunes the batch of each worker in an uneven cluster; here batches are equal.",
     ),
     servers=(1, 64),
+    waits=False,
     plan=plan,
     steps=lambda plan: 2,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Rules, Tree
 from testbed.topology.fabric import Fabric
 
 
@@ -25,7 +25,7 @@ def dealt(workers: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
 
 
 def two_levels(
-    workers: Sequence[str], fabric: Fabric, root: str, style: Style, root_rank: int | None = None
+    workers: Sequence[str], fabric: Fabric, root: str, protocol: Rules, root_rank: int | None = None
 ) -> Tree:
     """INA ToRs sum their racks, the root sums the rest; a switch with one child is left out.
 
@@ -40,7 +40,7 @@ def two_levels(
         if sums and tor != root:
             parent[tor] = root
     ranks = {host: rank for rank, host in enumerate(workers)}
-    return Tree(root, ranks, parent, style, root_rank)
+    return Tree(root, ranks, parent, protocol, root_rank)
 
 
 def fullest(workers: Sequence[str], fabric: Fabric) -> str | None:

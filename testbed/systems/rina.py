@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
 
+from pydantic import BeforeValidator, Field
+
+from testbed.experiment.fields import sequence
 from testbed.plan.program import (
     Hop,
     LazyPrograms,
@@ -16,11 +20,13 @@ from testbed.plan.program import (
     SwitchReduce,
     TreeOperation,
 )
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems.racks import by_rack
 from testbed.systems.ring import Programs, gather, scatter, transfer
 from testbed.systems.ring import hops as ring_hops
-from testbed.systems.system import WINDOW, Assignment, Option, System
+from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
 
@@ -134,15 +140,26 @@ def _grow(
         members = {host: ranks[host] for host in group.members}
         parent = dict.fromkeys(group.members, group.tor)
         local[position] = len(trees)
-        trees.append(Tree(group.tor, members, parent, Style.SWITCHML))
+        trees.append(Tree(group.tor, members, parent, SWITCHML))
         if len(ring) == 1:
             continue
         following, before = ring[(position + 1) % len(ring)].agent, ring[position - 1].agent
         for tree_of, root in ((up, following), (down, before)):
             tree_of[position] = len(trees)
             upwards = parent | {group.tor: root}
-            trees.append(Tree(root, members, upwards, Style.RACK, ranks[root]))
+            trees.append(Tree(root, members, upwards, RACK, ranks[root]))
     return local, up, down
+
+
+class RinaOptions(WithWindow):
+    """Who speaks for a rack."""
+
+    agents: Annotated[tuple[str, ...], BeforeValidator(sequence)] = Field(
+        default=(),
+        description="a list of hosts, in each rack one at most, that are agents instead of the"
+        " workers of lowest rank",
+        examples=[["h0"]],
+    )
 
 
 SYSTEM = System(
@@ -174,16 +191,8 @@ SYSTEM = System(
         "of lowest rank.",
     ),
     servers=(0, 0),
+    aggregates=True,
     plan=plan,
     steps=lambda plan: 2 * (plan.chunks - 1) + (1 if plan.trees else 0),
-    options={
-        "window": WINDOW,
-        "agents": Option(
-            (),
-            "a list of hosts, in each rack one at most",
-            lambda value: (
-                isinstance(value, list | tuple) and all(isinstance(host, str) for host in value)
-            ),
-        ),
-    },
+    options=RinaOptions,
 )

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
+from typing import Literal
 
+from pydantic import Field
+
+from testbed.experiment.options import Options
 from testbed.plan.program import LazyPrograms, Operation, Plan, Receive, Ring, Send
 from testbed.systems.racks import by_rack, dealt
-from testbed.systems.system import Assignment, System, one_of
+from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
 Programs = list[list[Operation]]
@@ -72,6 +76,16 @@ def transfer(programs: Programs, chunk: int, source: int, to: int, *, reduce: bo
     programs[to].append(Receive(chunk, source, reduce))
 
 
+class RingOptions(Options):
+    """Who is next to whom."""
+
+    order: Literal["rack", "naive"] = Field(
+        default="rack",
+        description="one of rack, naive (a worker of each rack in turn)",
+        examples=["rack"],
+    )
+
+
 SYSTEM = System(
     name="ring",
     title="Ring",
@@ -90,7 +104,10 @@ SYSTEM = System(
         "racks, as far as they are equally filled.",
     ),
     servers=(0, 0),
+    baseline=2,
+    reference=True,
+    calibrates="hosts",
     plan=plan,
     steps=lambda plan: 2 * (plan.workers - 1),
-    options={"order": one_of("rack", "naive")},
+    options=RingOptions,
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
+from testbed.experiment.options import Options
 from testbed.plan.program import Consistency, Plan
 from testbed.systems import asynchronous
-from testbed.systems.system import Assignment, Option, System
+from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
 STALENESS = 3
@@ -14,6 +17,18 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     """Updates whose answer waits while it would let its worker run too far ahead."""
     staleness = job.options.get("staleness", STALENESS)
     return asynchronous.plan(job, "ssp", Consistency(staleness=staleness))
+
+
+class SspOptions(Options):
+    """How far workers may be apart."""
+
+    staleness: int = Field(
+        default=STALENESS,
+        ge=0,
+        description="the iterations that the fastest may be ahead of the slowest, a whole number of"
+        " iterations, at least 0",
+        examples=[STALENESS],
+    )
 
 
 SYSTEM = System(
@@ -35,13 +50,8 @@ SYSTEM = System(
         f"Without an option s is {STALENESS}.",
     ),
     servers=(1, 64),
+    waits=False,
     plan=plan,
     steps=lambda plan: 2,
-    options={
-        "staleness": Option(
-            STALENESS,
-            "a whole number of iterations, at least 0",
-            lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
-        )
-    },
+    options=SspOptions,
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Style
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems.racks import by_rack, fullest, two_levels
-from testbed.systems.system import WINDOW, Assignment, System
+from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
 
@@ -16,7 +16,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     top = fullest(job.workers, fabric)
     if top is not None and racks.keys() <= fabric.ina:
         hosts = job.workers
-        tree = two_levels(hosts, fabric, top, Style.SWITCHML)
+        tree = two_levels(hosts, fabric, top, SWITCHML)
     else:
         if len(job.servers) != 1:
             raise ValueError(
@@ -25,7 +25,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
                 " INA to all ToRs"
             )
         hosts = job.workers + job.servers
-        tree = two_levels(job.workers, fabric, job.servers[0], Style.SWITCHML, root_rank=workers)
+        tree = two_levels(job.workers, fabric, job.servers[0], SWITCHML, root_rank=workers)
     return Plan(
         system="switchml",
         hosts=hosts,
@@ -66,7 +66,10 @@ SYSTEM = System(
         "Gradients are int32 from the start: exponents are not exchanged.",
     ),
     servers=(1, 1),
+    aggregates=True,
+    calibrates="switches",
+    carries=True,
     plan=plan,
     steps=lambda plan: 1,
-    options={"window": WINDOW},
+    options=WithWindow,
 )

@@ -1,11 +1,15 @@
-"""What a system is: a plan, a citation, and a look."""
+"""What a system is: a plan, a citation, and what the other layers need to know of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from testbed.experiment import options
+from testbed.experiment.options import Options
 from testbed.plan import chain
 from testbed.plan.program import Plan
 from testbed.topology.fabric import Fabric
@@ -29,29 +33,20 @@ class Assignment:
     trace: Trace | None = None
 
 
-@dataclass(frozen=True)
-class Option:
-    """An option that a job may give its system.
+class WithWindow(Options):
+    """The options of a system whose workers send through switches in a window of fragments."""
 
-    ``accepts`` tells whether a value will do; ``wanted`` says in words what would.
-    """
+    window: int | None = Field(
+        default=None,
+        ge=1,
+        description="the fragments that a worker has in flight, a whole number of fragments, at"
+        " least 1; unset, what the queues on the way hold",
+        examples=[64],
+    )
 
-    default: Any
-    wanted: str
-    accepts: Callable[[Any], bool]
-
-
-WINDOW = Option(
-    None,
-    "a whole number of fragments, at least 1",
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-)
-"""Fragments that a worker has in flight; None lets the deployment choose."""
-
-
-def one_of(*names: str) -> Option:
-    """An option that takes one of ``names``, the first by default."""
-    return Option(names[0], "one of " + ", ".join(names), lambda value: value in names)
+    def least_slots(self) -> int:
+        """A slot for each fragment."""
+        return self.window or 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ class System:
     Attributes:
         name: what experiment files call it.
         title: what figures call it.
-        colour, marker: its look in every figure.
+        colour, marker: how every figure shows it.
         citation: the paper, or the textbook source.
         published: rules that are taken from the source.
         reading: rules that are this project's own reading, where the source is silent.
@@ -69,7 +64,15 @@ class System:
         plan: turns an assignment on a fabric into a plan; ValueError says what it cannot do.
         steps: length of the chain of dependent transfers in that plan, each of which pays the
             per-step latency once a bucket; the textbook's, if there is one.
-        options: the options that a job may give it, by name.
+        options: the model of the options that a job may give it. They appear in the JSON schema
+            and are checked when an experiment file is read.
+        baseline: its place among the baselines, which the report shows first; 0 for all others.
+        reference: whether the report gives speed-ups over it.
+        aggregates: whether switches sum for it, by default and with INA everywhere.
+        waits: whether, by default, every worker waits for all others' gradients in each iteration.
+        carries: whether OSP may send both its stages over it.
+        calibrates: what `ina-testbed calibrate` measures with it: what hosts carry over TCP, or
+            what switches aggregate.
     """
 
     name: str
@@ -82,20 +85,22 @@ class System:
     servers: tuple[int, int]
     plan: Callable[[Assignment, Fabric], Plan]
     steps: Callable[[Plan], int] = chain.length
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: type[Options] = Options
+    baseline: int = 0
+    reference: bool = False
+    aggregates: bool = False
+    waits: bool = True
+    carries: bool = False
+    calibrates: Literal["", "hosts", "switches"] = ""
 
     def settle(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every option. ValueError lists all that is wrong with those ``given``."""
         problems = [
-            f"{self.name} knows no option {name}; it takes: {', '.join(self.options) or 'none'}"
-            for name in given
-            if name not in self.options
-        ]
-        problems += [
-            f"{self.name}: option {name}: found {given[name]!r}, wanted {option.wanted}"
-            for name, option in self.options.items()
-            if name in given and not option.accepts(given[name])
+            f"{self.name} knows no option {finding.place[0]}: {finding.message}"
+            if finding.at_key
+            else f"{self.name}: option {finding.place[0]}: {finding.message}"
+            for finding in options.check(self.name, self.options, given)
         ]
         if problems:
             raise ValueError("; ".join(problems))
-        return {name: given.get(name, option.default) for name, option in self.options.items()}
+        return dict(self.options.model_validate(given))

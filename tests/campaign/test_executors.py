@@ -24,9 +24,10 @@ from testbed.campaign.dask import Dask
 from testbed.campaign.evaluation import New
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Local
+from testbed.campaign.planning import Planned, plan
 from testbed.cli import main
 from testbed.deployment.errors import DeploymentError
-from testbed.experiment.cells import Cell, expand
+from testbed.experiment.cells import expand
 from testbed.results import read
 
 pytest.importorskip("distributed")
@@ -107,12 +108,12 @@ def cluster(tmp_path) -> Iterator[Cluster]:
         yield own
 
 
-def simulated(folder: Path, **changes) -> list[Cell]:
+def simulated(folder: Path, **changes) -> list[Planned]:
     changes = {"sweep": {"jobs.0.system": ["ps", "ring", "atp"]}} | changes
-    return expand(experiment(folder, backend="simulate", **changes))
+    return plan(expand(experiment(folder, backend="simulate", **changes)))
 
 
-def through(address: str, cells: list[Cell], logs: Path, started=lambda cell: None):
+def through(address: str, cells: list[Planned], logs: Path, started=lambda cell: None):
     executor = Dask(address)
     executor.prepare(cells, ())
     yield from executor.outcomes(cells, logs, (), started)
@@ -141,9 +142,9 @@ def test_each_machine_has_a_cell_at_a_time(two, tmp_path):
     cells = simulated(tmp_path)
     started: list[str] = []
     seen = []
-    for cell, _ in through(two.address, cells, tmp_path, lambda cell: started.append(cell.id)):
-        seen.append((cell.id, len(started)))
-    assert {cell for cell, _ in seen} == {cell.id for cell in cells} == set(started)
+    for cell, _ in through(two.address, cells, tmp_path, lambda cell: started.append(cell.cell.id)):
+        seen.append((cell.cell.id, len(started)))
+    assert {cell for cell, _ in seen} == {cell.cell.id for cell in cells} == set(started)
     assert seen[0][1] == 2
     assert len(started) == 3
 
@@ -155,7 +156,10 @@ def test_two_workers_of_one_machine_are_one_machine(cluster, tmp_path):
     counts = [
         len(started)
         for _ in through(
-            cluster.address, simulated(tmp_path), tmp_path, lambda cell: started.append(cell.id)
+            cluster.address,
+            simulated(tmp_path),
+            tmp_path,
+            lambda cell: started.append(cell.cell.id),
         )
     ]
     assert counts == [1, 2, 3]
@@ -163,9 +167,9 @@ def test_two_workers_of_one_machine_are_one_machine(cluster, tmp_path):
 
 def test_the_cell_of_a_lost_machine_runs_on_another(cluster, tmp_path):
     workers = {HERE: cluster.worker(HERE), THERE: cluster.worker(THERE)}
-    lost: list[Cell] = []
+    lost: list[Planned] = []
 
-    def started(cell: Cell) -> None:
+    def started(cell: Planned) -> None:
         if not lost:  # machines are asked in the order of their addresses
             lost.append(cell)
             workers[HERE].kill()
@@ -173,9 +177,9 @@ def test_the_cell_of_a_lost_machine_runs_on_another(cluster, tmp_path):
     cells = simulated(tmp_path)
     found = dict[str, object]()
     for cell, outcome in through(cluster.address, cells, tmp_path, started):
-        found[cell.id] = outcome
-    assert found.keys() == {cell.id for cell in cells}
-    assert lost[0].id in found
+        found[cell.cell.id] = outcome
+    assert found.keys() == {cell.cell.id for cell in cells}
+    assert lost[0].cell.id in found
     assert not [each for each in found.values() if isinstance(each, Failed)]
 
 
@@ -190,7 +194,7 @@ def test_a_scheduler_that_dies_is_told(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
     cluster.worker(HERE)
 
-    def started(cell: Cell) -> None:
+    def started(cell: Planned) -> None:
         cluster.scheduler.kill()
 
     with pytest.raises(DeploymentError, match=r"is gone.*run --resume goes on"):
@@ -218,7 +222,7 @@ def test_what_is_not_waited_for_is_ended(cluster, tmp_path):
     worker = cluster.worker(HERE)
     cells = simulated(tmp_path, jobs__0__iterations=100_000)
 
-    def interrupt(cell: Cell) -> None:
+    def interrupt(cell: Planned) -> None:
         deadline = time.monotonic() + 30
         while not interpreters(worker.pid):
             assert time.monotonic() < deadline
@@ -268,7 +272,7 @@ def test_an_executor_that_is_none_is_told(text, tmp_path):
 
 def test_a_cell_whose_files_differ_is_refused(tmp_path):
     (tmp_path / "gone").mkdir()
-    cell = simulated(tmp_path / "gone")[0]
+    cell = simulated(tmp_path / "gone")[0].cell
     asked = remote.request(cell, (), "token")
     assert "differ" in remote.serve(asked | {"version": "another"})[remote.REFUSED]
     shutil.rmtree(tmp_path / "gone")
@@ -280,7 +284,7 @@ def test_a_failure_comes_back_with_its_reason_and_its_logs(tmp_path, monkeypatch
         (log_dir / "error.txt").write_text("all of it")
         return Failed("as asked")
 
-    cell = simulated(tmp_path)[0]
+    cell = simulated(tmp_path)[0].cell
     monkeypatch.setattr(remote, "attempt", fail)
     reply = remote._answer(remote.request(cell, (), "token"), tmp_path / "logs")
     assert reply == {"failed": "as asked"}
@@ -295,14 +299,14 @@ def test_an_interpreter_that_dies_is_a_failure(tmp_path, monkeypatch):
     (tmp_path / "python").write_text("#!/bin/sh\necho out of memory\nexit 9\n")
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    reply = remote.serve(remote.request(simulated(tmp_path)[0], (), "token"))
+    reply = remote.serve(remote.request(simulated(tmp_path)[0].cell, (), "token"))
     assert reply["failed"] == "the interpreter died (exit code 9): out of memory"
 
 
 def test_replies_hold_whole_rows(tmp_path):
     """What is sent back as plain data is what `run_cell` gave."""
     (cell, made), *_ = Local().outcomes(simulated(tmp_path), tmp_path, (), lambda cell: None)
-    asked = remote.request(cell, (), "token")
+    asked = remote.request(cell.cell, (), "token")
     got = remote.outcome(
         json.loads(json.dumps(remote.serve(asked), default=str)) | {"logs": {}}, tmp_path
     )

@@ -17,11 +17,11 @@ from testbed.campaign.evaluation import New, Resumed
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, Local
 from testbed.campaign.resume import Rules
-from testbed.deployment.deploy import deploy
+from testbed.deployment.deploy import Deployment, deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell, expand
 from testbed.experiment.schema import Experiment
-from testbed.placement.fabric import build_fabric
+from testbed.placement import deployments
 from testbed.results import Iteration, read, read_metadata
 
 SYSTEMS = ["ps", "ring", "atp"]
@@ -41,20 +41,20 @@ class Recorder:
         pass
 
     def outcomes(self, cells, logs, captures, started):
-        for cell in cells:
+        for each in cells:
             if len(self.ran) == self._most:
                 raise KeyboardInterrupt
+            cell = each.cell
             self.ran.append((cell.experiment.jobs[0].system, cell.repeat))
             if cell.experiment.jobs[0].system == self._fail:
-                yield cell, Failed("as asked")
+                yield each, Failed("as asked")
             else:
-                yield cell, made_up(cell)
+                yield each, made_up(cell, each.deployment)
 
 
-def made_up(cell: Cell, error: str = "") -> CellResult:
+def made_up(cell: Cell, deployment: Deployment, error: str = "") -> CellResult:
     """One iteration of one rank for each job."""
-    fabric = build_fabric(cell.experiment)
-    described = [describe(cell, fabric, job) for job in deploy(cell.experiment, fabric)]
+    described = describe(cell, deployment)
     return CellResult(
         [replace(row, jct_s=1.0, verdict="valid", error=error) for row in described],
         [
@@ -209,9 +209,9 @@ def test_each_cell_runs_in_a_fresh_process(swept, tmp_path, monkeypatch):
     """What a cell leaves in memory is not there for the next one."""
     seen: list[int] = []
 
-    def run_cell(cell, log_dir, captures):
+    def run_cell(cell, deployment, log_dir, captures):
         seen.append(os.getpid())
-        return made_up(cell, error=f"{len(seen)} {os.getpid()}")
+        return made_up(cell, deployment, error=f"{len(seen)} {os.getpid()}")
 
     monkeypatch.setattr(local, "run_cell", run_cell)
     rows = read(run(swept, tmp_path, Local())).results
@@ -227,6 +227,6 @@ def test_plans_are_made_once_for_all_repeats(swept, monkeypatch):
         made.append(experiment)
         return deploy(experiment, fabric)
 
-    monkeypatch.setattr(planning, "deploy", counting)
+    monkeypatch.setattr(deployments, "deploy", counting)
     assert len(planning.plan(expand(swept))) == 6
     assert len(made) == 3

@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny import experiment
+from click.testing import CliRunner
+from tiny import experiment, file
 
 from testbed.campaign.cell import run_cell
 from testbed.campaign.planning import plan
+from testbed.cli import main
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import distinct
 from testbed.experiment.schema import Experiment
+from testbed.placement.deployments import Deployments
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 
@@ -21,12 +24,12 @@ EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 def simulated(asked, tmp_path):
     """The rows of an experiment without a sweep."""
     (cell,) = distinct(asked)
-    return run_cell(cell, tmp_path).jobs
+    return run_cell(cell, Deployments().of(cell.experiment), tmp_path).jobs
 
 
 def row(tmp_path, **changes):
     (only,) = simulated(experiment(tmp_path, backend="simulate", **changes), tmp_path)
-    assert only.verdict == "valid"
+    assert (only.verdict, only.verified) == ("valid", None)
     return only
 
 
@@ -39,9 +42,9 @@ def short(asked: Experiment) -> Experiment:
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_every_experiment_can_be_simulated(path, tmp_path):
     cells = [replace(cell, experiment=short(cell.experiment)) for cell in distinct(read(path))]
-    assert plan(cells)
-    for cell in (cells[0], cells[-1]):
-        for each in run_cell(cell, tmp_path).jobs:
+    planned = plan(cells)
+    for cell in (planned[0], planned[-1]):
+        for each in run_cell(cell.cell, cell.deployment, tmp_path).jobs:
             assert each.verdict == "valid" and each.jct_s > 0
 
 
@@ -84,3 +87,10 @@ def test_too_little_memory_is_found_as_in_emulation(tmp_path):
 def test_loss_is_refused_in_words(tmp_path):
     with pytest.raises(DeploymentError, match="wanted 0 with backend: simulate"):
         row(tmp_path, emulation__loss="1/100")
+
+
+def test_one_cell_that_fails_is_counted_as_one(tmp_path):
+    path = file(tmp_path, backend="simulate", emulation__loss="1/100")
+    done = CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "1 cell failed; see the report" in done.output

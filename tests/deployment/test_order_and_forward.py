@@ -14,6 +14,7 @@ from testbed.deployment.deploy import deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import distinct
 from testbed.experiment.schema import Experiment
+from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import build_fabric
 from testbed.results import Iteration, Row
 from testbed.systems import registry
@@ -42,7 +43,7 @@ def told(folder: Path, system: str, order: str, forward: str, **changes) -> Expe
 
 def run(made: Experiment, folder: Path) -> tuple[Row, list[Iteration]]:
     (cell,) = distinct(made)
-    result = run_cell(cell, folder)
+    result = run_cell(cell, Deployments().of(cell.experiment), folder)
     (row,) = result.jobs
     return row, result.iterations
 
@@ -66,9 +67,9 @@ def test_both_together_hide_what_neither_does_alone(tmp_path, system):
 
 def test_all_ranks_of_a_job_send_the_same_units_in_the_same_order(tmp_path):
     made = told(tmp_path, "atp", "priority", "by_tensor", jobs__0__compute={"jitter": 0.5})
-    (job,) = deploy(made, build_fabric(made))
+    (job,) = deploy(made, build_fabric(made)).jobs
     plain = told(tmp_path, "atp", "backward", "by_tensor")
-    (ready,) = deploy(plain, build_fabric(plain))
+    (ready,) = deploy(plain, build_fabric(plain)).jobs
     assert [unit.bucket for unit in ready.units] == sorted(unit.bucket for unit in ready.units)
     assert job.units != ready.units
     assert sorted(job.units, key=lambda unit: unit.bucket) == list(ready.units)

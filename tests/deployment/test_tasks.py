@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.deployment.tasks import hashed_slots
+from testbed.protocols.atp.protocol import hashed_slots
 
 
 @given(st.integers(0, 255), st.integers(1, 64), st.integers(0, 64))

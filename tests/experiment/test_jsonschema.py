@@ -13,13 +13,14 @@ from testbed import units
 from testbed.experiment.jsonschema import schema, text
 from testbed.experiment.load import loads
 from testbed.experiment.schema import Experiment
+from testbed.systems import registry
 
 COMMITTED = Path(__file__).parents[2] / "experiments" / "schema.json"
 
 
 def test_the_committed_schema_is_fresh() -> None:
-    assert COMMITTED.read_text() == text(), (
-        "run: python -m testbed.experiment.jsonschema > experiments/schema.json"
+    assert COMMITTED.read_text() == text(registry), (
+        "run: ina-testbed schema > experiments/schema.json"
     )
 
 
@@ -36,7 +37,7 @@ def test_the_committed_schema_is_fresh() -> None:
     ],
 )
 def test_units_are_described_by_pattern(model: str, name: str, good: str, bad: str) -> None:
-    field = schema()["$defs"][model]["properties"][name]
+    field = schema(registry)["$defs"][model]["properties"][name]
     field = field.get("anyOf", [field])[0]
     assert field["type"] == "string"
     assert re.search(field["pattern"], good)
@@ -44,9 +45,9 @@ def test_units_are_described_by_pattern(model: str, name: str, good: str, bad: s
 
 
 def test_defaults_are_as_a_file_has_them() -> None:
-    job = schema()["$defs"]["Job"]["properties"]
+    job = schema(registry)["$defs"]["Job"]["properties"]
     assert units.parse_size(job["bucket"]["default"]) == 25_000_000
-    assert schema()["$defs"]["Emulation"]["properties"]["scale"]["default"] == "1/128"
+    assert schema(registry)["$defs"]["Emulation"]["properties"]["scale"]["default"] == "1/128"
 
 
 @pytest.mark.parametrize("kind", ["LeafSpine", "FatTree", "Graph"])
@@ -54,7 +55,7 @@ def test_the_examples_of_the_schema_are_an_experiment(kind: str) -> None:
     def examples(properties: dict[str, Any], names: list[str]) -> dict[str, Any]:
         return {name: properties[name]["examples"][0] for name in names}
 
-    whole = schema()
+    whole = schema(registry)
     fields = examples(whole["properties"], [*whole["required"], "backend"])
     job = whole["$defs"]["Job"]
     fields["jobs"] = [examples(job["properties"], list(job["properties"]))]

@@ -6,22 +6,36 @@ import copy
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from testbed.experiment.cells import distinct
 from testbed.experiment.fabrics import KINDS, MOST_ADDRESSED, FatTree, Graph, GraphLink
 from testbed.experiment.load import dump, load, loads
+from testbed.experiment.options import Options
 from testbed.experiment.schema import Compute, Emulation, Experiment, Job, Stragglers, Sweep
 from testbed.located import Invalid, write
 from testbed.topology import addressing
 
 FIXTURES = sorted((Path(__file__).resolve().parent / "fixtures").iterdir())
-SYSTEMS = {"ps": (1, 64), "ring": (0, 0), "atp": (1, 1)}
+
+
+class AnyOptions(Options):
+    """Takes whatever is given."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Taken(NamedTuple):
+    servers: tuple[int, int]
+    options: type[Options] = AnyOptions
+
+
+SYSTEMS = {"ps": Taken((1, 64)), "ring": Taken((0, 0)), "atp": Taken((1, 1))}
 WORKLOADS = ("resnet50", "bert-base")
 
 FULL = """\

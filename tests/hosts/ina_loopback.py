@@ -13,8 +13,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from testbed import wire
-from testbed.hosts.aggregation import Child, Endpoint, Member, Operation, Root, Wake
-from testbed.plan.trees import Style
+from testbed.hosts.aggregation import Endpoint, Operation, Wake
+from testbed.protocols import TreeProtocol
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.roles import Child, Member, Root
 
 # Ports are fixed, so the loopback addresses are this process's own.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
@@ -36,13 +38,13 @@ def downwards(rank: int) -> str:
     return f"{NET}.{rank + 101}"
 
 
-def member(rank: int, style: Style, window: int, parent: str = ROOT) -> Member:
-    slots = list(range(SLOT, SLOT + window)) if style is Style.ATP else [SLOT]
+def member(rank: int, style: TreeProtocol, window: int, parent: str = ROOT) -> Member:
+    slots = list(range(SLOT, SLOT + window)) if style is ATP else [SLOT]
     return Member(TREE, style, window, slots, rank, parent)
 
 
 def root(
-    style: Style,
+    style: TreeProtocol,
     window: int,
     serves: bool,
     at: Callable[[int], str] = address,
@@ -50,7 +52,7 @@ def root(
 ) -> Root:
     children = tuple(Child(at(rank), frozenset({rank})) for rank in range(WORKERS))
     workers = {rank: at(rank) for rank in range(WORKERS)}
-    slots = spare if style is Style.ATP else [SLOT]
+    slots = spare if style is ATP else [SLOT]
     return Root(TREE, style, window, slots, children, serves, workers)
 
 

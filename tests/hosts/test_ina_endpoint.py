@@ -28,16 +28,26 @@ from ina_loopback import (
 )
 
 from testbed import wire
-from testbed.hosts.aggregation import Counters, Endpoint, Member, Operation, Wake
-from testbed.plan.trees import Style
+from testbed.hosts.aggregation import Counters, Endpoint, Operation, Wake
+from testbed.protocols import TreeProtocol
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.roles import Member
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 pytestmark = pytest.mark.alone
 
-ALL_REDUCE_STYLES = [Style.ATP, Style.SWITCHML]
+ALL_REDUCE_STYLES = [ATP, SWITCHML]
 
 
 def all_reduce(
-    gradients: np.ndarray, cuts: list[int], style: Style, window: int, harm: float, burst: int = 8
+    gradients: np.ndarray,
+    cuts: list[int],
+    style: TreeProtocol,
+    window: int,
+    harm: float,
+    burst: int = 8,
 ) -> tuple[np.ndarray, list[Counters], Counters]:
     """Sums as every worker has them, in chunks of ``cuts`` fragments; what workers and root saw."""
     received = gradients.copy()
@@ -101,7 +111,7 @@ def test_reduce_adds_to_the_root_and_multicast_replaces(harm):
     def lead() -> None:
         with Endpoint(ROOT) as endpoint:
             at = downwards if harm else address
-            flow = endpoint.add(root(Style.RACK, window, False, at))
+            flow = endpoint.add(root(RACK, window, False, at))
             time.sleep(0.05)  # their first window comes early
             push(endpoint, flow, Operation.REDUCE, sums)
             finish(endpoint, flow, count)
@@ -111,7 +121,7 @@ def test_reduce_adds_to_the_root_and_multicast_replaces(harm):
 
     def follow(rank: int) -> None:
         with Endpoint(address(rank)) as endpoint:
-            flow = endpoint.add(member(rank, Style.RACK, window, UPWARDS if harm else ROOT))
+            flow = endpoint.add(member(rank, RACK, window, UPWARDS if harm else ROOT))
             push(endpoint, flow, Operation.REDUCE, kept[rank])
             finish(endpoint, flow, count)
             time.sleep(0.05 * rank)  # what is sent to all comes early
@@ -134,7 +144,7 @@ def test_reduce_adds_to_the_root_and_multicast_replaces(harm):
 def test_a_pool_wraps_around_and_tells():
     gradients = drawn(WORKERS, 40, wire.VALUES)
     gradients[:, 7, 100] = 2**31 - 5
-    received, seen, served = all_reduce(gradients, [40], Style.SWITCHML, 16, harm=0)
+    received, seen, served = all_reduce(gradients, [40], SWITCHML, 16, harm=0)
     for sums in received:
         np.testing.assert_array_equal(sums, gradients.sum(axis=0, dtype=np.int32))
     assert [each.overflows for each in [*seen, served]] == [1] * (WORKERS + 1)
@@ -150,14 +160,14 @@ def test_atp_sends_floats_where_integers_are_too_narrow(harm):
 
     def work(rank: int) -> None:
         with Endpoint(address(rank)) as endpoint:
-            flow = endpoint.add(member(rank, Style.ATP, 16, UPWARDS if harm else ROOT))
+            flow = endpoint.add(member(rank, ATP, 16, UPWARDS if harm else ROOT))
             push(endpoint, flow, Operation.ALL_REDUCE, received[rank])
             finish(endpoint, flow, count)
             floats[rank] = endpoint.float_sums(flow)
             assert endpoint.counters(flow).overflows == len(wide)
 
     with Endpoint(ROOT) as endpoint:
-        flow = endpoint.add(root(Style.ATP, 16, True, downwards if harm else address))
+        flow = endpoint.add(root(ATP, 16, True, downwards if harm else address))
         workers = [lambda rank=rank: work(rank) for rank in range(WORKERS)]
         with Serving(endpoint):
             if harm:
@@ -184,12 +194,10 @@ def test_two_trees_share_an_endpoint():
     def take_part(rank: int) -> None:
         with Endpoint(address(rank), tick_s=0.001) as endpoint:
             other = 1 - rank
-            whole = root(Style.RACK, 16, False)
+            whole = root(RACK, 16, False)
             child = replace(whole.children[other], address=address(other))
             own = endpoint.add(replace(whole, tree=rank, children=(child,)))
-            their = endpoint.add(
-                replace(member(rank, Style.RACK, 16), tree=other, parent=address(other))
-            )
+            their = endpoint.add(replace(member(rank, RACK, 16), tree=other, parent=address(other)))
             push(endpoint, own, Operation.REDUCE, sums[rank, rank])
             push(endpoint, their, Operation.REDUCE, sums[rank, other])
             finish(endpoint, own, count)
@@ -213,8 +221,8 @@ class TestWait:
 
     def test_a_tick_is_cut_by_the_deadline(self):
         with Endpoint(ROOT, tick_s=30) as endpoint, Endpoint(address(0)) as sender:
-            endpoint.add(root(Style.ATP, 4, True))
-            flow = sender.add(member(0, Style.ATP, 4))
+            endpoint.add(root(ATP, 4, True))
+            flow = sender.add(member(0, ATP, 4))
             push(sender, flow, Operation.ALL_REDUCE, drawn(1, wire.VALUES))
             sender.wait(time.monotonic())
             begin = time.monotonic()
@@ -234,10 +242,10 @@ class TestWait:
 
     def test_comes_back_once_for_what_is_done(self):
         with Endpoint(ROOT) as lead, Endpoint(address(0)) as follower:
-            whole = root(Style.RACK, 8, False)
+            whole = root(RACK, 8, False)
             role = replace(whole, children=whole.children[:1])
             sums = drawn(3, wire.VALUES)
-            leading, following = lead.add(role), follower.add(member(0, Style.RACK, 8))
+            leading, following = lead.add(role), follower.add(member(0, RACK, 8))
             push(lead, leading, Operation.REDUCE, sums)
             push(follower, following, Operation.REDUCE, sums.copy())
             follower.wait(time.monotonic())
@@ -273,23 +281,23 @@ class TestMistakes:
 
     def test_a_tree_twice(self):
         with Endpoint(ROOT) as endpoint:
-            endpoint.add(root(Style.ATP, 4, True))
+            endpoint.add(root(ATP, 4, True))
             with pytest.raises(OSError, match="tree 7"):
-                endpoint.add(root(Style.ATP, 4, True))
+                endpoint.add(root(ATP, 4, True))
 
     def test_a_server_pushes_nothing(self):
         with Endpoint(ROOT) as endpoint:
-            flow = endpoint.add(root(Style.ATP, 4, True))
+            flow = endpoint.add(root(ATP, 4, True))
             with pytest.raises(OSError, match="REDUCE of 1 fragments"):
                 push(endpoint, flow, Operation.REDUCE, drawn(1, wire.VALUES))
 
     @pytest.mark.parametrize(
         ("style", "window", "slots", "message"),
         [
-            (Style.ATP, 4, [1, 2, 3], "3 slots for style atp, which needs 4"),
-            (Style.SWITCHML, 4, [1, 2], "2 slots for style switchml, which needs 1"),
-            (Style.RACK, 0, [1], "a window of 0 fragments"),
-            (Style.NETREDUCE, 4, [1], "netreduce is not spoken"),
+            (ATP, 4, [1, 2, 3], "3 slots for protocol atp, which needs 4"),
+            (SWITCHML, 4, [1, 2], "2 slots for protocol switchml, which needs 1"),
+            (RACK, 0, [1], "a window of 0 fragments"),
+            (NETREDUCE, 4, [1], "netreduce is not spoken"),
         ],
     )
     def test_slots_that_do_not_fit(self, style, window, slots, message):
@@ -298,4 +306,4 @@ class TestMistakes:
 
     def test_more_ranks_than_a_packet_has_bits(self):
         with Endpoint(ROOT) as endpoint, pytest.raises(ValueError, match="rank 64"):
-            endpoint.add(member(64, Style.SWITCHML, 4))
+            endpoint.add(member(64, SWITCHML, 4))

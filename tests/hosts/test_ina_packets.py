@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import deque
 from contextlib import contextmanager
 from random import Random
 
@@ -15,7 +16,10 @@ from ina_loopback import ROOT, SLOT, TREE, address, bound, drawn, finish, member
 
 from testbed import wire
 from testbed.hosts.aggregation import Endpoint, Operation, Wake
-from testbed.plan.trees import Style
+from testbed.protocols import TreeProtocol
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 pytestmark = pytest.mark.alone
 
@@ -80,7 +84,9 @@ class Played:
 
 
 @contextmanager
-def a_member(style: Style, values: np.ndarray, operation=Operation.ALL_REDUCE, window=WINDOW):
+def a_member(
+    style: TreeProtocol, values: np.ndarray, operation=Operation.ALL_REDUCE, window=WINDOW
+):
     with bound(ROOT) as peer, Endpoint(address(1)) as endpoint:
         flow = endpoint.add(member(1, style, window))
         push(endpoint, flow, operation, values)
@@ -88,11 +94,35 @@ def a_member(style: Style, values: np.ndarray, operation=Operation.ALL_REDUCE, w
 
 
 @contextmanager
-def a_root(style: Style, serves: bool, spare=()):
+def a_root(style: TreeProtocol, serves: bool, spare=()):
     """Its children are all at one address."""
     with bound(address(0)) as peer, Endpoint(ROOT) as endpoint:
         flow = endpoint.add(root(style, WINDOW, serves, lambda rank: address(0), spare))
         yield Played(endpoint, flow, peer, ROOT)
+
+
+STYLES = [
+    (ATP, Operation.ALL_REDUCE),
+    (SWITCHML, Operation.ALL_REDUCE),
+    (RACK, Operation.REDUCE),
+]
+
+
+def through_a_queue(played: Played, operation: Operation, count: int, pace: float) -> None:
+    """Answer a member in the order in which it sends, ``pace`` seconds a packet after the first
+    two, until all ``count`` are done."""
+    waiting: deque[tuple[float, int]] = deque()
+    free = 0.0
+    arrived: list[np.void] = played.hear()
+    while played.endpoint.done(played.flow) < count:
+        for sequence in sequences(arrived):
+            free = max(free, time.monotonic()) + (pace if sequence >= 2 else 0)
+            waiting.append((free, sequence))
+        due, sequence = waiting.popleft()
+        arrived = played.hear(patience=max(0.0, due - time.monotonic()))
+        kind = wire.KIND_ACK if operation is Operation.REDUCE else wire.KIND_RESULT
+        values = None if operation is Operation.REDUCE else 7
+        arrived += played.hear(packet(kind, sequence, EVERYONE, values))
 
 
 def result(sequence: int, values, **header) -> bytes:
@@ -106,7 +136,7 @@ def data(sequence: int, rank: int, values, **header) -> bytes:
 class TestMember:
     def test_sends_a_window_and_no_more(self):
         values = drawn(100, wire.VALUES)
-        with a_member(Style.ATP, values) as played:
+        with a_member(ATP, values) as played:
             sent = played.hear()
             assert sequences(sent) == list(range(WINDOW))
             for s, each in enumerate(sent):
@@ -117,14 +147,14 @@ class TestMember:
 
     def test_a_result_clocks_out_the_next_and_names_its_slot(self):
         values = drawn(100, wire.VALUES)
-        with a_member(Style.ATP, values) as played:
+        with a_member(ATP, values) as played:
             played.hear()
             (sent,) = played.hear(result(0, 7, next_slot=4000, flags=wire.FLAG_COLLISION))
             assert sent["sequence"] == WINDOW and sent["slot"] == 4000
             assert (values[0] == 7).all()
             assert played.endpoint.counters(played.flow).collisions == 1
 
-    @pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
+    @pytest.mark.parametrize("style", [ATP, SWITCHML])
     def test_a_hole_holds_back_its_own_slot_alone(self, style):
         with a_member(style, drawn(100, wire.VALUES)) as played:
             played.hear()
@@ -142,7 +172,7 @@ class TestMember:
 
     def test_a_hole_is_left_behind_by_so_many_windows(self):
         count = (AHEAD + 2) * WINDOW
-        with a_member(Style.SWITCHML, drawn(count, wire.VALUES)) as played:
+        with a_member(SWITCHML, drawn(count, wire.VALUES)) as played:
             sent = set(sequences(played.hear()))
             answered = {0}
             while open_ones := sent - answered:
@@ -154,7 +184,7 @@ class TestMember:
             played.hear(result(0, 7))
             assert played.endpoint.done(played.flow) == WINDOW
 
-    @given(st.integers(0, 2**32), st.sampled_from([Style.ATP, Style.SWITCHML]))
+    @given(st.integers(0, 2**32), st.sampled_from([ATP, SWITCHML]))
     @settings(max_examples=40, deadline=None)
     def test_no_fragment_goes_before_the_one_before_it_in_its_slot_is_done(self, seed, style):
         random, window, count = Random(seed), 4, 40
@@ -180,25 +210,25 @@ class TestMember:
 
     def test_slots_of_a_pool_alternate(self):
         values = drawn(3 * WINDOW, wire.VALUES)
-        with a_member(Style.SWITCHML, values) as played:
+        with a_member(SWITCHML, values) as played:
             sent = played.hear()
             for s in range(len(values)):
                 sent += played.hear(result(s, 0))
             slots = [int(each["slot"]) for each in sent]
             assert slots == [SLOT + s % (2 * WINDOW) for s in range(len(values))]
 
-    @pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
+    @pytest.mark.parametrize("style", [ATP, SWITCHML])
     def test_a_gap_is_mended_once(self, style):
         with a_member(style, drawn(WINDOW, wire.VALUES)) as played:
             played.hear()
             assert not played.hear(*(result(s, 7) for s in (1, 2, 3)))
             again = played.hear(result(4, 7))
             assert sequences(again) == [0]
-            assert again[0]["flags"] == (wire.FLAG_RESEND if style is Style.ATP else 0)
+            assert again[0]["flags"] == (wire.FLAG_RESEND if style is ATP else 0)
             assert not played.hear(result(5, 7))
             assert played.endpoint.counters(played.flow).retransmitted == 1
 
-    @pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
+    @pytest.mark.parametrize("style", [ATP, SWITCHML])
     def test_a_gap_waits_for_an_answer_to_what_was_sent_well_after_it(self, style):
         with a_member(style, drawn(100, wire.VALUES)) as played:
             played.hear()
@@ -206,9 +236,9 @@ class TestMember:
             assert sequences(at_once) == list(range(WINDOW + 1, 2 * WINDOW))
             again = played.hear(result(WINDOW + 5, 7))[0]
             assert again["sequence"] == 0
-            assert again["flags"] == (wire.FLAG_RESEND if style is Style.ATP else 0)
+            assert again["flags"] == (wire.FLAG_RESEND if style is ATP else 0)
 
-    @pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
+    @pytest.mark.parametrize("style", [ATP, SWITCHML])
     def test_silence_is_answered_ever_more_slowly(self, style):
         with a_member(style, drawn(2, wire.VALUES)) as played:
             first = played.hear()
@@ -217,13 +247,13 @@ class TestMember:
             assert sequences(again) == [0, 1]
             assert not played.hear(patience=0.15)  # 0.4 s by now
             assert sequences(played.hear(patience=0.6)) == [0, 1]
-            if style is Style.SWITCHML:
+            if style is SWITCHML:
                 assert again[0].tobytes() == first[0].tobytes()
             else:
                 assert again[0]["flags"] == wire.FLAG_RESEND
 
     def test_an_answer_to_what_was_sent_twice_tells_no_time(self):
-        with a_member(Style.SWITCHML, drawn(2, wire.VALUES), window=1) as played:
+        with a_member(SWITCHML, drawn(2, wire.VALUES), window=1) as played:
             played.hear()
             while not played.hear(patience=0.01):
                 pass
@@ -236,7 +266,7 @@ class TestMember:
 
     def test_a_round_trip_that_has_grown_is_seen_though_all_was_sent_twice(self):
         rounds, slow = 10, 0.2
-        with a_member(Style.SWITCHML, drawn(rounds + 1, wire.VALUES), window=1) as played:
+        with a_member(SWITCHML, drawn(rounds + 1, wire.VALUES), window=1) as played:
             played.hear()
             played.hear(result(0, 7))
             again = []
@@ -253,7 +283,7 @@ class TestMember:
     def test_the_lowest_go_whatever_else_is_in_flight(self):
         """Others wait for them, and what is in flight may wait for those others."""
         half = WINDOW // 2
-        with a_member(Style.ATP, drawn(100, wire.VALUES)) as played:
+        with a_member(ATP, drawn(100, wire.VALUES)) as played:
             played.hear()
             played.hear(*(result(s, 7) for s in range(half, WINDOW)))
             marked = [result(s, 7, flags=wire.FLAG_ECN) for s in range(half)]
@@ -263,9 +293,20 @@ class TestMember:
             assert played.endpoint.counters(played.flow).ecn == half
             assert fresh == list(range(WINDOW, WINDOW + half))
 
+    @pytest.mark.parametrize(("style", "operation"), STYLES)
+    @pytest.mark.parametrize(("window", "pace"), [(64, 0.004), (16, 0.016)])
+    def test_what_waits_in_a_queue_is_not_lost(self, style, operation, window, pace):
+        """The queue is empty for the first fragments, and holds the rest of a window for the
+        others: their round trips are more than a hundred times as long."""
+        count = 3 * window
+        with a_member(style, drawn(count, wire.VALUES), operation, window) as played:
+            through_a_queue(played, operation, count, pace)
+            assert played.endpoint.done(played.flow) == count
+            assert played.endpoint.counters(played.flow).retransmitted <= count // 12
+
     def test_answers_that_waited_do_not_make_silences_longer(self):
         """What one waits for is mended by another, who waits no shorter."""
-        with a_member(Style.SWITCHML, drawn(100, wire.VALUES), window=1) as played:
+        with a_member(SWITCHML, drawn(100, wire.VALUES), window=1) as played:
             played.hear()
             for s in range(20):
                 time.sleep(0.01)
@@ -281,7 +322,7 @@ class TestMember:
 
     def test_loss_and_ecn_halve_what_is_in_flight(self):
         size = 64
-        with a_member(Style.ATP, drawn(1000, wire.VALUES), window=size) as played:
+        with a_member(ATP, drawn(1000, wire.VALUES), window=size) as played:
             sent = played.hear()
             time.sleep(0.25)  # a long round trip, in which the second mark is too soon
             marked = played.hear(result(0, 7, flags=wire.FLAG_ECN))
@@ -296,7 +337,7 @@ class TestMember:
 
     def test_what_it_cannot_use_is_ignored(self):
         values = drawn(100, wire.VALUES)
-        with a_member(Style.ATP, values) as played:
+        with a_member(ATP, values) as played:
             played.hear()
             before = values.copy()
             strange = [
@@ -324,7 +365,7 @@ class TestMember:
     def test_floats_on_request(self):
         values = drawn(4, wire.VALUES)
         before = values.copy()
-        with a_member(Style.ATP, values) as played:
+        with a_member(ATP, values) as played:
             played.hear()
             ask = packet(wire.KIND_ACK, 2, EVERYONE, flags=wire.FLAG_OVERFLOW)
             (sent,) = played.hear(ask, ask)
@@ -342,7 +383,7 @@ class TestMember:
     def test_reduce_keeps_its_values_and_is_done_by_acks(self):
         values = drawn(WINDOW + 1, wire.VALUES)
         before = values.copy()
-        with a_member(Style.RACK, values, Operation.REDUCE) as played:
+        with a_member(RACK, values, Operation.REDUCE) as played:
             played.hear()
             assert not played.hear(result(0, 7))
             assert sequences(played.hear(packet(wire.KIND_ACK, 0, EVERYONE))) == [WINDOW]
@@ -351,7 +392,7 @@ class TestMember:
 
     def test_multicast_is_receipted_every_time(self):
         values = drawn(2, wire.VALUES)
-        with a_member(Style.RACK, values, Operation.MULTICAST) as played:
+        with a_member(RACK, values, Operation.MULTICAST) as played:
             assert not played.hear()
             early = result(2, 9)  # the third fragment has no place yet
             sent = played.hear(result(1, 8), result(1, 8), early)
@@ -370,7 +411,7 @@ class TestMember:
 
 class TestRoot:
     def test_each_contribution_counts_once(self):
-        with a_root(Style.ATP, serves=True) as played:
+        with a_root(ATP, serves=True) as played:
             merged = packet(wire.KIND_DATA, 0, 0b110, 10)
             assert not played.hear(data(0, 1, 1), data(0, 1, 1), merged)
             sent = played.hear(data(0, 0, 5, slot=77), data(0, 2, 6, slot=77))
@@ -381,7 +422,7 @@ class TestRoot:
                 assert (each["values"] == 12).all()
 
     def test_atp_answers_again_who_asks_to(self):
-        with a_root(Style.ATP, serves=True) as played:
+        with a_root(ATP, serves=True) as played:
             played.hear(packet(wire.KIND_DATA, 0, EVERYONE, 3))
             assert not played.hear(data(0, 1, 1))
             (sent,) = played.hear(data(0, 1, 1, flags=wire.FLAG_RESEND))
@@ -389,13 +430,13 @@ class TestRoot:
             assert played.endpoint.counters(played.flow).answered_again == 1
 
     def test_a_pool_answers_every_duplicate(self):
-        with a_root(Style.SWITCHML, serves=True) as played:
+        with a_root(SWITCHML, serves=True) as played:
             played.hear(packet(wire.KIND_DATA, 0, EVERYONE, 3))
             (sent,) = played.hear(data(0, 1, 1))
             assert sent["kind"] == wire.KIND_RESULT and (sent["values"] == 3).all()
 
     def test_results_are_kept_for_a_window(self):
-        with a_root(Style.SWITCHML, serves=True) as played:
+        with a_root(SWITCHML, serves=True) as played:
             complete = [packet(wire.KIND_DATA, s, EVERYONE, s) for s in range(WINDOW + 3)]
             for each in complete:
                 played.hear(each)
@@ -404,7 +445,7 @@ class TestRoot:
             assert (played.hear(data(3, 0, 1))[0]["values"] == 3).all()
 
     def test_collisions_move_to_spare_slots(self):
-        with a_root(Style.ATP, serves=True, spare=[900]) as played:
+        with a_root(ATP, serves=True, spare=[900]) as played:
             slots = []
             for s, slot in enumerate([5, 6]):
                 sent = played.hear(
@@ -416,13 +457,13 @@ class TestRoot:
             assert played.endpoint.counters(played.flow).collisions == 2
 
     def test_ecn_comes_back(self):
-        with a_root(Style.ATP, serves=True) as played:
+        with a_root(ATP, serves=True) as played:
             played.hear(data(0, 0, 1, flags=wire.FLAG_ECN))
             sent = played.hear(packet(wire.KIND_DATA, 0, 0b110, 1))
             assert sent[0]["flags"] == wire.FLAG_ECN
 
     def test_floats_are_asked_for_and_summed(self):
-        with a_root(Style.ATP, serves=True) as played:
+        with a_root(ATP, serves=True) as played:
             overflowed = packet(wire.KIND_DATA, 0, 0b110, 1, flags=wire.FLAG_OVERFLOW)
             asked = played.hear(overflowed, data(0, 0, 1))
             assert [(int(a["kind"]), int(a["flags"])) for a in asked] == [
@@ -442,7 +483,7 @@ class TestRoot:
             assert (played.hear(resent)[0]["values"].view(">f4") == np.float32(6e9)).all()
 
     def test_what_it_cannot_use_is_ignored(self):
-        with a_root(Style.ATP, serves=True) as played:
+        with a_root(ATP, serves=True) as played:
             strange = [
                 packet(wire.KIND_DATA, 0, 0b1111, 7),
                 packet(wire.KIND_DATA, 0, 0, 7),
@@ -460,7 +501,7 @@ class TestRoot:
     def test_a_reduction_that_is_not_awaited_yet_waits(self):
         values = drawn(2, wire.VALUES)
         before = values.copy()
-        with a_root(Style.RACK, serves=False) as played:
+        with a_root(RACK, serves=False) as played:
             early = [packet(wire.KIND_DATA, s, EVERYONE, s + 1, slot=SLOT + s) for s in (0, 1)]
             assert not played.hear(*early, *early)
             push(played.endpoint, played.flow, Operation.REDUCE, values)
@@ -474,7 +515,7 @@ class TestRoot:
 
     def test_its_own_addition_may_overflow(self):
         values = np.full((1, wire.VALUES), 2**31 - 2, np.int32)
-        with a_root(Style.RACK, serves=False) as played:
+        with a_root(RACK, serves=False) as played:
             push(played.endpoint, played.flow, Operation.REDUCE, values)
             acks = played.hear(packet(wire.KIND_DATA, 0, EVERYONE, 3))
             assert {int(each["flags"]) for each in acks} == {wire.FLAG_OVERFLOW}
@@ -483,7 +524,7 @@ class TestRoot:
 
     def test_multicast_is_repeated_until_everyone_has_it(self):
         values = drawn(WINDOW + 1, wire.VALUES)
-        with a_root(Style.RACK, serves=False) as played:
+        with a_root(RACK, serves=False) as played:
             push(played.endpoint, played.flow, Operation.MULTICAST, values)
             sent = played.hear(data(0, 0, 1))
             assert len(sent) == 3 * WINDOW
@@ -511,7 +552,7 @@ def noise(count: int):
         yield made.tobytes()[:size]
 
 
-@pytest.mark.parametrize("style", [Style.ATP, Style.SWITCHML])
+@pytest.mark.parametrize("style", [ATP, SWITCHML])
 @pytest.mark.parametrize("serves", [True, False])
 def test_noise_harms_no_root(style, serves):
     with a_root(style, serves) as played:
@@ -524,7 +565,7 @@ def test_noise_harms_no_root(style, serves):
 def test_noise_harms_no_member(operation):
     values = drawn(200, wire.VALUES)
     before = values.copy()
-    with a_member(Style.SWITCHML, values, operation) as played:
+    with a_member(SWITCHML, values, operation) as played:
         for each in noise(2000):
             played.hear(each)
         assert played.endpoint.done(played.flow) == 0

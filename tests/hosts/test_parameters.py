@@ -10,10 +10,14 @@ from multiprocessing import Pipe
 
 import numpy as np
 import pytest
+import virtual
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.hosts.parameters import Server, Shard, Worker, may_hold
+from testbed.hosts.driver import drive
+from testbed.hosts.parameters import Shard, may_hold
+from testbed.hosts.rank import make
+from testbed.hosts.sockets import Sockets
 from testbed.hosts.task import Task
 from testbed.plan.program import Consistency
 from testbed.plan.units import Unit
@@ -44,38 +48,36 @@ def tasks(system, workers=3, servers=2, iterations=4, **options):
 
 def run(job):
     """Run the tasks side by side; outcomes by rank."""
-    ranks = [Worker(task) if task.is_worker else Server(task) for task in job]
+    sockets = [Sockets(task) for task in job]
+    ranks = [make(task, own) for task, own in zip(job, sockets, strict=True)]
     orders = {task.rank: Pipe() for task in job if not task.is_worker}
     outcomes = {}
 
-    def serve(rank):
-        outcomes[rank] = ranks[rank].run(orders[rank][1])
-
     def work(rank, start):
-        outcomes[rank] = ranks[rank].run(start)
+        told = orders[rank][1] if rank in orders else None
+        drive(ranks[rank], sockets[rank], start, told)
+        outcomes[rank] = ranks[rank].outcome()
 
     try:
-        for rank in ranks:
-            rank.connect()
+        for rank, own in zip(ranks, sockets, strict=True):
+            own.connect(rank.peers)
         start = time.monotonic() + 0.01
-        serving = [threading.Thread(target=serve, args=(rank,), daemon=True) for rank in orders]
-        working = [
-            threading.Thread(target=work, args=(task.rank, start), daemon=True)
-            for task in job
-            if task.is_worker
+        threads = [
+            threading.Thread(target=work, args=(task.rank, start), daemon=True) for task in job
         ]
-        for thread in serving + working:
+        for thread in threads:
             thread.start()
-        for thread in working:
-            thread.join(20)
+        for task, thread in zip(job, threads, strict=True):
+            if task.is_worker:
+                thread.join(20)
         for ours, _ in orders.values():
             ours.send("stop")
-        for thread in serving:
+        for thread in threads:
             thread.join(20)
         assert len(outcomes) == len(job), "not all ranks came to their end"
     finally:
-        for rank in ranks:
-            rank.close()
+        for own in sockets:
+            own.close()
     return [outcomes[task.rank] for task in job]
 
 
@@ -115,14 +117,26 @@ def test_a_server_that_breaks_the_barrier_is_found():
     assert all(server.wrong == 0 for server in outcomes[3:])
 
 
+@pytest.mark.parametrize(("system", "options"), ALL)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_units_smaller_than_there_are_servers_are_updated_too(system, options, workers):
+    """With one worker, the answer to an empty chunk once looked like a turn."""
+    units = (Unit(0, 0, 1, 0.0), Unit(0, 1, 2, 0.0), Unit(1, 3, 5, 0.002))
+    job = tasks(system, workers, servers=3, **options)
+    gradients = Gradients(5, workers, 8)
+    outcomes = run([replace(task, units=units, gradients=gradients) for task in job])
+    assert [outcome.wrong for outcome in outcomes] == [0] * len(job)
+    assert [outcome.checked for outcome in outcomes[:workers]] == [4 * 8] * workers
+
+
 SLOW = 0.08
 
 
 def uneven(system, **options):
-    """Iterations of each worker; the last one computes for ``SLOW`` seconds."""
+    """Iterations of each worker, in virtual time; the last one computes for ``SLOW`` seconds."""
     job = tasks(system, iterations=6, servers=1, **options)
     job[2] = replace(job[2], paces=(SLOW / COMPUTE,) * 6)
-    outcomes = run(job)
+    outcomes = virtual.run(job, longest_s=0.001)
     assert [outcome.wrong for outcome in outcomes] == [0] * 4
     return [outcome.iterations for outcome in outcomes[:3]]
 
@@ -162,12 +176,12 @@ def test_in_turns_no_one_pushes_before_the_one_before_is_through(monkeypatch):
         return push(shard, worker, gradient)
 
     monkeypatch.setattr(Shard, "push", noted)
-    run(tasks("r2sp", servers=1, iterations=3))
+    virtual.run(tasks("r2sp", servers=1, iterations=3))
     assert arrived == [0, 0, 0, 1, 1, 1, 2, 2, 2] * 3
 
 
 def test_workers_may_begin_one_after_the_other():
-    outcomes = run([replace(task, start_s=0.02 * task.rank) for task in tasks("r2sp")])
+    outcomes = virtual.run([replace(task, start_s=0.02 * task.rank) for task in tasks("r2sp")])
     starts = [outcome.iterations[0].start for outcome in outcomes[:3]]
     assert starts[1] - starts[0] == pytest.approx(0.02)
     assert starts[2] - starts[0] == pytest.approx(0.04)
@@ -176,7 +190,7 @@ def test_workers_may_begin_one_after_the_other():
 
 def test_a_step_is_waited_for_before_each_push():
     job = [replace(task, step_s=0.05) for task in tasks("asp", iterations=2)]
-    for worker in run(job)[:3]:
+    for worker in virtual.run(job)[:3]:
         assert all(0.055 < each.end - each.start < 0.3 for each in worker.iterations)
         assert worker.wrong == 0
 

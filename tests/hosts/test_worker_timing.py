@@ -1,12 +1,13 @@
 """When a worker computes and sends: the endpoint's, the simulator's and the replay's agree.
 
-The endpoint's worker runs on a clock that only its own waiting moves, with a network that carries
-one unit at a time.
+The endpoint's worker is driven on a clock of the test's, with a network that carries one unit at a
+time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,12 +16,13 @@ import pytest
 from testbed.backends.flow.agenda import Agenda
 from testbed.backends.flow.scenario import Job
 from testbed.backends.flow.training import Training
-from testbed.hosts import worker as endpoint
 from testbed.hosts.task import Task
-from testbed.hosts.uses import Use
+from testbed.hosts.transport import NEVER
+from testbed.hosts.worker import Worker
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
 from testbed.plan.units import cut
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.workload import replay
 from testbed.workload.buckets import after_compute, fill
 from testbed.workload.catalogue import load
@@ -34,48 +36,44 @@ PLAN = Plan(
     1,
     1,
     ((SwitchAllReduce(0, 0),),),
-    (Tree("switch", {"host": 0}, {"host": "switch"}, Style.SWITCHML),),
+    (Tree("switch", {"host": 0}, {"host": "switch"}, SWITCHML),),
 )
 ITERATIONS = 4
 
 
-class Clock:
-    """Stands for the module ``time``."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 class Channel:
-    """Stands for a rank's connections: carries one unit at a time, at ``pace`` s a byte."""
+    """A worker's transport and its only tree: carries one unit at a time, at ``pace`` s a byte."""
 
-    def __init__(self, clock: Clock, pace: float) -> None:
-        self._clock, self._pace = clock, pace
-        self._under_way: list[tuple[float, Use]] = []
+    def __init__(self, pace: float) -> None:
+        self.now = 100.0
+        self.flows = {0: self}
+        self._pace = pace
+        self._under_way: list[tuple[float, int]] = []
         self._free = 0.0
+        self._done = 0
 
-    def send(self, to, unit, chunk, values):
-        raise AssertionError("nothing is sent to ranks here")
-
-    def aggregate(self, operation, unit, values):
-        begun = max(self._free, self._clock.now)
+    def push(self, operation, values):
+        begun = max(self._free, self.now)
         self._free = begun + values.nbytes * self._pace
-        self._under_way.append((self._free, Use(unit, 0, values, 0, 0)))
+        self._under_way.append((self._free, len(values)))
+        return len(values)
+
+    def done(self):
+        while self._under_way and self._under_way[0][0] <= self.now:
+            self._done += self._under_way.pop(0)[1]
+        return self._done
+
+    def next_end(self):
+        return min((end for end, _ in self._under_way[:1]), default=NEVER)
+
+    def floats(self):
+        return np.zeros(0, np.uint64)
+
+    def send(self, to, message):
+        raise AssertionError("nothing is sent to ranks here")
 
     def arrived(self):
         return ()
-
-    def completed(self):
-        while self._under_way and self._under_way[0][0] <= self._clock.now:
-            yield self._under_way.pop(0)[1], np.zeros(0, np.int64)
-
-    def wait(self, deadline):
-        ends = [] if deadline is None else [deadline]
-        self._clock.now = min(ends + [end for end, _ in self._under_way[:1]])
-        return True
 
     def flush(self):
         pass
@@ -84,11 +82,16 @@ class Channel:
         pass
 
 
-def worked(monkeypatch, task: Task, pace: float) -> list[IterationTimes]:
-    clock = Clock()
-    monkeypatch.setattr(endpoint, "Connections", lambda task: Channel(clock, pace))
-    monkeypatch.setattr(endpoint, "time", clock)
-    outcome = endpoint.Worker(task).run(100.0)
+def worked(task: Task, pace: float) -> list[IterationTimes]:
+    channel = Channel(pace)
+    worker = Worker(task, channel)
+    steps = worker.steps(100.0)
+    until = next(steps)
+    with suppress(StopIteration):
+        while True:
+            channel.now = max(channel.now, min(until, channel.next_end()))
+            until = steps.send(channel.now)
+    outcome = worker.outcome()
     assert outcome.wrong == 0 and outcome.checked == ITERATIONS * task.elements
     return outcome.iterations
 
@@ -134,9 +137,7 @@ def stalls(
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("busy", [0.0, 0.7, 3.0])
 @pytest.mark.parametrize("paces", [(1.0,) * ITERATIONS, (1.0, 1.5, 1.0, 0.5)])
-def test_endpoint_simulator_and_replay_agree(
-    monkeypatch, by_tensor, priority, deferred, overlap, busy, paces
-):
+def test_endpoint_simulator_and_replay_agree(by_tensor, priority, deferred, overlap, busy, paces):
     buckets = fill(TRACE, 20_000, 2_000, deferred=deferred)
     if not overlap:
         buckets = after_compute(buckets, TRACE.compute_s)
@@ -154,7 +155,7 @@ def test_endpoint_simulator_and_replay_agree(
         Gradients(1, 1, sum(unit.elements for unit in units)), paces,
         forward=forward,
     )  # fmt: skip
-    ours = worked(monkeypatch, task, pace)
+    ours = worked(task, pace)
     job = Job(PLAN, units, TRACE.compute_s, (task.paces,), forward=forward)
     theirs = simulated(job, pace)
     np.testing.assert_allclose(times(ours, 100), times(theirs), atol=1e-9)

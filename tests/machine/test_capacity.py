@@ -18,6 +18,7 @@ from testbed.experiment.load import dump, loads
 from testbed.machine import calibration, capacity
 from testbed.machine.calibration import DEFAULTS, Calibration, Costs
 from testbed.machine.capacity import BEYOND, COMFORT, Demand, Load
+from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import build_fabric
 
 COSTS = {"tcp": Costs(8.0, 8.0), "native": Costs(16.0, 16.0, 4.0)}
@@ -34,7 +35,7 @@ def busy(tmp_path, **changes):
 
 def demand_of(wanted, known=MEASURED) -> Demand:
     fabric = build_fabric(wanted)
-    return capacity.demand(wanted, deploy(wanted, fabric), fabric, known)
+    return capacity.demand(deploy(wanted, fabric), known)
 
 
 def a_load(**changes) -> Load:
@@ -163,10 +164,10 @@ def test_auto_is_one_number_for_all_cells(tmp_path, known):
 def test_a_run_goes_on_with_the_dilation_that_it_began_with(tmp_path, known):
     known(MEASURED)
     auto = busy(tmp_path, emulation__dilation="auto")
-    first = capacity.resolved(auto, MEASURED)
+    first = capacity.resolved(auto, MEASURED, Deployments())
     slower = replace(MEASURED, late_s=100.0)
-    assert capacity.resolved(auto, slower) != first
-    assert capacity.resolved(auto, slower, before=first) == first
+    assert capacity.resolved(auto, slower, Deployments()) != first
+    assert capacity.resolved(auto, slower, Deployments(), before=first) == first
 
 
 def test_simulations_need_no_dilation(tmp_path):

@@ -31,7 +31,7 @@ def test_what_is_measured_explains_what_was_run(monkeypatch):
     # By its own figures, the machine was neither idle nor beyond all measure.
     wanted = calibrating._experiment("native", calibrating._START_RATE["native"])
     fabric = build_fabric(wanted)
-    assert 0.01 < demand(wanted, deploy(wanted, fabric), fabric, found).strain(1) < 10
+    assert 0.01 < demand(deploy(wanted, fabric), found).strain(1) < 10
 
 
 def test_a_busy_machine_is_not_measured_unasked(monkeypatch):

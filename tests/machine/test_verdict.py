@@ -12,7 +12,7 @@ from testbed.backends.emulation import sampler as sampler_module
 from testbed.backends.emulation.queues import Reading
 from testbed.backends.emulation.rates import Port
 from testbed.backends.emulation.sampler import Sampler
-from testbed.machine.verdict import VALID, Signs, verdict
+from testbed.machine.verdict import VALID, Signs, explained, is_needless, verdict
 
 RATE, QUEUE, SLACK = 8e6, 256_000, 15_140
 
@@ -71,6 +71,24 @@ def test_all_reasons_are_told():
 @pytest.mark.parametrize("excused", [300, inf])
 def test_what_losses_explain_is_no_reason(excused):
     assert verdict(replace(FINE, resent=300, excused=excused)) == VALID
+
+
+@pytest.mark.parametrize(
+    ("losses", "resent", "allowed"),
+    [
+        (0, 157, True),
+        (0, 158, False),
+        (1, 48 + 157, True),
+        (6, 3144, False),  # as many as ATP once sent again, of 15,700, where six frames were lost
+        (125, 4441, False),  # and where queues were full of what was sent again
+        (1000, 6000, True),
+    ],
+)
+def test_a_loss_explains_so_many_packets_and_no_more(losses, resent, allowed):
+    excused = explained(losses, ranks=8, frame=6, sent=15_700)
+    said = verdict(replace(FINE, resent=resent, sent=15_700, excused=excused))
+    assert (said == VALID) is allowed
+    assert is_needless(said) is not allowed
 
 
 def reading(at: float, sent: float, waiting: int = 0) -> Reading:

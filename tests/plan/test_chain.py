@@ -5,7 +5,8 @@ from __future__ import annotations
 from testbed.plan import chain
 from testbed.plan.chain import Transfer
 from testbed.plan.program import Multicast, Plan, Receive, Send, SwitchReduce, Update
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 
@@ -37,7 +38,7 @@ def test_chunks_do_not_wait_for_each_other():
 
 def test_everyone_on_a_tree_waits_for_the_last_one():
     both = {"h0": "t0", "h1": "t0", "t0": "h2"}
-    tree = Tree("h2", {"h0": 0, "h1": 1}, both, Style.RACK, root_rank=2)
+    tree = Tree("h2", {"h0": 0, "h1": 1}, both, RACK, root_rank=2)
     up, down = SwitchReduce(0, 0), Multicast(0, 1)
     late, others, far = (Receive(0, 3, reduce=True), up, down), (up, down), (Send(0, 0),)
     late = plan(late, others, others, far, trees=(tree,) * 2)

@@ -21,7 +21,10 @@ from testbed.plan.program import (
     SwitchReduce,
     Update,
 )
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.catalogue import load
@@ -93,7 +96,7 @@ def test_a_program_too_few_is_found():
 
 
 def switched(parent, root="h2", ranks=None, programs=3):
-    tree = Tree(root, ranks or {"h0": 0, "h1": 1}, parent, root_rank=2)
+    tree = Tree(root, ranks or {"h0": 0, "h1": 1}, parent, ATP, root_rank=2)
     return plan(*(((SwitchAllReduce(0, 0),),) * programs), workers=2, trees=(tree,))
 
 
@@ -149,7 +152,7 @@ def test_a_right_plan_without_one_of_its_operations_is_wrong(system, workers, da
 def gathered(*, up=None, down=None):
     """h0 and h1 send their sum to h2, which adds its own and sends the total back to both."""
     both = {"h0": "t0", "h1": "t0", "t0": "h2"}
-    trees = (Tree("h2", {"h0": 0, "h1": 1}, both, Style.RACK, root_rank=2),) * 2
+    trees = (Tree("h2", {"h0": 0, "h1": 1}, both, RACK, root_rank=2),) * 2
     member = (up or SwitchReduce(0, 0), down or Multicast(0, 1))
     return plan(member, member, (SwitchReduce(0, 0), Multicast(0, 1)), trees=trees)
 
@@ -169,21 +172,21 @@ def test_a_tree_for_both_is_found():
 
 
 def test_a_switch_as_root_is_right():
-    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML)
+    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, SWITCHML)
     check(plan((SwitchAllReduce(0, 0),), (SwitchAllReduce(0, 0),), trees=(tree,)))
-    atp = replace(tree, style=Style.ATP)
+    atp = replace(tree, protocol=ATP)
     both = ((SwitchAllReduce(0, 0),),) * 2
-    assert "style atp needs a host as its root" in faults(plan(*both, trees=(atp,)))
+    assert "protocol atp needs a host as its root" in faults(plan(*both, trees=(atp,)))
 
 
 def test_one_who_uses_a_tree_without_being_on_it_is_found():
-    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML)
+    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, SWITCHML)
     said = faults(plan(*(((SwitchAllReduce(0, 0),),) * 3), trees=(tree,)))
     assert "rank 2 uses tree 0 without being on it" in said
 
 
 def test_members_that_use_a_tree_in_different_orders_are_found():
-    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, Style.SWITCHML)
+    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, SWITCHML)
     first = (SwitchAllReduce(0, 0), SwitchAllReduce(1, 0))
     said = faults(plan(first, first[::-1], chunks=2, trees=(tree,)))
     assert "ranks 0 and 1 use tree 0 in different orders" in said
@@ -252,7 +255,7 @@ def test_updates_go_from_workers_to_servers_and_stand_alone():
 def test_uses_of_two_trees_that_wait_for_each_other_in_turn_are_found():
     """Rank 0 gives chunk 0 for chunk 1, rank 2 the other way round; each is queued behind it."""
     trees = tuple(
-        Tree(f"t{i}", {a: 2 * i, b: 2 * i + 1}, {a: f"t{i}", b: f"t{i}"}, Style.SWITCHML)
+        Tree(f"t{i}", {a: 2 * i, b: 2 * i + 1}, {a: f"t{i}", b: f"t{i}"}, SWITCHML)
         for i, (a, b) in enumerate([("h0", "h1"), ("h2", "h3")])
     )
     said = faults(

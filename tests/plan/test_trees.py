@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 # Two racks: t0 sums h0 and h1, the root's t1 sums t0 and h2.
 TWO_LEVELS = Tree(
     root="ps",
     rank_of={"h0": 0, "h1": 1, "h2": 2},
     parent={"h0": "t0", "h1": "t0", "h2": "t1", "t0": "t1", "t1": "ps"},
+    protocol=ATP,
     root_rank=3,
 )
 
@@ -30,14 +33,14 @@ def test_ranks_climb():
 
 
 def test_without_switches_every_member_is_a_stream():
-    tree = Tree("ps", {"h0": 0, "h1": 1}, {"h0": "ps", "h1": "ps"}, root_rank=2)
+    tree = Tree("ps", {"h0": 0, "h1": 1}, {"h0": "ps", "h1": "ps"}, ATP, root_rank=2)
     assert tree.switches == ()
     assert tree.streams == 2
     assert set(tree.children("ps")) == {"h0", "h1"}
 
 
 def test_a_switch_may_be_the_root():
-    tree = Tree("t1", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t1", "t0": "t1"}, Style.SWITCHML)
+    tree = Tree("t1", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t1", "t0": "t1"}, SWITCHML)
     assert tree.switches == ("t0", "t1")
     assert tree.participants == {0, 1}
     assert TWO_LEVELS.participants == {0, 1, 2, 3}
@@ -52,7 +55,7 @@ def trees(draw):
     }
     members = draw(st.integers(1, 10))
     parent |= {f"h{rank}": draw(st.sampled_from(inner)) for rank in range(members)}
-    return Tree("root", {f"h{rank}": rank for rank in range(members)}, parent)
+    return Tree("root", {f"h{rank}": rank for rank in range(members)}, parent, ATP)
 
 
 @given(trees())

@@ -11,14 +11,24 @@ import pandas as pd
 import yaml
 
 from testbed import results
-from testbed.report import Look, settings
+from testbed.report import SystemStyle, settings
 from testbed.results import Iteration, LinkLoad, Row, RunDirectory
 
-LOOKS = {
-    "ps": Look("PS", "#777777", "s", "Li et al.", ("push",), ("pull",), aggregates=False),
-    "ring": Look("Ring", "#1f77b4", "o", aggregates=False),
-    "atp": Look("ATP", "#d62728", "^"),
-    "asp": Look("ASP", "#bcbd22", "<", aggregates=False, waits=False),
+STYLES = {
+    "ps": SystemStyle(
+        "PS",
+        "#777777",
+        "s",
+        "Li et al.",
+        ("push",),
+        ("pull",),
+        baseline=1,
+        reference=True,
+        aggregates=False,
+    ),
+    "ring": SystemStyle("Ring", "#1f77b4", "o", baseline=2, reference=True, aggregates=False),
+    "atp": SystemStyle("ATP", "#d62728", "^"),
+    "asp": SystemStyle("ASP", "#bcbd22", "<", aggregates=False, waits=False),
 }
 ROW = Row(
     experiment="made-up",

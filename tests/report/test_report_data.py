@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_up import LOOKS, labelled, rows
+from made_up import STYLES, labelled, rows
 
 from testbed.report import data, sharing
 
-TITLES = {(name, ""): look.title for name, look in LOOKS.items()}
+TITLES = {(name, ""): style.title for name, style in STYLES.items()}
 
 
 def table(root, all_rows, **options):
-    return data.summary(labelled(root, all_rows), LOOKS, **options)
+    return data.summary(labelled(root, all_rows), STYLES, **options)
 
 
 def test_an_invalid_row_changes_no_average(tmp_path):
@@ -34,15 +34,17 @@ def test_invalid_rows_count_if_asked(tmp_path):
 def test_rows_that_are_all_invalid_are_shown_as_such_and_not_compared(tmp_path):
     summary = table(tmp_path, rows("ps", 4.0, verdict="busy") + rows("ring", 1.0, 1.1))
     assert summary.set_index("system")["shown"].to_dict() == {"ps": "not valid", "ring": "valid"}
-    assert data.speed_ups(summary).empty
-    assert "only Ring has a valid row" in data.headlines(summary, TITLES, LOOKS)[0]
+    assert data.speed_ups(summary, STYLES).empty
+    assert "only Ring has a valid row" in data.headlines(summary, TITLES, STYLES)[0]
 
 
-def test_simulated_rows_are_valid_without_sums_and_claimed_without_tests(tmp_path):
-    simulated = {"backend": "simulate", "verified": False}
+# Before it was left empty, a simulated row said False.
+@pytest.mark.parametrize("verified", [None, False])
+def test_simulated_rows_are_valid_without_sums_and_claimed_without_tests(verified, tmp_path):
+    simulated = {"backend": "simulate", "verified": verified}
     summary = table(tmp_path, rows("ring", 4.0, **simulated) + rows("atp", 2.0, **simulated))
     assert set(summary["shown"]) == {data.VALID}
-    claims = data.speed_ups(summary).set_index("system")
+    claims = data.speed_ups(summary, STYLES).set_index("system")
     assert (claims.loc["atp", "ring"], claims.loc["atp", "claim"]) == (2.0, "faster")
     assert np.isnan(claims.loc["atp", "p"])
     assert data.warnings(summary) == []
@@ -58,7 +60,7 @@ def test_one_repeat_has_no_interval_and_a_warning(tmp_path):
 
 def test_speed_up_is_the_ratio_of_means(tmp_path):
     summary = table(tmp_path, rows("ps", 4.0, 6.0) + rows("ring", 2.0) + rows("atp", 1.0))
-    ratios = data.speed_ups(summary).set_index("system")
+    ratios = data.speed_ups(summary, STYLES).set_index("system")
     assert ratios.loc["atp", "ps"] == pytest.approx(5.0)
     assert ratios.loc["atp", "ring"] == pytest.approx(2.0)
     assert ratios.loc["ring", "ring"] == pytest.approx(1.0)
@@ -70,7 +72,7 @@ def test_a_system_that_ignores_ina_is_compared_at_every_deployment(tmp_path):
     ring = rows("ring", 2.0, cell="r", ina_tors=0)
     atp = rows("atp", 4.0, cell="a", ina_tors=0) + rows("atp", 1.0, cell="b", ina_tors=2)
     summary = table(tmp_path, ring + atp)
-    ratios = data.speed_ups(summary).set_index(["system", "ina_count"])["ring"]
+    ratios = data.speed_ups(summary, STYLES).set_index(["system", "ina_count"])["ring"]
     assert ratios["atp", 2] == pytest.approx(2.0)
     assert ratios["atp", 0] == pytest.approx(0.5)
 
@@ -78,14 +80,14 @@ def test_a_system_that_ignores_ina_is_compared_at_every_deployment(tmp_path):
 def test_a_system_that_aggregates_stands_only_where_it_was_run(tmp_path):
     ring = rows("ring", 2.0, cell="r", ina_tors=0) + rows("ring", 2.0, cell="s", ina_tors=2)
     summary = table(tmp_path, ring + rows("atp", 1.0, ina_tors=2))
-    ratios = data.speed_ups(summary).set_index(["system", "ina_count"])["ring"]
+    ratios = data.speed_ups(summary, STYLES).set_index(["system", "ina_count"])["ring"]
     assert ("atp", 2) in ratios.index and ("atp", 0) not in ratios.index
 
 
 def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
     other = rows("atp", 1.0, cell="b", workload="bert-base")
     other += rows("atp", 1.0, cell="c", backend="simulate")
-    assert data.speed_ups(table(tmp_path, rows("ring", 4.0) + other)).empty
+    assert data.speed_ups(table(tmp_path, rows("ring", 4.0) + other), STYLES).empty
 
 
 @pytest.mark.parametrize(
@@ -99,13 +101,13 @@ def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
 )
 def test_claims_are_as_strong_as_the_repeats(tmp_path, ps, ring, said):
     summary = table(tmp_path, rows("ps", *ps) + rows("ring", *ring))
-    (sentence,) = data.headlines(summary, TITLES, LOOKS)
+    (sentence,) = data.headlines(summary, TITLES, STYLES)
     assert said in sentence
 
 
 def test_who_does_not_wait_for_others_is_not_called_fastest(tmp_path):
     summary = table(tmp_path, rows("ps", 4.0) + rows("ring", 2.0) + rows("asp", 1.0))
-    (sentence,) = data.headlines(summary, TITLES, LOOKS)
+    (sentence,) = data.headlines(summary, TITLES, STYLES)
     assert "Ring is fastest" in sentence and "ASP" not in sentence
 
 
@@ -121,7 +123,7 @@ def test_jobs_side_by_side(tmp_path):
     both = rows("atp", 3.0, job=0, **shared) + rows("ring", 4.0, job=1, cell="x")
     alone = rows("atp", 1.0, cell="a") + rows("ring", 4.0, cell="r")
     found = labelled(tmp_path, both + alone)
-    summary = data.summary(found, LOOKS)
+    summary = data.summary(found, STYLES)
     assert summary.set_index("system")["jct_s"].to_dict() == {"atp": 1.0, "ring": 4.0}
     jobs = sharing.together(found, summary).set_index("system")
     assert jobs["slowdown"].to_dict() == pytest.approx({"atp": 3.0, "ring": 1.0})
@@ -135,7 +137,7 @@ def test_jobs_without_their_like_alone(tmp_path):
     both = rows("atp", 3.0, job=0, cell="x", algbw_gbit_s=3.0)
     both += rows("ring", 4.0, job=1, cell="x", algbw_gbit_s=1.0)
     found = labelled(tmp_path, both)
-    jobs = sharing.together(found, data.summary(found, LOOKS))
+    jobs = sharing.together(found, data.summary(found, STYLES))
     assert jobs["slowdown"].isna().all()
     assert set(jobs["fairness_of"]) == {"algbw"}
     assert jobs["fairness"][0] == pytest.approx(16 / 20)
@@ -146,6 +148,6 @@ def test_an_invalid_job_keeps_its_whole_cell_out(tmp_path):
     bad = [*rows("atp", 1.0, 1.0, 90.0, job=0, cell="x")[2:],
            *rows("ring", 1.0, 1.0, 90.0, job=1, cell="x", verdict="busy")[2:]]  # fmt: skip
     found = labelled(tmp_path, good + bad)
-    jobs = sharing.together(found, data.summary(found, LOOKS)).set_index("system")
+    jobs = sharing.together(found, data.summary(found, STYLES)).set_index("system")
     assert jobs["jct_s"].to_dict() == {"atp": 3.0, "ring": 4.0}
     assert jobs["rows"].to_dict() == {"atp": 3, "ring": 3}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import headless
 import pytest
-from made_up import LOOKS, rows, run
+from made_up import STYLES, rows, run
 
 from testbed.report import build
 
@@ -25,7 +25,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headless.Tab]:
         *rows("atp", 0.5, 0.6, 0.7, verdict="processor idle only 1% in its busiest second"),
         *rows("a-system-with-a-long-name", 3.0, topology="fat-tree k=8, 4+4+4+4+4+4+4+4+4+4+4+4"),
     ]
-    page = build([run(root, made)], root / "out", LOOKS)
+    page = build([run(root, made)], root / "out", STYLES)
     assert BROWSER is not None
     with headless.tab(BROWSER, root / "home") as opened:
         opened.open(page, PHONE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from made_up import EXPERIMENT, LOOKS, ROW, rows, run
+from made_up import EXPERIMENT, ROW, STYLES, rows, run
 
 from testbed.report import Picture, build
 from testbed.results import RunDirectory
@@ -57,7 +57,7 @@ def test_the_page_needs_nothing_else_and_says_what_failed(tmp_path, systems):
     path = build(
         [run(tmp_path, [*good, replace(FAILED, system=systems[0])])],
         tmp_path / "out",
-        LOOKS,
+        STYLES,
         lambda *_: PICTURE,
     )
     text, page = read(path)
@@ -65,7 +65,7 @@ def test_the_page_needs_nothing_else_and_says_what_failed(tmp_path, systems):
     assert page.jumps <= page.anchors
     assert "rank 3 &lt;died&gt; | 1" in text
     assert "1 failed" in text
-    title = LOOKS[systems[0]].title if systems[0] in LOOKS else systems[0]
+    title = STYLES[systems[0]].title if systems[0] in STYLES else systems[0]
     markdown = (tmp_path / "out" / "report.md").read_text()
     assert f"| {title} |" in markdown
     assert "rank 3 <died> \\| 1" in markdown
@@ -83,7 +83,7 @@ def test_the_page_needs_nothing_else_and_says_what_failed(tmp_path, systems):
 
 
 def test_every_answer_about_a_system_and_a_run_is_there(tmp_path):
-    path = build([run(tmp_path, rows("ps", 4.0))], tmp_path / "out", LOOKS)
+    path = build([run(tmp_path, rows("ps", 4.0))], tmp_path / "out", STYLES)
     text, _ = read(path)
     for words in ("Li et al.", "Published:", "push", "Our reading:", "pull", "(200)", "1/128",
                   "35 % of the processor", "Mann-Whitney", "leaves: 2", "3.11"):  # fmt: skip
@@ -103,11 +103,11 @@ def test_runs_of_different_experiments_fabrics_and_backends_make_one_report(tmp_
     }  # fmt: skip
     second = run(
         tmp_path,
-        rows("ring", 1.0, topology="graph of 2 switches", backend="simulate", verified=False),
+        rows("ring", 1.0, topology="graph of 2 switches", backend="simulate", verified=None),
         "two",
         {**EXPERIMENT, "fabric": graph},
     )
-    path = build([first, second], tmp_path / "out", LOOKS)
+    path = build([first, second], tmp_path / "out", STYLES)
     text, _ = read(path)
     assert "one/" in text and "two/" in text
     assert "INA at 2/2 ToRs: ATP is fastest, 1.50 times as fast as Ring" in text
@@ -120,7 +120,7 @@ def test_runs_of_different_experiments_fabrics_and_backends_make_one_report(tmp_
 def test_jobs_side_by_side_have_a_section_of_their_own(tmp_path):
     both = rows("atp", 3.0, job=0, cell="x") + rows("ring", 4.0, job=1, cell="x")
     experiment = {**EXPERIMENT, "jobs": EXPERIMENT["jobs"] * 2}
-    path = build([run(tmp_path, both, experiment=experiment)], tmp_path / "out", LOOKS)
+    path = build([run(tmp_path, both, experiment=experiment)], tmp_path / "out", STYLES)
     text, _ = read(path)
     assert "Several jobs at once" in text and "Jain's index" in text
     assert "jobs" in {each.stem for each in (tmp_path / "out" / "figures").iterdir()}
@@ -129,19 +129,19 @@ def test_jobs_side_by_side_have_a_section_of_their_own(tmp_path):
 def test_only_failed_rows_still_make_a_report(tmp_path):
     directory = RunDirectory.create(tmp_path, "none")
     directory.append([FAILED])
-    text, _ = read(build([directory.path], tmp_path / "out", LOOKS))
+    text, _ = read(build([directory.path], tmp_path / "out", STYLES))
     assert "No row is valid" in text and "rank 3" in text
 
 
 def test_no_rows_at_all_still_make_a_report(tmp_path):
     directory = RunDirectory.create(tmp_path, "none")
-    text, _ = read(build([directory.path], tmp_path / "out", LOOKS))
+    text, _ = read(build([directory.path], tmp_path / "out", STYLES))
     assert "0 of 0 rows are valid" in text
 
 
 def test_invalid_rows_count_only_if_asked_and_then_it_says_so(tmp_path):
     made = run(tmp_path, rows("ps", 4.0) + rows("ps", 8.0, verdict="busy"))
-    text, _ = read(build([made], tmp_path / "out", LOOKS))
+    text, _ = read(build([made], tmp_path / "out", STYLES))
     assert "Only valid rows are compared." in text
-    text, _ = read(build([made], tmp_path / "out", LOOKS, include_invalid=True))
+    text, _ = read(build([made], tmp_path / "out", STYLES, include_invalid=True))
     assert "count here, because this was asked for" in text and "PS (some not valid)" in text

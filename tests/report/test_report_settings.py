@@ -18,7 +18,7 @@ def swept(path: str, value: object) -> dict[str, str]:
 
 def test_what_does_not_differ_is_in_no_label(tmp_path):
     table = labelled(tmp_path, rows("ps", 1.0, 2.0) + rows("ring", 1.0))
-    assert table[["conditions", "variant", "company", "ina_policy"]].eq("").all(axis=None)
+    assert table[["conditions", "variant", "beside", "ina_policy"]].eq("").all(axis=None)
     assert set(table["fabric"]) == {"leaf-spine 2x5, 2 spines"}
     assert set(table["ina"]) == {"2/2 ToRs"}
 
@@ -86,7 +86,7 @@ def test_how_ina_tors_were_chosen_is_said_where_it_differs(tmp_path):
 def test_jobs_of_one_cell_know_their_company(tmp_path):
     together = rows("ps", 1.0, cell="x", job=0) + rows("atp", 1.0, cell="x", job=1)
     table = labelled(tmp_path, together + rows("ps", 1.0, cell="y"))
-    assert table["company"].tolist() == ["atp resnet50", "ps resnet50", ""]
+    assert table["beside"].tolist() == ["atp resnet50", "ps resnet50", ""]
 
 
 def test_cells_of_an_older_run_are_kept_apart(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from made_up import LOOKS
+from made_up import STYLES
 from matplotlib.colors import to_hex
 
 from testbed.report import timeline
@@ -33,7 +33,7 @@ def closed() -> Iterator[None]:
 def drawn(**changes: object) -> tuple[list[str], dict[str, list[tuple[float, float]]]]:
     """The legend, and the bars of each colour from left to right."""
     rows = pd.DataFrame(map(asdict, (FIRST, SECOND, THIRD))).assign(run="r", variant="")
-    figure = timeline.drawn(("title", rows.assign(**changes)), {("atp", ""): LOOKS["atp"]})
+    figure = timeline.drawn(("title", rows.assign(**changes)), {("atp", ""): STYLES["atp"]})
     (legend,), (axes,) = figure.legends, figure.axes
     bars: dict[str, list[tuple[float, float]]] = {}
     for collection in axes.collections:

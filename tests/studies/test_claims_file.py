@@ -104,7 +104,7 @@ def test_claims_need_their_experiments_only(tmp_path):
         ("{at_least: 1.5}", "{at_least: 1.5, at_most: 1}", "rings.yaml:32:27"),
         ("{at_least: 1.5}", "{}", "found no bound"),
         ("    verdict: {reproduced: {at_least: 1.5}, because: it is said}\n", "", "wanted both"),
-        ("over:", "reference: ps\n      over:", "found both over and reference"),
+        ("over:", "reference: servers-apart\n      over:", "found both over and reference"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(tmp_path, old, new, said):

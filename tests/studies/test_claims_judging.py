@@ -115,10 +115,10 @@ def test_invalid_repeats_do_not_count():
 
 def test_formulas():
     # 10 Gbit/s of one server for 2, 4 and 8 workers, against 4 Gbit/s measured.
-    ps = claim("most", reference="ps", metric="algbw_gbit_s")
+    ps = claim("most", reference="servers-apart", metric="algbw_gbit_s")
     assert judge(ps, EXPERIMENT, rows(both(2, 2))).number == pytest.approx(4 / (10 / 8))
     # A server on each worker's machine: N/(2(N-1)) of the rate, least with the most workers.
-    ring = claim("least", reference="colocated-ps", metric="algbw_gbit_s")
+    ring = claim("least", reference="servers-colocated", metric="algbw_gbit_s")
     assert judge(ring, EXPERIMENT, rows(both(2, 2))).number == pytest.approx(4 / 10)
 
 

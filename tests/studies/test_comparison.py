@@ -16,11 +16,11 @@ from testbed.campaign import local
 from testbed.campaign.cell import describe
 from testbed.campaign.evaluation import New
 from testbed.cli import main
-from testbed.deployment.deploy import deploy
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
-from testbed.placement.fabric import build_fabric
+from testbed.machine.verdict import Signs, verdict
+from testbed.placement.deployments import Deployments
 from testbed.results import RunDirectory, Unreadable
 from testbed.studies import baseline
 from testbed.studies.comparison import compare, tolerances
@@ -46,9 +46,7 @@ def made_up(
     directory = RunDirectory.create(folder, "run")
     directory.write("experiment.yaml", dump(asked))
     for cell in expand(asked):
-        fabric = build_fabric(cell.experiment)
-        for job in deploy(cell.experiment, fabric):
-            row = describe(cell, fabric, job)
+        for row in describe(cell, Deployments().of(cell.experiment)):
             error = (errors or {}).get(row.system, "")
             verdict = (verdicts or {}).get(row.system, "valid")
             row = replace(
@@ -134,6 +132,27 @@ def test_what_failed_and_did_not_before_has_moved(base, tmp_path):
     assert "atp: a rank died" in done.output
     assert done.output.splitlines()[-1].endswith("1 system failed that did not before")
     assert invoke("compare", new, base).exit_code == 0
+
+
+NEEDLESS = verdict(Signs(resent=300, sent=1000))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["in BASE", "only in NEW"])
+def test_what_sends_again_without_loss_fails(known, base, tmp_path):
+    before = base if known else made_up(tmp_path / "less", {"ps": 4.0, "ring": 2.0})
+    new = made_up(tmp_path / "new", verdicts={"atp": NEEDLESS})
+    done = invoke("compare", before, new)
+    assert done.exit_code == 1
+    assert f"atp: {NEEDLESS}" in done.output
+    assert done.output.splitlines()[-1].endswith("1 system sent packets again without loss")
+
+
+def test_one_repeat_that_sends_again_is_left_out(base, tmp_path):
+    new = baseline.load(made_up(tmp_path / "new"))
+    new.rows.loc[(new.rows["system"] == "atp") & (new.rows["repeat"] == 0), "verdict"] = NEEDLESS
+    found = compare(baseline.load(base), new, tolerances([]))
+    assert found.passed
+    assert [reason for *_, reason in found.left_out] == [NEEDLESS]
 
 
 def test_settings_of_one_side_only_are_listed(base, tmp_path):

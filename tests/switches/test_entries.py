@@ -6,8 +6,9 @@ import ipaddress
 
 import pytest
 
-from testbed.switches.control import Exact, Lpm
-from testbed.switches.entries import Allocation, derive
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.tables import Exact, Lpm
+from testbed.switches.entries import derive
 from testbed.systems import Assignment, registry
 from testbed.systems.atp import tree as atp_tree
 from testbed.topology.addressing import Addressing

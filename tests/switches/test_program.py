@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from testbed import wire
+from testbed.protocols import on_trees
 from testbed.switches.compile import (
     COMPILER,
     DIGESTS,
@@ -19,7 +20,6 @@ from testbed.switches.compile import (
     digests,
     sources_digest,
 )
-from testbed.switches.entries import STYLES
 from testbed.topology.fabric import Fabric
 
 every_program = pytest.mark.parametrize(("values", "program"), PROGRAMS.items())
@@ -104,7 +104,7 @@ def test_constants_are_those_of_the_headers():
     )
     assert enum is not None
     numbers = dict(re.findall(r"(\w+)\s*=\s*(\d+)", enum[1]))
-    assert numbers == {style.name: str(number) for style, number in STYLES.items()}
+    assert numbers == {name.upper(): str(each.number) for name, each in on_trees().items()}
 
 
 @every_program

@@ -85,8 +85,11 @@ def test_an_unknown_option_is_refused(system):
 
 @every_system
 def test_every_option_has_a_default_that_will_do_and_refuses_nonsense(system):
-    for name, option in system.options.items():
-        assert option.default is None or option.accepts(option.default)
+    system.options.model_validate(system.settle({}))
+    for name, option in system.options.model_fields.items():
+        assert option.description
+        assert option.examples
+        system.options.model_validate({name: option.examples[0]})
         with pytest.raises(ValueError, match=f"option {name}: found .*, wanted "):
             system.settle({name: object()})
 

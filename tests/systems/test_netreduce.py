@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from testbed.plan.checker import check
-from testbed.plan.trees import Style
+from testbed.protocols.netreduce.protocol import PROTOCOL
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import fat_tree, leaf_spine
 
@@ -25,7 +25,7 @@ def plan(workers, ina, fabric=FABRIC, **options):
 
 def tree(*args, **options):
     (only,) = plan(*args, **options).trees
-    assert only.style is Style.NETREDUCE
+    assert only.protocol is PROTOCOL
     assert only.root_rank is None
     return only
 

@@ -151,7 +151,7 @@ def test_what_is_hidden_is_won():
 def test_a_carrier_without_servers_is_given_none(monkeypatch):
     from dataclasses import replace
 
-    from testbed.systems import ps, ring
+    from testbed.systems import registry, ring
 
     seen = []
 
@@ -159,6 +159,6 @@ def test_a_carrier_without_servers_is_given_none(monkeypatch):
         seen.append(job.servers)
         return ring.plan(job, fabric)
 
-    monkeypatch.setattr(ps, "SYSTEM", replace(ring.SYSTEM, plan=plan))
+    monkeypatch.setitem(registry, "ps", replace(ring.SYSTEM, plan=plan))
     osp()
     assert seen == [()]

@@ -7,7 +7,8 @@ import pytest
 from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Multicast, Receive, Send, SwitchAllReduce, SwitchReduce
-from testbed.plan.trees import Style
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems import Assignment, registry
 from testbed.systems.rina import Group, groups
 from testbed.topology.builders import leaf_spine
@@ -73,7 +74,7 @@ def test_two_racks_exchange_sums_through_their_agents():
         SwitchAllReduce(1, local),
         Multicast(0, down),
     )
-    assert [tree.style for tree in plan.trees] == [Style.SWITCHML, Style.RACK, Style.RACK] * 2
+    assert [tree.protocol for tree in plan.trees] == [SWITCHML, RACK, RACK] * 2
     assert plan.trees[up].root == plan.trees[down].root == "h4"
     assert plan.trees[up].parent == {"h0": "t0", "h1": "t0", "t0": "h4"}
 
@@ -100,7 +101,7 @@ def test_the_chain_is_as_long_as_there_are_groups(ina, group_count):
 
 def test_agents_can_be_asked_for():
     plan = rina(HOSTS[:8], ["t0", "t1"], agents=["h2"])
-    roots = {tree.root for tree in plan.trees if tree.style is Style.RACK}
+    roots = {tree.root for tree in plan.trees if tree.protocol is RACK}
     assert roots == {"h2", "h4"}
 
 

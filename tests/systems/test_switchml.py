@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.plan.checker import check
-from testbed.plan.trees import Style
+from testbed.protocols.switchml.protocol import PROTOCOL
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 
@@ -17,7 +17,7 @@ def tree(workers, ina, servers=("h14",)):
     plan = SWITCHML.plan(Assignment(tuple(workers), servers), FABRIC.with_ina(ina))
     check(plan)
     (only,) = plan.trees
-    assert only.style is Style.SWITCHML
+    assert only.protocol is PROTOCOL
     return plan, only
 
 

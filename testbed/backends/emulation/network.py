@@ -24,9 +24,9 @@ from testbed.backends.emulation import node_setup
 from testbed.backends.emulation.cleanup import TAG, mark
 from testbed.backends.emulation.queues import Queues, Reading
 from testbed.backends.emulation.switch_target import SwitchTarget
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.events import Event
 from testbed.switches import entries, events
-from testbed.switches.entries import Allocation
-from testbed.switches.events import Event
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import superframe

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from testbed.hosts.process import enter
+from testbed.hosts.rank_process import enter
 
 _GET_QDISC, _REQUEST, _DUMP = 38, 0x1, 0x300
 _ERROR, _DONE = 2, 3

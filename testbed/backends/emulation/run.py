@@ -13,10 +13,10 @@ from testbed.backends.emulation.network import EmulationError, Network, Statisti
 from testbed.backends.emulation.rates import Port, Rates, ports
 from testbed.backends.emulation.sampler import Sampler
 from testbed.backends.emulation.switch_target import SwitchTarget
-from testbed.hosts.crew import Crew
-from testbed.hosts.task import Outcome, Task
-from testbed.switches.entries import Allocation
-from testbed.switches.events import Event
+from testbed.hosts.launcher import Launcher
+from testbed.hosts.task import RankOutcome, Task
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.events import Event
 from testbed.topology.fabric import Fabric
 from testbed.topology.pins import Pins
 
@@ -47,7 +47,7 @@ class Observation:
     and P4 switches together, ``rank_s`` and ``switch_s`` that of the busiest thread of either.
     """
 
-    outcomes: list[Outcome]
+    outcomes: list[RankOutcome]
     machine: Sampler
     ports: Mapping[str, Port]
     packets: Statistics
@@ -100,15 +100,15 @@ def emulate(
         with ExitStack() as stack:
             for link, path in conditions.captures.items():
                 stack.enter_context(Capture(network, link, path))
-            crew = stack.enter_context(Crew(tasks, namespaces))
+            launcher = stack.enter_context(Launcher(tasks, namespaces))
             switches = [target.pid for target in targets.values()]
             before = network.statistics()
-            spent = _spent(crew.pids), _spent(switches)
-            outcomes = crew.run(watch, timeout, started=start)
+            spent = _spent(launcher.pids), _spent(switches)
+            outcomes = launcher.run(watch, timeout, started=start)
             sampler.stop()
             rates.stop()
             packets = network.statistics().since(before)
-            by_ranks = _since(spent[0], _spent(crew.pids))
+            by_ranks = _since(spent[0], _spent(launcher.pids))
             by_switches = _since(spent[1], _spent(switches))
         return Observation(
             outcomes=outcomes,

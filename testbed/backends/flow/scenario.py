@@ -9,7 +9,7 @@ from typing import Literal
 from testbed.deployment.deploy import DeployedJob
 from testbed.plan.program import Plan
 from testbed.plan.units import Unit
-from testbed.workload.iteration import IterationTimes
+from testbed.workload.iteration import IterationTimes, completion_s
 from testbed.workload.replay import Need
 
 
@@ -85,11 +85,8 @@ class Timeline:
     end_s: float
 
     def jct_s(self, job: int, warmup: int = 0) -> float:
-        """From the first worker's start to the last one's end, ``warmup`` iterations left out."""
-        workers = self.iterations[job]
-        # A next iteration may have begun before the last sum of the warm-up.
-        starts = [each[warmup - 1].end if warmup else each[0].start for each in workers]
-        return max(each[-1].end for each in workers) - min(starts)
+        """Of all workers together; see ``completion_s``."""
+        return completion_s(self.iterations[job], warmup)
 
     def iteration_s(self, job: int) -> float:
         """Mean length of all workers' iterations."""

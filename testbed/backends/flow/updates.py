@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 
@@ -12,60 +12,7 @@ from testbed.backends.flow.channels import Channels
 from testbed.backends.flow.routes import Ways
 from testbed.backends.flow.scenario import Job
 from testbed.plan.program import Update
-
-
-class Gate:
-    """Who is answered when, at one shard: as `Consistency` has it, without asking about everyone.
-
-    ``staleness`` is how many updates a worker may be ahead of the slowest, None any number.
-    """
-
-    def __init__(self, staleness: int | None, workers: int) -> None:
-        self._staleness = staleness
-        self._counts = [0] * workers
-        self._least = 0
-        self._having = Counter({0: workers})
-        self._unanswered: dict[int, list[int]] = defaultdict(list)
-
-    def push(self, worker: int) -> Iterator[int]:
-        """Take an update; yield each worker that is to be answered now."""
-        count = self._counts[worker] = self._counts[worker] + 1
-        if self._staleness is None:
-            yield worker
-            return
-        self._having[count] += 1
-        self._having[count - 1] -= 1
-        self._unanswered[count].append(worker)
-        while not self._having[self._least]:
-            del self._having[self._least]
-            self._least += 1
-        for ahead in sorted(self._unanswered):
-            if ahead - self._least <= self._staleness:
-                yield from self._unanswered.pop(ahead)
-
-
-class Turns:
-    """Whose turn it is to push a whole iteration's gradient, at each of the servers by itself."""
-
-    def __init__(self, workers: int, messages: dict[int, int]) -> None:
-        self._workers, self._messages = workers, messages
-        self._pushed = dict.fromkeys(messages, 0)
-        self._had = [dict.fromkeys(messages, 0) for _ in range(workers)]
-        for server in messages:
-            self._had[0][server] = 1
-
-    def has(self, worker: int, iteration: int) -> bool:
-        """Whether all servers have told ``worker`` that it may push."""
-        return min(self._had[worker].values()) > iteration
-
-    def pushed(self, server: int) -> int | None:
-        """One more message has come to ``server``: whom it tells now that it is their turn."""
-        self._pushed[server] += 1
-        turns, rest = divmod(self._pushed[server], self._messages[server])
-        return None if rest else turns % self._workers
-
-    def tell(self, worker: int, server: int) -> None:
-        self._had[worker][server] += 1
+from testbed.protocols.parameters.gate import Gate, Rotation, Turns
 
 
 class Updates:
@@ -85,7 +32,7 @@ class Updates:
     ) -> None:
         plan, consistency = job.plan, job.plan.consistency
         assert consistency is not None
-        self._job, self._plan, self._staleness = job, plan, consistency.staleness
+        self._job, self._plan, self._consistency = job, plan, consistency
         self._channels, self._agenda, self._finished = channels, agenda, finished
         self._line = cache(lambda source, to: channels.line(ways.stream(source, to)))
         cuts = (plan.cuts(unit.elements, 1) for unit in job.units)
@@ -94,14 +41,18 @@ class Updates:
         self._missing: dict[tuple[int, int], int] = {}
         self._number: dict[tuple[int, int, int], int] = {}
         self._held: dict[int, list[int]] = defaultdict(list)
-        self._turns: Turns | None = None
-        if consistency.turns:
-            served = Counter(op.server for op in plan.programs[0] if isinstance(op, Update))
-            messages = {server: count * len(job.units) for server, count in served.items()}
-            self._turns = Turns(plan.workers, messages)
+        served = Counter(op.server for op in plan.programs[0] if isinstance(op, Update))
+        self._rotations = {
+            server: Rotation(plan.workers, count * len(job.units))
+            for server, count in served.items()
+        }
+        self._turns = [Turns(served) for _ in range(plan.workers)]
+        for server in served:
+            self._turns[0].told(server)
 
     def begin(self, rank: int, number: int) -> None:
-        if self._turns is None or self._turns.has(rank, number // len(self._sizes)):
+        iteration = number // len(self._sizes)
+        if not self._consistency.turns or self._turns[rank].has(iteration):
             self._agenda.after(self._job.step_s, self._push, rank, number)
         else:
             self._held[rank].append(number)
@@ -118,16 +69,18 @@ class Updates:
     def _pushed(self, rank: int, unit: int, update: Update) -> None:
         gate = self._gates.get((unit, update.chunk))
         if gate is None:
-            gate = self._gates[unit, update.chunk] = Gate(self._staleness, self._plan.workers)
-        for worker in gate.push(rank):
-            self._agenda.after(self._job.step_s, self._answer, worker, unit, update)
-        if self._turns is not None and (after := self._turns.pushed(update.server)) is not None:
+            gate = self._gates[unit, update.chunk] = Gate(self._consistency, self._plan.workers)
+        for _, answered in gate.push(rank):
+            for worker in answered:
+                self._agenda.after(self._job.step_s, self._answer, worker, unit, update)
+        if not self._consistency.turns:
+            return
+        if (after := self._rotations[update.server].pushed()) is not None:
             line = self._line(update.server, after)
             self._channels.send(line, 0.0, self._told, after, update.server)
 
     def _told(self, worker: int, server: int) -> None:
-        assert self._turns is not None
-        self._turns.tell(worker, server)
+        self._turns[worker].told(server)
         held, self._held[worker] = self._held[worker], []
         for number in held:
             self.begin(worker, number)

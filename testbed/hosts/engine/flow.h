@@ -7,7 +7,6 @@
 
 #include "outbox.h"
 
-enum style { STYLE_ATP, STYLE_SWITCHML, STYLE_RACK };
 enum operation { ALL_REDUCE, REDUCE, MULTICAST };
 
 /* Windows by which a fragment may be ahead of the lowest that is not done. Switches do not bound it,
@@ -78,9 +77,9 @@ struct flow {
     uint64_t next, sent_end;   /* the lowest that may be unsent; one past the highest sent */
     uint64_t turns, overtaken; /* taken so far; one past the latest of those done */
     double allowed;            /* in flight */
-    double shortest, shortest_before; /* round trips of the last ROUNDS, and of those before */
-    uint32_t rounds;
     double last_cut, look_again, timeout, round_trip, variation, newest;
+    double heard;             /* when the latest answer came, or the first in flight was sent */
+    double stalled;           /* what was sent before was in flight during a silence */
     double silence, probe_at; /* how long it may last, and when that is over */
     double answered;          /* when the latest one to be sent twice, and then done, was sent */
     uint64_t answered_end;    /* and where its chunk ends */

@@ -2,7 +2,13 @@
    the next one out, in the same slot, so that a hole holds back its own slot alone. Loss is seen as
    a gap in what comes back; or by silence: after two round trips of it, or more where they vary, one
    fragment goes again, as a probe, and if nothing follows its answer then all of its chunk that was
-   sent before it is lost (after RACK-TLP, RFC 8985). A timeout is for what is worse.
+   sent before it is lost (after RACK-TLP, RFC 8985). A timeout is for what is worse; it runs from the
+   last answer (RFC 6298, 5.3), because a queue makes round trips long while answers keep coming.
+
+   Two things lengthen a round trip: a queue, which must be learnt, or all in it is sent again; and a
+   loss that somebody repairs, which must not be, or each silence makes the next one longer. A loss
+   shows: what was sent later is answered earlier, or a silence falls into the round trip. So only
+   those without either are measured, and a silence that was doubled stays so until one is (Karn).
 
    A gap is judged by time: who missed a result sends the slot's next fragment a round trip later
    than the others, to whom it is not lost. Where there is nothing more to send, whose answer would
@@ -23,8 +29,7 @@ static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 
 static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
 static const double LATER = 0.75;  /* of a round trip: less may be a member's delay */
 static const double TAKEN = 0.125; /* by a fragment that is missed, of those in flight */
-static const double LONGEST_ROUND = 16; /* times the shortest of late */
-enum { REORDERING = 3, LEAST_IN_FLIGHT = 8, ROUNDS = 32 };
+enum { REORDERING = 3, LEAST_IN_FLIGHT = 8 };
 
 static double waiting_time(const struct flow *flow)
 {
@@ -36,7 +41,6 @@ void sender_open(struct flow *flow)
     flow->allowed = flow->window;
     flow->timeout = FIRST_TIMEOUT;
     flow->silence = flow->probe_at = INFINITY;
-    flow->shortest = flow->shortest_before = INFINITY;
 }
 
 static bool is_sent_here(const struct flow *flow, const struct chunk *chunk)
@@ -111,8 +115,10 @@ static void mend_late(struct flow *flow, double now)
             sender_slow_down(flow, now);
         resend(flow, s, now);
     }
-    if (count)
+    if (count) {
+        flow->stalled = now;
         flow->timeout = 2 * flow->timeout < LONGEST_TIMEOUT ? 2 * flow->timeout : LONGEST_TIMEOUT;
+    }
 }
 
 /* Sends again what is not done when others are that were sent well after it; or, in a hurry, when
@@ -149,6 +155,7 @@ static void end_silence(struct flow *flow, double now)
     } else {
         probe(flow, now);
     }
+    flow->stalled = now;
     flow->silence *= 2;
     flow->probe_at = now + flow->silence;
 }
@@ -198,8 +205,10 @@ static bool send_new(struct flow *flow, double now)
             place->turn = flow->turns++;
             if (s >= flow->sent_end)
                 flow->sent_end = s + 1;
-            if (!flow->outstanding++)
+            if (!flow->outstanding++) {
+                flow->heard = now;
                 flow->probe_at = now + flow->silence;
+            }
         }
         if (s == flow->next)
             flow->next++;
@@ -230,14 +239,6 @@ static void take_sample(struct flow *flow, double sample)
     if (flow->sampled)
         return;
     flow->sampled = true;
-    /* Many an answer waited until somebody had mended a loss, after a silence that is measured in
-       round trips: without a bound each would make the other longer. */
-    flow->shortest = fmin(flow->shortest, sample);
-    sample = fmin(sample, LONGEST_ROUND * fmin(flow->shortest, flow->shortest_before));
-    if (++flow->rounds % ROUNDS == 0) {
-        flow->shortest_before = flow->shortest;
-        flow->shortest = INFINITY;
-    }
     if (flow->round_trip > 0) {
         flow->variation = 0.75 * flow->variation + 0.25 * fabs(sample - flow->round_trip);
         flow->round_trip = 0.875 * flow->round_trip + 0.125 * sample;
@@ -253,14 +254,18 @@ void sender_done(struct flow *flow, uint64_t sequence, double now)
     flow->allowed += 1 / flow->allowed;
     if (flow->allowed > flow->window)
         flow->allowed = flow->window;
-    if (place->turn >= flow->overtaken)
+    const bool in_turn = place->turn >= flow->overtaken;
+    if (in_turn)
         flow->overtaken = place->turn + 1;
-    double sample = now - place->sent_at;
+    if (now >= flow->probe_at)
+        flow->stalled = now; /* nobody looked in time */
+    const double sample = now - place->sent_at;
     if (!place->resent) {
         if (place->sent_at > flow->newest)
             flow->newest = place->sent_at;
         flow->first_answers = true;
-        take_sample(flow, sample);
+        if (in_turn && place->sent_at > flow->stalled)
+            take_sample(flow, sample);
         return;
     }
     /* Karn: its time is ambiguous, unless it is too short for an answer to the second one. */
@@ -269,34 +274,30 @@ void sender_done(struct flow *flow, uint64_t sequence, double now)
         flow->answered = place->sent_at;
         flow->answered_end = chunk->end;
     }
-    /* But it took that long at least. A round trip that has grown would not be seen otherwise: all
-       would go again before it can be answered, and nothing be measured. */
-    if (flow->round_trip > 0 && sample > flow->round_trip)
-        take_sample(flow, sample);
 }
 
 void sender_settle(struct flow *flow, double now)
 {
-    const bool first_answers = flow->first_answers;
+    const bool first_answers = flow->first_answers, sampled = flow->sampled;
     flow->touched = flow->sampled = flow->first_answers = false;
     flow_advance(flow);
     if (flow->round_trip > 0) {
         /* An answer may wait for others' contributions: how long differs more than round trips. */
         double usual = flow->round_trip + fmax(flow->round_trip, 2 * flow->variation);
-        /* As for timeouts (Karn), only an answer to what was sent once ends a back-off. */
-        double least = first_answers ? LEAST_SILENCE : fmin(flow->silence, LONGEST_TIMEOUT);
+        double least = sampled ? LEAST_SILENCE : fmin(flow->silence, LONGEST_TIMEOUT);
         flow->silence = fmax(usual, least);
     }
     flow->probe_at = now + flow->silence;
     if (first_answers)
         flow->answered = 0; /* others follow: no reason for suspicion */
     else if (flow->answered > flow->newest)
-        flow->probe_at = now + flow->silence / 4;
+        /* On a slow link the next answer may take as long as this one did. */
+        flow->probe_at = now + fmax(flow->silence, 2 * (now - flow->heard));
+    flow->heard = now;
     /* Anything that comes back ends a timeout's. */
     double timeout = flow->round_trip > 0 ? 4 * flow->round_trip : FIRST_TIMEOUT;
     timeout = timeout < LEAST_TIMEOUT ? LEAST_TIMEOUT : timeout;
     flow->timeout = timeout > LONGEST_TIMEOUT ? LONGEST_TIMEOUT : timeout;
-    if (flow->look_again > now + flow->timeout / 2)
-        flow->look_again = now + flow->timeout / 2;
+    flow->look_again = now + flow->timeout;
     flow->settled = true;
 }

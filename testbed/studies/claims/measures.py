@@ -17,7 +17,7 @@ SEED = "emulation.seed"
 
 Metric = Literal["jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s"]
 Summary = Literal["mean", "most", "least", "slope", "spread", "midway", "step"]
-Reference = Literal["ps", "colocated-ps"]
+Reference = Literal["servers-apart", "servers-colocated"]
 LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3, "step": 2}
 ALONG = ("slope", "midway", "step")
 """Numbers that need points in a line."""
@@ -90,7 +90,7 @@ class Measure(Model):
     reference: Reference | None = Field(
         default=None,
         description="a formula, one of " + ", ".join(get_args(Reference)),
-        examples=["ps"],
+        examples=["servers-apart"],
     )
     where: dict[str, Any] = Field(
         default_factory=dict,

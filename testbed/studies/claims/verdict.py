@@ -216,7 +216,10 @@ def _formula(measure: Measure, experiment: Experiment, cell: sweep.Settings) -> 
     )
     # BytePS, OSDI 2020, section 2: max(M/B, n M/(k B)), and 2 (n-1) M/(n B) where all n workers'
     # machines are servers.
-    of_rate = {"ps": min(1.0, servers / workers), "colocated-ps": workers / (2 * (workers - 1))}
+    of_rate = {
+        "servers-apart": min(1.0, servers / workers),
+        "servers-colocated": workers / (2 * (workers - 1)),
+    }
     return of_rate[measure.reference or ""] * resolved.fabric.host_rate / 1e9
 
 

@@ -71,7 +71,7 @@ class Tables:
             for name in pipeline.order():
                 node = pipeline.nodes[name]
                 code.depth -= 1
-                code(f"{identifier(name)}:;")
+                code(f"{_label(name)}:;")
                 code.depth += 1
                 with code.block(""):
                     if isinstance(node, Conditional):
@@ -87,7 +87,7 @@ class Tables:
         code("")
 
     def jump(self, name: str | None) -> None:
-        self.code(f"goto {'done' if name is None else identifier(name)};")
+        self.code(f"goto {'done' if name is None else _label(name)};")
 
     def conditional(self, node: Conditional) -> None:
         self.expressions.at = node.at
@@ -167,6 +167,10 @@ class Tables:
             masks = split(key.mask, key.words)
             texts = [f"{text} & {mask:#x}u" for text, mask in zip(texts, masks, strict=True)]
         return texts
+
+
+def _label(node: str) -> str:
+    return f"node_{identifier(node)}"
 
 
 _HASHED = {"exact": "exact", "lpm": "longest"}

@@ -17,7 +17,14 @@ from testbed.switches.native.program import Program
 
 
 def identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name)
+    """``name`` as part of a C identifier; no two names give the same one.
+
+    An underscore is doubled, and any other character outside C's alphabet is its code in hex
+    between two. A prefix keeps it apart from C's words and from the emitted code's own names.
+    """
+    return re.sub(
+        r"[^0-9A-Za-z]", lambda found: "__" if found[0] == "_" else f"_{ord(found[0]):x}_", name
+    )
 
 
 class Layout:
@@ -25,15 +32,10 @@ class Layout:
         self.program = program
         self.headers = tuple(h for h in program.headers if not h.metadata)
         self.metadata: dict[Field, str] = {}
-        taken: set[str] = set()
         for header in program.headers:
             if header.metadata:
                 for field in header.fields.values():
-                    name = identifier(f"{header.name}_{field.name}")
-                    while name in taken:
-                        name += "_"
-                    taken.add(name)
-                    self.metadata[field] = name
+                    self.metadata[field] = f"m_{identifier(f'{header.name}.{field.name}')}"
 
     def member(self, field: Field) -> str | None:
         """The C lvalue of a metadata field; None for a header's field."""

@@ -16,16 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from testbed.switches.control import (
-    ControlError,
-    Exact,
-    Lpm,
-    Match,
-    Range,
-    Replica,
-    TableEntry,
-    Ternary,
-)
+from testbed.protocols.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from testbed.switches.control import ControlError, Replica
 from testbed.switches.native.build import build
 from testbed.switches.native.emit_table import entry_data, entry_key
 from testbed.switches.native.program import Action, Key, Register, Table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,24 +16,24 @@ from testbed.deployment.deploy import DeployedJob, deploy
 from testbed.deployment.memory import allocate
 from testbed.deployment.tasks import tasks
 from testbed.experiment.schema import Experiment
-from testbed.hosts.crew import Crew
-from testbed.hosts.task import Outcome
+from testbed.hosts.launcher import Launcher
+from testbed.hosts.task import RankOutcome
 from testbed.placement.fabric import build_fabric
-from testbed.switches.entries import Allocation
+from testbed.protocols.allocation import Allocation
 
 
 @dataclass
 class Reduction:
     """What came of it; ``inodes`` are the namespaces that it had."""
 
-    jobs: list[DeployedJob]
+    jobs: Sequence[DeployedJob]
     allocations: list[Allocation]
-    outcomes: list[Outcome]
+    outcomes: list[RankOutcome]
     statistics: Statistics
     inodes: set[int]
 
     @property
-    def workers(self) -> list[Outcome]:
+    def workers(self) -> list[RankOutcome]:
         found, first = [], 0
         for job in self.jobs:
             found += self.outcomes[first : first + job.plan.workers]
@@ -53,7 +53,7 @@ def reduce(
     experiment: Experiment,
     folder: Path,
     disturb: Callable[[Network], object] = lambda network: None,
-    watch: Callable[[Network, Crew], None] = lambda network, crew: None,
+    watch: Callable[[Network, Launcher], None] = lambda network, launcher: None,
     timeout: float = 60.0,
     made: Callable[..., Any] = switches,
 ) -> Reduction:
@@ -62,7 +62,7 @@ def reduce(
     ``made`` makes the switches that run the P4 program.
     """
     fabric = build_fabric(experiment)
-    jobs = deploy(experiment, fabric)
+    jobs = deploy(experiment, fabric).jobs
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
     every = [each for own in allocations for each in own]
     p4 = {switch for each in every for switch in each.tree.switches}
@@ -79,6 +79,6 @@ def reduce(
         inodes = namespaces(network)
         disturb(network)
         hosts = [network.namespace(task.plan.hosts[task.rank]) for task in told]
-        with Crew(told, hosts) as crew:
-            outcomes = crew.run(lambda: watch(network, crew), timeout)
+        with Launcher(told, hosts) as launcher:
+            outcomes = launcher.run(lambda: watch(network, launcher), timeout)
         return Reduction(jobs, every, outcomes, network.statistics(), inodes)

@@ -12,7 +12,8 @@ from testbed import wire
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.network import Network
 from testbed.plan.trees import Tree
-from testbed.switches.entries import Allocation
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.systems import Assignment
 from testbed.systems.atp import tree as atp_tree
 from testbed.topology.builders import fat_tree, leaf_spine
@@ -53,7 +54,7 @@ def any_tier(parents: dict[str, str]) -> tuple[Fabric, Tree]:
     """Four workers in three pods of a fat-tree, the server in the fourth."""
     workers, server = ("h0", "h1", "h4", "h9"), "h15"
     ranks = {host: rank for rank, host in enumerate(workers)}
-    tree = Tree(server, ranks, parents, root_rank=len(workers))
+    tree = Tree(server, ranks, parents, ATP, root_rank=len(workers))
     return fat_tree(4, 2, 1e9, 1e9, 256_000).with_ina(tree.switches), tree
 
 

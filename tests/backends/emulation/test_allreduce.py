@@ -12,7 +12,7 @@ from leftovers import assert_gone, processes_in
 from tiny import FRAGMENTS, experiment
 from traffic import TARGETS
 
-from testbed.hosts.crew import RankFailed
+from testbed.hosts.launcher import RankFailed
 from testbed.topology.framing import Framing
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
@@ -90,10 +90,10 @@ def test_a_killed_worker_is_named_within_seconds_and_nothing_is_left(system, tmp
     killed: list[float] = []
     inodes: set[int] = set()
 
-    def kill_once(network, crew):
+    def kill_once(network, launcher):
         if not killed:
             inodes.update(os.stat(network.namespace(node)).st_ino for node in network.fabric.nodes)
-            os.kill(crew.pids[1], signal.SIGKILL)
+            os.kill(launcher.pids[1], signal.SIGKILL)
             killed.append(time.monotonic())
 
     with pytest.raises(RankFailed, match=r"worker rank 1 died \(exit code -9\)"):

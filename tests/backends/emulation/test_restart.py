@@ -10,7 +10,7 @@ from jobs import reduce
 from test_styles import STYLES, tiny
 from traffic import TARGETS, switches
 
-from testbed.hosts.crew import RankFailed
+from testbed.hosts.launcher import RankFailed
 from testbed.switches import events
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
@@ -53,7 +53,7 @@ def test_a_restarted_switch_never_makes_a_wrong_sum(style, target, tmp_path):
         )
         return made
 
-    def restart_once(network, crew):
+    def restart_once(network, launcher):
         if not counted and (found := events.read(made["t0"], 0).total()):
             counted.append(found)
             made["t0"].restart()

@@ -10,8 +10,8 @@ from jobs import reduce
 from tiny import experiment, trace_file
 from traffic import switches
 
-from testbed.hosts.crew import RankFailed
-from testbed.switches.compile import PROGRAM
+from testbed.backends.emulation.targets import PROGRAM
+from testbed.hosts.launcher import RankFailed
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
@@ -114,7 +114,7 @@ def test_a_switch_that_loses_its_memory_never_makes_a_wrong_sum(style, tmp_path)
     hostile = Hostile(Links(lost=0.005))
     left = [1]
 
-    def forget_once(network, crew):
+    def forget_once(network, launcher):
         if left:
             left.pop()
             for each in hostile.targets.values():

@@ -77,6 +77,17 @@ def test_iterations_follow_one_another_and_a_late_job_begins_late():
     assert found.end_s == own[-1].end
 
 
+def test_a_slow_link_does_not_make_few_iterations_seem_longer_than_many():
+    # Workers end their warm-up one after another, and its last iteration in the same order.
+    links = (replace(link, rate=2.5e9) if "h3" in (link.a, link.b) else link for link in RACK.links)
+    slow = replace(RACK, links=tuple(links))
+    for sizes in ([64_000_000], [32_000_000] * 3):
+        for count in (2, 24):
+            made = job(plan("ring", slow, 8), sizes, compute_s=0.05, iterations=1 + count)
+            each = simulate(slow, [made], EVEN).jct_s(0, warmup=1) / count
+            assert each == pytest.approx(expected(made, slow).iteration_s, rel=0.001)
+
+
 @pytest.mark.parametrize("name", ["ps", "ring", "atp"])
 def test_everyone_waits_for_a_straggler(name):
     fabric = FABRICS[0]

@@ -9,8 +9,8 @@ from simulated import UPDATING, expected, job, plan
 
 from testbed.backends.flow.scenario import Assumptions
 from testbed.backends.flow.simulate import simulate
-from testbed.backends.flow.updates import Gate
 from testbed.plan.program import Consistency
+from testbed.protocols.parameters.gate import Gate
 from testbed.topology.builders import leaf_spine
 
 FABRIC = leaf_spine(2, 3, 3, 1e10, 1e10, 10**6)
@@ -19,7 +19,8 @@ EVEN = Assumptions(ecmp="even")
 
 @given(st.sampled_from([None, 0, 1, 3]), st.integers(1, 5), st.data())
 def test_a_gate_answers_as_its_consistency_would(staleness, workers, data):
-    gate, consistency = Gate(staleness, workers), Consistency(staleness)
+    consistency = Consistency(staleness)
+    gate = Gate(consistency, workers)
     counts, waiting = [0] * workers, []
     for _ in range(30):
         free = [worker for worker in range(workers) if worker not in waiting]
@@ -30,7 +31,8 @@ def test_a_gate_answers_as_its_consistency_would(staleness, workers, data):
         waiting.append(worker)
         answered = [each for each in waiting if consistency.may_answer(counts, each)]
         waiting = [each for each in waiting if each not in answered]
-        assert sorted(gate.push(worker)) == sorted(answered)
+        found = [each for _, now in gate.push(worker) for each in now]
+        assert sorted(found) == sorted(answered)
 
 
 @pytest.mark.parametrize("name", UPDATING)

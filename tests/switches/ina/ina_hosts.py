@@ -25,8 +25,10 @@ from ina_frames import (
 from ina_traffic import address, values
 
 from testbed import wire
-from testbed.plan.trees import Style
-from testbed.switches.entries import Allocation
+from testbed.protocols import TreeProtocol
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.topology.addressing import Addressing
 
 WINDOW = 4
@@ -35,10 +37,10 @@ FRAGMENTS = 20
 FIRST_SEQUENCE = 0xFFFF_FFFC  # so that it wraps around
 
 
-def contribution(tree: int, rank: int, sequence: int, style: Style) -> np.ndarray:
+def contribution(tree: int, rank: int, sequence: int, style: TreeProtocol) -> np.ndarray:
     drawn = values(tree << 48 | rank << 40 | (sequence % (1 << 32)) << 1)
     # An overflow is another matter, in the style that looks for it.
-    return (drawn // 128).astype(">i4") if style is Style.ATP else drawn
+    return (drawn // 128).astype(">i4") if style is ATP else drawn
 
 
 @dataclass
@@ -53,8 +55,8 @@ class Host:
     done: set[int] = field(default_factory=set)  # fragments, from 0
 
     @property
-    def style(self) -> Style:
-        return self.allocation.tree.style
+    def style(self) -> TreeProtocol:
+        return self.allocation.tree.protocol
 
     @property
     def lowest(self) -> int:
@@ -109,7 +111,7 @@ class Member(Host):
         return self.allocation.tree.rank_of[self.name]
 
     def slot(self, s: int) -> int:
-        if self.style is not Style.ATP:
+        if self.style is not ATP:
             return super().slot(s)
         return self.slots.get(s % WINDOW, (s % WINDOW) % self.allocation.slots)
 
@@ -117,7 +119,7 @@ class Member(Host):
         return [] if self.multicasts else super().due()
 
     def speak(self, s: int) -> None:
-        again = self.style is Style.ATP and s in self.sent
+        again = self.style is ATP and s in self.sent
         flags = wire.FLAG_RESEND if again else 0
         self.sent.add(s)
         parent = self.allocation.tree.parent[self.name]
@@ -161,7 +163,7 @@ class Root(Host):
 
     def _answer(self, s: int, to: str) -> None:
         """The values are what they should be: nothing that arrives is ever anything else."""
-        tree, sums = self.allocation.tree, self.style is not Style.RACK
+        tree, sums = self.allocation.tree, self.style is not RACK
         kind = wire.KIND_RESULT if sums or self.multicasts else wire.KIND_ACK
         slot = self.slots.get(s, self.slot(s))
         following = self.random.randrange(self.allocation.slots) if s in self.collided else slot
@@ -177,7 +179,7 @@ class Root(Host):
             return
         bitmap, flags = int(packet.ina["bitmap"][0]), int(packet.ina["flags"][0])
         if s in self.done:
-            if not self.multicasts and (self.style is not Style.ATP or flags & wire.FLAG_RESEND):
+            if not self.multicasts and (self.style is not ATP or flags & wire.FLAG_RESEND):
                 self._answer_again(s, bitmap)
             return
         counted = self.heard.get(s, 0)
@@ -194,7 +196,7 @@ class Root(Host):
 
     def _answer_again(self, s: int, bitmap: int) -> None:
         tree = self.allocation.tree
-        if self.style is Style.ATP:
+        if self.style is ATP:
             asking = [host for host, rank in tree.rank_of.items() if bitmap >> rank & 1]
         else:
             asking = [
@@ -262,7 +264,7 @@ class Neighbour(Host):
                 self.done.add(s)
 
 
-def total(tree: int, ranks: Iterable[int], sequence: int, style: Style) -> np.ndarray:
+def total(tree: int, ranks: Iterable[int], sequence: int, style: TreeProtocol) -> np.ndarray:
     """What the sum of these ranks' contributions is, wrapped around."""
     parts = [contribution(tree, rank, sequence, style) for rank in ranks]
     return np.sum(parts, axis=0, dtype=np.int64).astype(np.int32).astype(">i4")
@@ -288,5 +290,5 @@ def wrong(packet: Packet, trees: Mapping[int, Allocation], multicasts: bool, arr
         ranks = [rank for rank in everyone if bitmap >> rank & 1]
         if packet.ina["kind"][0] == wire.KIND_RESULT:
             ranks = [63] if multicasts else list(everyone)
-    expected = total(allocation.number, ranks, sequence, allocation.tree.style)
+    expected = total(allocation.number, ranks, sequence, allocation.tree.protocol)
     return not np.array_equal(packet.values, expected)

@@ -7,11 +7,18 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from testbed.plan.trees import Style, Tree
+from testbed.plan.trees import Tree
+from testbed.protocols import TreeProtocol
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.events import Event
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import PROGRAM
 from testbed.switches.control import Control
-from testbed.switches.entries import Allocation, SwitchEntries, derive
-from testbed.switches.events import Event, read
+from testbed.switches.entries import SwitchEntries, derive
+from testbed.switches.events import read
 from testbed.topology.addressing import Addressing
 from testbed.topology.builders import leaf_spine
 
@@ -24,7 +31,7 @@ SLOTS, SHARED_SLOTS = 4, 16  # few, so that fragments meet
 RANKS = {"h0": 0, "h1": 1, "h2": 2, "h3": 3, "h4": 62, "h5": 63}
 
 
-def tree(style: Style, root: str, **children: str) -> Tree:
+def tree(style: TreeProtocol, root: str, **children: str) -> Tree:
     """``children`` of each inner node, separated by blanks."""
     parent = {child: at for at, names in children.items() for child in names.split()}
     members = {host: RANKS[host] for host in RANKS if host in parent}
@@ -32,31 +39,33 @@ def tree(style: Style, root: str, **children: str) -> Tree:
 
 
 TREES = {
-    Style.ATP: (
-        tree(Style.ATP, "h5", t0="h0 h1 h2", h5="t0"),
-        tree(Style.ATP, "h4", t0="h0 h1", h4="t0"),
-        tree(Style.ATP, "h2", t0="h0 t1", t1="h3 h5", h2="t0"),
-        tree(Style.ATP, "h3", t0="h1", h3="t0"),
+    ATP: (
+        tree(ATP, "h5", t0="h0 h1 h2", h5="t0"),
+        tree(ATP, "h4", t0="h0 h1", h4="t0"),
+        tree(ATP, "h2", t0="h0 t1", t1="h3 h5", h2="t0"),
+        tree(ATP, "h3", t0="h1", h3="t0"),
     ),
-    Style.SWITCHML: (
-        tree(Style.SWITCHML, "t0", t0="h0 h1 h2"),
-        tree(Style.SWITCHML, "t1", t0="h0 h2", t1="t0 h5"),
-        tree(Style.SWITCHML, "t0", t0="h0 t1", t1="h3 h4 h5"),
-        tree(Style.SWITCHML, "h4", t0="h1 h2", h4="t0 h5"),
+    SWITCHML: (
+        tree(SWITCHML, "t0", t0="h0 h1 h2"),
+        tree(SWITCHML, "t1", t0="h0 h2", t1="t0 h5"),
+        tree(SWITCHML, "t0", t0="h0 t1", t1="h3 h4 h5"),
+        tree(SWITCHML, "h4", t0="h1 h2", h4="t0 h5"),
     ),
-    Style.RACK: (
-        tree(Style.RACK, "h2", t0="h0 h1", h2="t0"),
-        tree(Style.RACK, "h3", t0="h0 h1 h2", h3="t0"),
+    RACK: (
+        tree(RACK, "h2", t0="h0 h1", h2="t0"),
+        tree(RACK, "h3", t0="h0 h1 h2", h3="t0"),
     ),
-    Style.NETREDUCE: (
-        tree(Style.NETREDUCE, "t0", t0="h0 h1 h2"),
-        tree(Style.NETREDUCE, "s0", t0="h0 h1", s0="t0 t1", t1="h3 h4"),
-        tree(Style.NETREDUCE, "t0", t0="h0 t1", t1="h4 h5"),
+    NETREDUCE: (
+        tree(NETREDUCE, "t0", t0="h0 h1 h2"),
+        tree(NETREDUCE, "s0", t0="h0 h1", s0="t0 t1", t1="h3 h4"),
+        tree(NETREDUCE, "t0", t0="h0 t1", t1="h4 h5"),
     ),
 }
 
+PROTOCOLS = tuple(TREES)
+
 # Copies of its results reach every port: they say that what came before has left the switch.
-MARKER = Allocation(200, 255, tree(Style.ATP, "h5", t0="h0 h1 h2 h3", h5="t0"), 0, 0)
+MARKER = Allocation(200, 255, tree(ATP, "h5", t0="h0 h1 h2 h3", h5="t0"), 0, 0)
 
 
 def _allocations() -> tuple[Allocation, ...]:
@@ -66,7 +75,7 @@ def _allocations() -> tuple[Allocation, ...]:
     made = []
     for place, tree in enumerate(trees):
         own = SHARED_SLOTS + SLOTS * place, SLOTS
-        part = (0, SHARED_SLOTS) if tree.style is Style.ATP else own
+        part = (0, SHARED_SLOTS) if tree.protocol is ATP else own
         made.append(Allocation(numbers[place], place // 2, tree, *part))
     return (*made, MARKER)
 

@@ -22,11 +22,13 @@ from ina_frames import (
     set_checksum,
     set_number,
 )
-from ina_scene import ADDRESSING, ALLOCATIONS, FABRIC, MARKER, PORTS, RANKS, SWITCH
+from ina_scene import ADDRESSING, ALLOCATIONS, FABRIC, MARKER, PORTS, PROTOCOLS, RANKS, SWITCH
+from reference_switch import has_connections
 
 from testbed import wire
-from testbed.plan.trees import Style
-from testbed.switches.entries import Allocation
+from testbed.plan.program import Multicast
+from testbed.protocols import TreeProtocol, protocol_of
+from testbed.protocols.allocation import Allocation
 
 Arrival = tuple[int, bytes]
 """Port and frame."""
@@ -53,13 +55,14 @@ class Traffic:
     values of a packet."""
 
     random: Random
-    styles: Sequence[Style] = tuple(Style)
+    styles: Sequence[TreeProtocol] = PROTOCOLS
+    allocations: Sequence[Allocation] = ALLOCATIONS
     lanes: int = wire.VALUES
     past: list[Arrival] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        mine = (each for each in ALLOCATIONS if each is not MARKER)
-        self._trees = [each for each in mine if each.tree.style in self.styles]
+        mine = (each for each in self.allocations if each is not MARKER)
+        self._trees = [each for each in mine if each.tree.protocol in self.styles]
         self._base = {each.number: self.random.choice(STARTS) for each in self._trees}
         self._sent: dict[int, set[Due]] = {each.number: set() for each in self._trees}
 
@@ -78,7 +81,7 @@ class Traffic:
         if fate == 4:
             return self._mangled(*self.random.choice(self.past[-30:]))
         allocation = self.random.choice(self._trees)
-        if allocation.tree.style is Style.NETREDUCE and self.random.randrange(4):
+        if has_connections(allocation.tree) and self.random.randrange(4):
             return self._on_connection(allocation)
         return self._fragment(allocation)
 
@@ -106,7 +109,7 @@ class Traffic:
     def _slot(self, allocation: Allocation, sequence: int) -> int:
         if self._chance(16):
             return self.random.choice((0, 3, allocation.slots, 4095, self.random.getrandbits(32)))
-        if allocation.tree.style is Style.ATP:  # a hash
+        if allocation.tree.protocol.shares_slots:  # a hash
             return (sequence + 5 * allocation.number) % allocation.slots
         return sequence % allocation.slots
 
@@ -117,7 +120,7 @@ class Traffic:
         due = self._due(allocation.number, ((0, child) for child in tree.children(SWITCH)))
         sequence = self._sequence(allocation.number)
         kind = wire.KIND_DATA
-        if (tree.style is Style.RACK and sequence % 3 == 0) or self._chance(20):
+        if (Multicast in protocol_of(tree).operations and sequence % 3 == 0) or self._chance(20):
             kind = wire.KIND_RECEIPT
         sender = due[1] if due else random.choice(tree.children(SWITCH))
         bitmap = sum(1 << rank for rank in tree.ranks_below(sender))

@@ -18,18 +18,18 @@ from random import Random
 
 import numpy as np
 from ina_frames import LINK, UDP
-from ina_scene import ENTRIES, JOBS, counted
+from ina_scene import ENTRIES, JOBS, PROTOCOLS, counted
 from ina_traffic import Arrival, Traffic
 
 from testbed import wire
-from testbed.plan.trees import Style
+from testbed.protocols import TreeProtocol
+from testbed.protocols.events import Event
 from testbed.switches.compile import COMPILER, PROGRAM
-from testbed.switches.events import Event
 
 RECORDED = Path(__file__).parent / "recorded"
 PACKETS, SEED = 400, 2025
-SETS: dict[str, tuple[Style, ...]] = {style.value: (style,) for style in Style}
-SETS["together"] = tuple(Style)
+SETS: dict[str, tuple[TreeProtocol, ...]] = {style.name: (style,) for style in PROTOCOLS}
+SETS["together"] = PROTOCOLS
 HEAD = LINK.itemsize + UDP.itemsize + 12 + wire.HEADER.itemsize
 
 LEFT = np.dtype(

@@ -1,7 +1,7 @@
 """The reference as a switch: frames in, frames out, told of a fabric's trees like the targets.
 
-A packet for the switch that belongs to one of its trees is aggregated (``reference.py``); every
-other is routed, without a choice of ways: ECMP is not the reference's.
+A packet for the switch that belongs to one of its trees is aggregated as the protocol's reference
+says; every other is routed, without a choice of ways: ECMP is not the reference's.
 """
 
 from __future__ import annotations
@@ -24,14 +24,29 @@ from ina_frames import (
     set_checksum,
     set_number,
 )
-from reference import CHILDREN, DATA, Aggregation, Child, Ina, Opening, Part, older
 
 from testbed import wire
-from testbed.plan.trees import Style
-from testbed.switches.entries import Allocation
-from testbed.switches.events import Event
+from testbed.plan.trees import Tree
+from testbed.protocols import protocol_of
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.events import Event
+from testbed.protocols.reference import (
+    CHILDREN,
+    DATA,
+    Aggregation,
+    Child,
+    Ina,
+    Opening,
+    Part,
+    older,
+)
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
+
+
+def has_connections(tree: Tree) -> bool:
+    """Whether hosts send on connections (RoCEv2), as NetReduce's do."""
+    return tree.protocol.port == wire.ROCE_PORT
 
 
 @dataclass(frozen=True)
@@ -67,10 +82,11 @@ class ReferenceSwitch:
         self._messages: dict[tuple[int, int], Message] = {}  # by connection and place
         joined = [each for each in allocations if name in each.tree.switches]
         self._parts = {each.number: self._part(each) for each in joined}
+        self._connects = {each.number: has_connections(each.tree) for each in joined}
         self._senders = {
             (self._ip(child), wire.connection(each.number, rank)): (each.number, 1 << rank)
             for each in joined
-            if each.tree.style is Style.NETREDUCE
+            if has_connections(each.tree)
             for child in each.tree.children(name)
             if (rank := each.tree.rank_of.get(child)) is not None
         }
@@ -87,7 +103,7 @@ class ReferenceSwitch:
         tree = self._addressed(packet) if packet.bth is None else self._on_connection(packet)
         if tree is None:
             return self._forward(packet)
-        part = self._parts[tree]
+        part, connects = self._parts[tree], self._connects[tree]
         content = _content(packet)
         if packet.bth is not None and not self._recognise(packet, content):
             self.events[part.job, Event.REFUSED] += 1
@@ -97,9 +113,9 @@ class ReferenceSwitch:
         if content.to is None:
             return []
         if content.to == CHILDREN:
-            return [self._copy(packet, content, part, child) for child in part.children]
+            return [self._copy(packet, content, child, connects) for child in part.children]
         packet.link["src"], packet.link["dst"] = content.source, content.to
-        return self._forward(_with_content(packet, content, part.style))
+        return self._forward(_with_content(packet, content, connects))
 
     # Whose packet it is
 
@@ -157,10 +173,12 @@ class ReferenceSwitch:
         link["ttl"] -= 1
         return [self._leave(packet, max(fitting, key=lambda pair: pair[0])[1])]
 
-    def _copy(self, packet: Packet, content: Ina, part: Part, child: Child) -> tuple[int, bytes]:
+    def _copy(
+        self, packet: Packet, content: Ina, child: Child, connects: bool
+    ) -> tuple[int, bytes]:
         own = Ina(**vars(content))
         own.on = content.on if child.connection is not None else None
-        copy = _with_content(packet, own, part.style)
+        copy = _with_content(packet, own, connects)
         copy.link["dst"] = child.address
         copy.link["src"] = content.source if child.connection is None else child.peer
         if child.connection is not None:
@@ -191,19 +209,19 @@ class ReferenceSwitch:
         parent = tree.parent.get(self._name)
         return Part(
             job=allocation.job,
-            style=tree.style,
+            model=protocol_of(tree).reference,
             own=self._ip(self._name),
             members=sum(1 << rank for rank in tree.ranks_below(self._name)),
             parent=None if parent is None else self._ip(parent),
             children=tuple(self._child(allocation, node) for node in tree.children(self._name)),
             first=allocation.first,
             slots=allocation.slots,
-            watch=tree.style is Style.ATP,
+            watch=protocol_of(tree).watches_overflow,
         )
 
     def _child(self, allocation: Allocation, node: str) -> Child:
         tree = allocation.tree
-        if tree.style is not Style.NETREDUCE or node not in tree.rank_of:
+        if not has_connections(tree) or node not in tree.rank_of:
             return Child(self._ip(node))
         peer = tree.predecessor(node)
         return Child(
@@ -223,7 +241,7 @@ def _content(packet: Packet) -> Ina:
     return Ina(**fields, values=packet.values, source=source, to=to, on=on)
 
 
-def _with_content(packet: Packet, content: Ina, style: Style) -> Packet:
+def _with_content(packet: Packet, content: Ina, connects: bool) -> Packet:
     """A packet that carries ``content``, on a connection where that says so."""
     made = Packet(packet.link.copy(), packet.udp.copy(), rest=packet.rest)
     made.udp["checksum"] = 0
@@ -232,7 +250,7 @@ def _with_content(packet: Packet, content: Ina, style: Style) -> Packet:
         made.ina[name] = getattr(content, name)
     if content.values is not None:
         made.values = content.values.astype(">i4")
-    if style is not Style.NETREDUCE:
+    if not connects:
         return made
     if content.on is not None:
         made.bth = np.zeros(1, BTH) if packet.bth is None else packet.bth.copy()

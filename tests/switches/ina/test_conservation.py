@@ -15,34 +15,38 @@ from ina_hosts import FRAGMENTS, WINDOW, Member, Neighbour, Root, wrong
 from ina_scene import ADDRESSING, FABRIC, RANKS, forget
 from ina_scene import tree as grown
 
-from testbed.plan.trees import Style
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import PROGRAM
-from testbed.switches.entries import Allocation, derive
+from testbed.switches.entries import derive
 from testbed.switches.native.target import NativeSwitch
 
 SLOTS = 2 * WINDOW
 CASES = {
-    "atp in one rack": [grown(Style.ATP, "h2", t0="h0 h1", h2="t0")],
+    "atp in one rack": [grown(ATP, "h2", t0="h0 h1", h2="t0")],
     "atp, jobs that share slots": [
-        grown(Style.ATP, "h5", t0="h0 h1 h2", t1="t0 h3", h5="t1"),
-        grown(Style.ATP, "h4", t0="h0 h2", h4="t0"),
+        grown(ATP, "h5", t0="h0 h1 h2", t1="t0 h3", h5="t1"),
+        grown(ATP, "h4", t0="h0 h2", h4="t0"),
     ],
-    "switchml in one rack": [grown(Style.SWITCHML, "t0", t0="h0 h1 h2")],
-    "switchml in two": [grown(Style.SWITCHML, "t0", t0="h0 h1 t1", t1="h3 h4")],
-    "switchml, three levels": [grown(Style.SWITCHML, "s0", s0="t0 t1", t0="h0 h1", t1="h3 h4")],
-    "switchml to a server": [grown(Style.SWITCHML, "h5", t0="h0 h1", h5="t0 h3")],
-    "rack": [grown(Style.RACK, "h2", t0="h0 h1", h2="t0")],
-    "rack to another": [grown(Style.RACK, "h4", t0="h0 h1 h2", h4="t0")],
-    "netreduce in one rack": [grown(Style.NETREDUCE, "t0", t0="h0 h1 h2")],
-    "netreduce in two": [grown(Style.NETREDUCE, "s0", t0="h0 h1 h2", s0="t0 h3")],
-    "netreduce by a spine alone": [grown(Style.NETREDUCE, "s0", s0="h0 h3")],
+    "switchml in one rack": [grown(SWITCHML, "t0", t0="h0 h1 h2")],
+    "switchml in two": [grown(SWITCHML, "t0", t0="h0 h1 t1", t1="h3 h4")],
+    "switchml, three levels": [grown(SWITCHML, "s0", s0="t0 t1", t0="h0 h1", t1="h3 h4")],
+    "switchml to a server": [grown(SWITCHML, "h5", t0="h0 h1", h5="t0 h3")],
+    "rack": [grown(RACK, "h2", t0="h0 h1", h2="t0")],
+    "rack to another": [grown(RACK, "h4", t0="h0 h1 h2", h4="t0")],
+    "netreduce in one rack": [grown(NETREDUCE, "t0", t0="h0 h1 h2")],
+    "netreduce in two": [grown(NETREDUCE, "s0", t0="h0 h1 h2", s0="t0 h3")],
+    "netreduce by a spine alone": [grown(NETREDUCE, "s0", s0="h0 h3")],
 }
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda name: name)
 def running(request):
     """The switches of a case, told of its trees."""
-    shared = CASES[request.param][0].style is Style.ATP
+    shared = CASES[request.param][0].protocol is ATP
     trees = [
         Allocation(place + 1, place, tree, 0 if shared else SLOTS * place, 3 if shared else SLOTS)
         for place, tree in enumerate(CASES[request.param])
@@ -75,7 +79,7 @@ class Network:
         def made(kind, name, **how):
             return kind(name, allocation, ADDRESSING, sender(name), self.multicasts, **how)
 
-        if tree.style is Style.NETREDUCE:
+        if tree.protocol is NETREDUCE:
             ring = [
                 made(Neighbour, name, passes=tree.parent[name] == FABRIC.tor_of(name))
                 for name in sorted(tree.rank_of, key=tree.rank_of.__getitem__)
@@ -157,7 +161,7 @@ ADDRESSING_OF = {
 
 def operations(trees) -> list[bool]:
     """Whether to multicast: style RACK does that and reduce."""
-    return [False, True] if trees[0].tree.style is Style.RACK else [False]
+    return [False, True] if trees[0].tree.protocol is RACK else [False]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -177,5 +181,5 @@ def test_no_sum_is_wrong_when_switches_forget(running, seed):
         network = Network(switches, trees, Random(100 + seed), multicasts)
         network.storm(900, forgetting=True)
         network.calm(3 * FRAGMENTS)
-        if trees[0].tree.style is Style.ATP:
+        if trees[0].tree.protocol is ATP:
             assert not network.unfinished(), "ATP needs no memory"

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ina_bmv2 import wired_bmv2
-from ina_scene import ALLOCATIONS, ENTRIES, FABRIC, SWITCH, counted, forget
+from ina_scene import ALLOCATIONS, ENTRIES, FABRIC, PROTOCOLS, SWITCH, counted, forget
 from ina_traffic import Traffic
 from reference_switch import ReferenceSwitch
 
-from testbed.plan.trees import Style
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.events import Event
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import PROGRAM
-from testbed.switches.events import Event
 from testbed.switches.native.target import NativeSwitch
 
-STYLES = [(style,) for style in Style] + [tuple(Style)]
-NAMES = [*(style.value for style in Style), "together"]
+STYLES = [(style,) for style in PROTOCOLS] + [PROTOCOLS]
+NAMES = [*(style.name for style in PROTOCOLS), "together"]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_long_sequences(switch, styles):
     events = sum((compare(switch, styles, Random(seed), 250) for seed in range(8)), Counter())
     reached = {event for (_, event), count in events.items() if count}
     wanted = {Event.STORED, Event.ADDED, Event.COMPLETED, Event.DUPLICATE, Event.REFUSED}
-    if Style.ATP in styles:
+    if ATP in styles:
         wanted |= {Event.COLLISION, Event.FLUSHED, Event.PASSED, Event.FREED}
     assert reached >= wanted | {Event.RETURNED}, "the traffic does not try everything"
 
@@ -91,7 +92,7 @@ def test_bmv2(bmv2, styles):
 def test_a_difference_would_be_seen(switch):
     """Without a memory that it should have, the switch and the reference part ways."""
     with pytest.raises(AssertionError, match="found"):
-        compare(Forgetful(switch), (Style.SWITCHML,), Random(1), 250)
+        compare(Forgetful(switch), (SWITCHML,), Random(1), 250)
 
 
 class Forgetful:

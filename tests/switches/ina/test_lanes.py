@@ -22,15 +22,18 @@ from reference_switch import ReferenceSwitch
 
 from testbed import wire
 from testbed.compiler import cache
-from testbed.plan.trees import Style
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import COMPILER, PROGRAMS, compile_program, sources_digest
 from testbed.switches.native.target import NativeSwitch
 
 INT32 = np.iinfo(np.int32)
 LIMITS = (INT32.min, INT32.min + 1, -(2**30), -2, -1, 0, 1, 2, 2**30, INT32.max - 1, INT32.max)
 WATCHED, UNWATCHED = (
-    next(each for each in ALLOCATIONS if each.tree.style is style and len(each.tree.rank_of) == 3)
-    for style in (Style.ATP, Style.SWITCHML)
+    next(
+        each for each in ALLOCATIONS if each.tree.protocol is style and len(each.tree.rank_of) == 3
+    )
+    for style in (ATP, SWITCHML)
 )
 MEMBERS = ("h0", "h1", "h2")
 fragments = count()

@@ -13,7 +13,8 @@ from native_cases_stacks import stacks, stacks_packets
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from testbed.switches.control import Control, Exact, Lpm, Range, Replica, TableEntry, Ternary
+from testbed.protocols.tables import Exact, Lpm, Range, TableEntry, Ternary
+from testbed.switches.control import Control, Replica
 
 
 def router(switch: Control) -> None:

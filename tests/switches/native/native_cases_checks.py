@@ -8,7 +8,8 @@ from native_case import Packet
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
-from testbed.switches.control import Control, Exact, TableEntry
+from testbed.protocols.tables import Exact, TableEntry
+from testbed.switches.control import Control
 
 
 def checks(switch: Control) -> None:

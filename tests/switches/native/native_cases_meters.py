@@ -6,7 +6,8 @@ import random
 
 from native_case import Packet
 
-from testbed.switches.control import Control, TableEntry, Ternary
+from testbed.protocols.tables import TableEntry, Ternary
+from testbed.switches.control import Control
 
 
 def meters(switch: Control) -> None:

@@ -6,7 +6,8 @@ import random
 
 from native_case import Packet
 
-from testbed.switches.control import Control, Exact, TableEntry, Ternary
+from testbed.protocols.tables import Exact, TableEntry, Ternary
+from testbed.switches.control import Control
 
 
 def stacks(switch: Control) -> None:

@@ -20,17 +20,9 @@ from pathlib import Path
 from native_case import PROGRAMS
 from native_cases import CASES
 
+from testbed.protocols.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from testbed.switches.compile import PROGRAM
-from testbed.switches.control import (
-    ControlError,
-    Exact,
-    Lpm,
-    Match,
-    Range,
-    Replica,
-    TableEntry,
-    Ternary,
-)
+from testbed.switches.control import ControlError, Replica
 from testbed.switches.native.program import Key, Program
 from testbed.switches.native.reader import read
 from testbed.switches.native.target import NativeSwitch

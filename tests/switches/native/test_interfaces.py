@@ -13,7 +13,7 @@ from native_cases import CASES
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
-from testbed.switches.control import TableEntry, Ternary
+from testbed.protocols.tables import TableEntry, Ternary
 from testbed.switches.native.target import NativeSwitch
 
 

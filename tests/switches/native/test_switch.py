@@ -10,7 +10,8 @@ import pytest
 from native_case import PROGRAMS
 from native_cases import CASES, fragment
 
-from testbed.switches.control import ControlError, Exact, Lpm, Replica, TableEntry
+from testbed.protocols.tables import Exact, Lpm, TableEntry
+from testbed.switches.control import ControlError, Replica
 from testbed.switches.native.build import BuildError, build
 from testbed.switches.native.program import Unsupported
 from testbed.switches.native.reader import read

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
+from testbed.experiment.options import Options
 from testbed.plan.program import Plan, Receive, Send
-from testbed.systems.system import Assignment, Option, System
+from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
 
@@ -19,6 +22,12 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     )
 
 
+class StarOptions(Options):
+    """An option to be checked and described."""
+
+    rays: int = Field(default=5, description="a number", examples=[5])
+
+
 SYSTEM = System(
     name="star",
     title="Star",
@@ -29,5 +38,5 @@ SYSTEM = System(
     reading=("It is the worker of rank 0.",),
     servers=(0, 0),
     plan=plan,
-    options={"rays": Option(5, "a number", lambda value: isinstance(value, int))},
+    options=StarOptions,
 )

@@ -106,6 +106,7 @@ static struct output outputs[MAX_OUTPUTS];
 static struct iovec segments[MAX_SEGMENTS];
 static unsigned output_count, segment_count;
 
+// Of the switch around the program: sends or collects all outputs, and says how full a port is.
 static void flush(void);
 static unsigned queue_depth(unsigned port);
 

@@ -3,6 +3,8 @@
 #ifndef PASS_H
 #define PASS_H
 
+#include "packet.h"
+
 #define MAX_PASSES 4096 // times that one packet may pass through; a program can ask for no end
 #define MAX_SESSIONS (1 << 15)
 
@@ -124,57 +126,6 @@ static void recirculate(struct state *s, const struct wide *w) {
         memcpy(to, v->iov_base, v->iov_len);
         to += v->iov_len;
     }
-}
-
-// A clone goes to where its session sends it.
-static void deliver(struct pass *p) {
-    struct state *const s = &p->state;
-    const struct mirror *const mirror = &mirrors[p->session];
-    SET(instance_type, p->instance);
-#if TRUNCATES
-    s->limit = SIZE_MAX;
-#endif
-    if (mirror->multicast)
-        multicast(s, &p->wide, mirror->to);
-    else
-        leave(s, &p->wide, mirror->to);
-}
-
-static void run(struct pass *p) {
-    struct state *const s = &p->state;
-    if (p->instance == INGRESS_CLONE) { // parsed as when it came, but its metadata are those kept
-        const struct metadata kept = s->m;
-        struct wide scratch;
-        memset(&scratch, 0, sizeof scratch);
-        memset(&s->m, 0, sizeof s->m);
-        SET(ingress_port, s->port);
-        arrive(s, p->bytes, p->length);
-        parse(s, &scratch);
-        s->m = kept;
-        deliver(p);
-    } else if (p->instance == EGRESS_CLONE) {
-        output_room(SEGMENTS, ARENA / 2, 0);
-        deliver(p);
-    } else {
-        SET(instance_type, p->instance);
-        SET(packet_length, p->length);
-        enter(s, &p->wide, p->bytes, p->length);
-    }
-}
-
-static void run_passes(void) {
-    while (waiting != NULL) {
-        struct pass *const p = waiting;
-        if (passes > MAX_PASSES)
-            endless++;
-        else
-            run(p);
-        waiting = p->next;
-        p->next = spent;
-        spent = p;
-    }
-    waiting_end = &waiting;
-    passes = 0;
 }
 
 #endif

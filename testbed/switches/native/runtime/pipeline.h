@@ -12,6 +12,11 @@
 #ifndef PIPELINE_H
 #define PIPELINE_H
 
+#include "packet.h"
+#if PASSES
+#include "pass.h"
+#endif
+
 #define REPLICATION 5 // instance_type of a multicast copy
 
 #define SET(field, value) SET_##field(value)
@@ -22,10 +27,6 @@
 #else
 #define STAGE INLINE
 #endif
-
-STAGE void multicast(const struct state *from, const struct wide *wide, unsigned id);
-STAGE void leave(struct state *s, struct wide *w, unsigned port);
-STAGE void enter(struct state *s, struct wide *w, uint8_t *packet, size_t length);
 
 INLINE void arrive(struct state *s, uint8_t *packet, size_t length) {
     s->cursor = packet;
@@ -38,10 +39,6 @@ INLINE void arrive(struct state *s, uint8_t *packet, size_t length) {
 #endif
     output_room(SEGMENTS, ARENA / 2, 0);
 }
-
-#if PASSES
-#include "pass.h"
-#endif
 
 // Egress and deparser: what a packet, or one copy of it, does on its way out.
 STAGE void leave(struct state *s, struct wide *w, unsigned port) {
@@ -130,6 +127,61 @@ STAGE void enter(struct state *s, struct wide *w, uint8_t *packet, size_t length
         leave(s, w, (unsigned)GET(egress_spec));
     }
 }
+
+#if PASSES
+
+// A clone goes to where its session sends it.
+static void deliver(struct pass *p) {
+    struct state *const s = &p->state;
+    const struct mirror *const mirror = &mirrors[p->session];
+    SET(instance_type, p->instance);
+#if TRUNCATES
+    s->limit = SIZE_MAX;
+#endif
+    if (mirror->multicast)
+        multicast(s, &p->wide, mirror->to);
+    else
+        leave(s, &p->wide, mirror->to);
+}
+
+static void run(struct pass *p) {
+    struct state *const s = &p->state;
+    if (p->instance == INGRESS_CLONE) { // parsed as when it came, but its metadata are those kept
+        const struct metadata kept = s->m;
+        struct wide scratch;
+        memset(&scratch, 0, sizeof scratch);
+        memset(&s->m, 0, sizeof s->m);
+        SET(ingress_port, s->port);
+        arrive(s, p->bytes, p->length);
+        parse(s, &scratch);
+        s->m = kept;
+        deliver(p);
+    } else if (p->instance == EGRESS_CLONE) {
+        output_room(SEGMENTS, ARENA / 2, 0);
+        deliver(p);
+    } else {
+        SET(instance_type, p->instance);
+        SET(packet_length, p->length);
+        enter(s, &p->wide, p->bytes, p->length);
+    }
+}
+
+static void run_passes(void) {
+    while (waiting != NULL) {
+        struct pass *const p = waiting;
+        if (passes > MAX_PASSES)
+            endless++;
+        else
+            run(p);
+        waiting = p->next;
+        p->next = spent;
+        spent = p;
+    }
+    waiting_end = &waiting;
+    passes = 0;
+}
+
+#endif
 
 static void process(unsigned port, uint8_t *packet, size_t length) {
     struct state state = {0}, *const s = &state;

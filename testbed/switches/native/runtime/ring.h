@@ -7,17 +7,27 @@
 #ifndef RING_H
 #define RING_H
 
+#include "pipeline.h"
+#include "reply.h"
+#include "superframe.h"
+
+#include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "superframe.h"
+#define CONTROL 0 // file descriptor
+#define MAX_PORTS 512
 
 #define BURST 64 // packets read from one port before the next port's turn
 #define PREFETCH 2048 // bytes of a frame, at most
@@ -35,10 +45,7 @@
 #define PAGE 4096
 #define RECENT 256 // packets, at least, whose memory is remembered
 
-static void reply_u64(uint64_t x);
-static bool serve(void);
-static void flush(void);
-static void process(unsigned port, uint8_t *packet, size_t length);
+static volatile sig_atomic_t stopped;
 
 struct port {
     unsigned number;
@@ -401,13 +408,14 @@ static uint64_t microseconds(void) {
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-// Runs until SIGTERM, or until the control plane has gone. Sleeps whenever all rings are empty.
+// Runs until SIGTERM, or until `take_request` says that the control plane has
+// gone. Sleeps whenever all rings are empty.
 //
 // To wake a sleeper costs whoever sends the packet, and this process, some microseconds each. So
 // after some packets comes a nap by the clock first, in which more of them gather without a
 // wake-up; only when nothing has come meanwhile does it sleep for long. By poll() and not epoll:
 // that one takes note of every packet, also while nobody sleeps.
-static void ring_run(long nap_nanoseconds) {
+static void ring_run(long nap_nanoseconds, bool (*take_request)(void)) {
     const uint64_t start = microseconds();
     const struct timespec nap = {.tv_nsec = nap_nanoseconds};
     struct pollfd files[1 + MAX_PORTS] = {{CONTROL, POLLIN, 0}};
@@ -429,7 +437,7 @@ static void ring_run(long nap_nanoseconds) {
             continue;
         if (poll(files, busy ? 1 : 1 + port_count, busy ? 0 : -1) <= 0)
             continue;
-        if (files[0].revents && !serve())
+        if (files[0].revents && !take_request())
             return;
         for (unsigned i = 0; !busy && i < port_count; i++) {
             int error;

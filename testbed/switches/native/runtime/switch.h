@@ -3,50 +3,17 @@
 #ifndef SWITCH_H
 #define SWITCH_H
 
+#include "reply.h"
+#include "ring.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#define CONTROL 0 // file descriptor
-#define MAX_PORTS 512
 #define MAX_MESSAGE (1u << 20)
 
-static void fail(const char *what) {
-    perror(what);
-    exit(1);
-}
-
-static volatile sig_atomic_t stopped;
-
-#include "ring.h"
-
 static bool offline; // packets come over the control socket; their outputs go back the same way
-
-// Replies
-
-static uint8_t *reply;
-static size_t reply_used, reply_size;
-
-static void reply_bytes(const void *p, size_t n) {
-    if (reply_used + n > reply_size) {
-        reply_size = 2 * (reply_used + n);
-        reply = realloc(reply, reply_size);
-        if (reply == NULL)
-            fail("memory for a reply");
-    }
-    memcpy(reply + reply_used, p, n);
-    reply_used += n;
-}
-
-static void reply_u32(uint32_t x) {
-    reply_bytes(&x, sizeof x);
-}
-
-static void reply_u64(uint64_t x) {
-    reply_bytes(&x, sizeof x);
-}
 
 static void flush(void) {
     if (offline) {
@@ -310,7 +277,7 @@ int main(int count, char **arguments) {
         while (!stopped && serve())
             continue;
     else
-        ring_run(strtol(arguments[3], NULL, 10));
+        ring_run(strtol(arguments[3], NULL, 10), serve);
     return 0;
 }
 

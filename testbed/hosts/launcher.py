@@ -10,9 +10,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 
-from testbed.hosts import process
-from testbed.hosts.process import Failure
-from testbed.hosts.task import Outcome, Task
+from testbed.hosts import rank_process
+from testbed.hosts.rank_process import Failure
+from testbed.hosts.task import RankOutcome, Task
 
 START_DELAY = 0.05
 PATIENCE = 30.0
@@ -22,7 +22,7 @@ class RankFailed(Exception):
     """A rank died or gave up; the message names it and says why."""
 
 
-class Crew:
+class Launcher:
     """A context in which the processes of ``tasks`` live.
 
     ``namespaces`` gives for each task the path of the network namespace that it runs in, or
@@ -34,13 +34,13 @@ class Crew:
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Launcher:
         # Plain fork: a hundred milliseconds a rank are saved, and no thread runs here.
         context = multiprocessing.get_context("fork")
         for task, namespace in zip(self._tasks, self._namespaces, strict=True):
             ours, theirs = context.Pipe()
             each = context.Process(
-                target=process.main,
+                target=rank_process.main,
                 args=(task, namespace, os.getpid(), theirs),
                 name=f"job {task.job} rank {task.rank}",
                 daemon=True,
@@ -78,7 +78,7 @@ class Crew:
         watch: Callable[[], None] = lambda: None,
         timeout: float | None = None,
         started: Callable[[], None] = lambda: None,
-    ) -> list[Outcome]:
+    ) -> list[RankOutcome]:
         """Run every task to its end; outcomes in the order of the tasks.
 
         ``started`` is called when the first iteration begins. ``watch`` is called about every
@@ -98,7 +98,9 @@ class Crew:
         outcomes = self._gather(workers, watch, limit)
         self._tell(servers, "stop")
         outcomes |= self._gather(servers, lambda: None, time.monotonic() + PATIENCE)
-        return [outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Outcome)]
+        return [
+            outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, RankOutcome)
+        ]
 
     def _tell(self, indices: Iterable[int], message: object) -> None:
         for index in indices:

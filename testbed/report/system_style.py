@@ -1,24 +1,26 @@
-"""How a system appears in figures, and what the report says of where its rules come from."""
+"""A system in the report: its colour, marker and title, and what is to be known of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal, TypeAlias
 
 Line: TypeAlias = Literal["-"] | tuple[float, Sequence[float]]
 
-_BASELINES = ("ps", "ring", "hierarchical-ring")
 _STYLES: tuple[Line, ...] = ("-", (0, (4, 1.5)), (0, (4, 1, 1, 1)), (0, (2, 1)))
 _FLAT: Line = (0, (1, 1))
 
 
 @dataclass(frozen=True)
-class Look:
+class SystemStyle:
     """Title, colour and marker in every figure; citation, published rules and our reading.
 
     Attributes:
         line: matplotlib's style of its line; dotted if it does not aggregate.
+        baseline: its place among the baselines, which come first; 0 for all others.
+        reference: whether speed-ups are given over it.
         aggregates: whether switches may sum for it; if not, it is all one to it where INA is.
         waits: whether every worker waits for all others' gradients in each iteration.
     """
@@ -30,42 +32,49 @@ class Look:
     published: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
     line: Line = "-"
+    baseline: int = 0
+    reference: bool = False
     aggregates: bool = True
     waits: bool = True
 
 
-Looks = Mapping[str, Look]
+Styles = Mapping[str, SystemStyle]
 Series = tuple[str, str]
 """A system and which variant of it, empty where there is but one."""
 
 
-def of(system: str, looks: Looks) -> Look:
-    """The look of ``system``; a neutral one if it is not registered here."""
-    return looks.get(system, Look(system))
+def style_of(system: str, styles: Styles) -> SystemStyle:
+    """The style of ``system``; a neutral one if it is not registered here."""
+    return styles.get(system, SystemStyle(system))
 
 
-def ordered(systems: Sequence[str], looks: Looks) -> list[str]:
+def ordered(systems: Sequence[str], styles: Styles) -> list[str]:
     """Baselines first, then those that aggregate in the network, then the others."""
 
-    def place(name: str) -> tuple[int, bool, str]:
-        baseline = _BASELINES.index(name) if name in _BASELINES else len(_BASELINES)
-        return baseline, not of(name, looks).aggregates, name
+    def place(name: str) -> tuple[float, bool, str]:
+        style = style_of(name, styles)
+        return style.baseline or inf, not style.aggregates, name
 
     return sorted(dict.fromkeys(systems), key=place)
 
 
-def series_looks(found: Sequence[Series], looks: Looks) -> dict[Series, Look]:
+def references(styles: Styles) -> list[str]:
+    """The systems over which speed-ups are given; claims of difference are against the last."""
+    return [name for name in ordered([*styles], styles) if styles[name].reference]
+
+
+def series_styles(found: Sequence[Series], styles: Styles) -> dict[Series, SystemStyle]:
     """A look for each series, in the order of figures: variants are paler, their lines broken."""
     result = {}
-    for system in ordered([system for system, _ in found], looks):
-        look = of(system, looks)
+    for system in ordered([system for system, _ in found], styles):
+        style = style_of(system, styles)
         variants = sorted({variant for own, variant in found if own == system})
         for place, variant in enumerate(variants):
             result[system, variant] = replace(
-                look,
-                title=f"{look.title}, {variant}" if variant else look.title,
-                colour=_paler(look.colour, place / (place + 2)),
-                line=_STYLES[place % len(_STYLES)] if look.aggregates else _FLAT,
+                style,
+                title=f"{style.title}, {variant}" if variant else style.title,
+                colour=_paler(style.colour, place / (place + 2)),
+                line=_STYLES[place % len(_STYLES)] if style.aggregates else _FLAT,
             )
     return result
 

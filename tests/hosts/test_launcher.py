@@ -7,16 +7,18 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from testbed.deployment.memory import Window
 from testbed.deployment.tasks import role
-from testbed.hosts.crew import Crew, RankFailed
+from testbed.hosts.launcher import Launcher, RankFailed
+from testbed.hosts.messages import Chunk
 from testbed.hosts.task import Task
+from testbed.plan.program import SwitchAllReduce
 from testbed.plan.units import Unit
-from testbed.switches.entries import Allocation
+from testbed.protocols.allocation import Allocation, Window
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.catalogue import load
@@ -64,8 +66,8 @@ SYNCHRONOUS = [name for name in registry if tasks(name)[0].plan.consistency is N
 @pytest.mark.parametrize("system", SYNCHRONOUS)
 def test_every_sum_is_checked_and_right(system):
     job = tasks(system)
-    with Crew(job, [None] * len(job)) as crew:
-        outcomes = crew.run(timeout=30)
+    with Launcher(job, [None] * len(job)) as launcher:
+        outcomes = launcher.run(timeout=30)
     workers = outcomes[:3]
     for outcome in workers:
         assert outcome.wrong == 0
@@ -83,8 +85,8 @@ def test_a_wrong_contribution_is_noticed_by_every_worker(system):
     job = tasks(system)
     other = tasks(system, seed=6)
     job[1] = other[1]  # this one contributes what nobody expects
-    with Crew(job, [None] * len(job)) as crew:
-        outcomes = crew.run(timeout=30)
+    with Launcher(job, [None] * len(job)) as launcher:
+        outcomes = launcher.run(timeout=30)
     for outcome in outcomes[:3]:
         assert outcome.wrong > 0.9 * outcome.checked
 
@@ -97,16 +99,16 @@ def test_a_killed_worker_ends_the_run_within_seconds(system):
 
     def kill_once() -> None:
         if not killed and time.monotonic() - began > 1:
-            killed.append(crew.pids[1])
-            os.kill(crew.pids[1], signal.SIGKILL)
+            killed.append(launcher.pids[1])
+            os.kill(launcher.pids[1], signal.SIGKILL)
 
     with (
         pytest.raises(RankFailed, match=r"job 0 worker rank 1 died \(exit code -9\)"),
-        Crew(job, [None] * len(job)) as crew,
+        Launcher(job, [None] * len(job)) as launcher,
     ):
-        crew.run(kill_once, timeout=30)
+        launcher.run(kill_once, timeout=30)
     assert time.monotonic() - began < 5
-    for pid in crew.pids:
+    for pid in launcher.pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
@@ -118,10 +120,55 @@ def test_credit_that_comes_back_is_used_and_a_host_may_have_two_ranks():
     gradients = Gradients(5, 3, 64 * 96)
     shared = (*job[0].addresses[:3], job[0].addresses[0])
     job = [replace(each, units=units, gradients=gradients, addresses=shared) for each in job]
-    with Crew(job, [None] * len(job)) as crew:
-        outcomes = crew.run(timeout=30)
+    with Launcher(job, [None] * len(job)) as launcher:
+        outcomes = launcher.run(timeout=30)
     assert [each.wrong for each in outcomes] == [0] * 4
     assert outcomes[0].checked == 3 * 64 * 96
+
+
+def test_units_smaller_than_the_plan_has_chunks_are_summed_too():
+    """Racks of 2 and 3: eight chunks of uneven shares, some of which are empty."""
+    fabric = leaf_spine(1, 2, (2, 3), 1e9, 1e9, 10**6)
+    plan = registry["hierarchical-ring"].plan(Assignment(fabric.hosts, ()), fabric)
+    units = (Unit(0, 0, 7, 0.0), Unit(1, 7, 1, 0.0), Unit(2, 8, 1000, 0.01))
+    assert len(set(plan.cuts(7, 1))) < len(plan.cuts(7, 1))
+    addresses = tuple(f"{NET}.{rank + 1}" for rank in plan.ranks)
+    gradients = Gradients(5, 5, 1008)
+    job = [
+        Task(plan, rank, 0, addresses, units, 0.02, gradients, (1.0,) * 3) for rank in plan.ranks
+    ]
+    with Launcher(job, [None] * len(job)) as launcher:
+        outcomes = launcher.run(timeout=30)
+    assert [(each.wrong, each.checked) for each in outcomes] == [(0, 3 * 1008)] * 5
+
+
+@pytest.mark.parametrize("system", ["atp", "switchml"])
+def test_shares_of_no_fragments_are_summed_too(system):
+    """As GRID cuts small units: one tree has all of them, the other nothing."""
+    plain = tasks(system)
+    whole = plain[0].plan
+    plan = replace(
+        whole,
+        chunks=2,
+        shares=(Fraction(1, 10), Fraction(9, 10)),
+        programs=((SwitchAllReduce(0, 0), SwitchAllReduce(1, 1)),) * len(whole.hosts),
+        trees=whole.trees * 2,
+    )
+    sizes = (1, 8, 1, 1)
+    offsets = [sum(sizes[:number]) for number in range(len(sizes))]
+    units = tuple(
+        Unit(number, 256 * offset, 256 * size, 0.0)
+        for number, (size, offset) in enumerate(zip(sizes, offsets, strict=True))
+    )
+    gradients = Gradients(5, 3, 256 * sum(sizes))
+    job = []
+    for task in plain:
+        (part,) = task.trees
+        trees = (part, replace(part, tree=1))
+        job.append(replace(task, plan=plan, units=units, gradients=gradients, trees=trees))
+    with Launcher(job, [None] * len(job)) as launcher:
+        outcomes = launcher.run(timeout=30)
+    assert [(each.wrong, each.checked) for each in outcomes[:3]] == [(0, 3 * 256 * 11)] * 3
 
 
 def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():
@@ -132,13 +179,13 @@ def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():
     values = np.arange(8_000_000, dtype=np.int32)  # more than any socket buffers
     try:
         sender.connect([1])
-        sender.send(1, 0, 0, values)
+        sender.send(1, Chunk(0, 0, values))
         arrived: list[np.ndarray] = []
         flushing = threading.Thread(target=sender.flush)
         flushing.start()
         deadline = time.monotonic() + 10
         while not arrived and time.monotonic() < deadline:
-            arrived += [chunk for *_, chunk in receiver.poll()]
+            arrived += [message.values for _, message in receiver.poll()]
         flushing.join(1)
         np.testing.assert_array_equal(arrived[0], values)
     finally:
@@ -156,8 +203,8 @@ def test_real_gradients_are_summed_and_the_error_of_what_came_is_told(system):
     for quantiser in schemes:
         gradients = Gradients(5, 3, 2 * ELEMENTS, sample=sample, quantiser=quantiser)
         told = [replace(each, gradients=gradients) for each in job]
-        with Crew(told, [None] * len(told)) as crew:
-            outcomes = crew.run(timeout=30)
+        with Launcher(told, [None] * len(told)) as launcher:
+            outcomes = launcher.run(timeout=30)
         assert [outcome.wrong for outcome in outcomes[:3]] == [0] * 3
         errors.append(outcomes[0].quantisation_error)
         truth = gradients.quantisation_error(gradients.expected_total().astype(float))

@@ -1,21 +1,21 @@
-"""All that a rank is connected to: other ranks over TCP, aggregation trees over UDP."""
+"""The kernel's sockets of a rank: streams to other ranks over TCP, packets of aggregation trees."""
 
 from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.hosts.aggregation import Endpoint, Operation, Wake
-from testbed.hosts.interpreter import Values
-from testbed.hosts.ring import Neighbours, RingEndpoint
+from testbed.hosts.messages import Message, Values
+from testbed.hosts.ring import RingEndpoint
 from testbed.hosts.stream import Mesh
-from testbed.hosts.task import Outcome, Task
-from testbed.hosts.uses import Use, Uses
+from testbed.hosts.task import RankOutcome, Task
+from testbed.hosts.transport import NEVER
 from testbed.plan.program import (
     Multicast,
     Receive,
@@ -24,6 +24,7 @@ from testbed.plan.program import (
     SwitchReduce,
     TreeOperation,
 )
+from testbed.protocols.roles import Neighbours
 
 
 class Readable(Protocol):
@@ -57,7 +58,7 @@ class _Flow:
     def floats(self) -> npt.NDArray[np.uint64]:
         return self._endpoint.float_sums(self._number)
 
-    def account(self, outcome: Outcome) -> None:
+    def account(self, outcome: RankOutcome) -> None:
         counters = self._endpoint.counters(self._number)
         outcome.retransmitted += counters.retransmitted + counters.answered_again
         outcome.collisions += counters.collisions
@@ -82,22 +83,22 @@ class _RingFlow:
     def floats(self) -> npt.NDArray[np.uint64]:
         return np.zeros(0, np.uint64)
 
-    def account(self, outcome: Outcome) -> None:
+    def account(self, outcome: RankOutcome) -> None:
         outcome.retransmitted += self._endpoint.retransmitted
 
 
-class Connections:
-    """The sockets of ``task``'s rank, and what is under way on them."""
+class Sockets:
+    """The transport of ``task``'s rank on this machine."""
 
     def __init__(self, task: Task) -> None:
-        self._task = task
         self._selector = selectors.DefaultSelector()
         self._mesh: Mesh | None = None
         self._endpoint: Endpoint | RingEndpoint | None = None
-        self._flows: list[_Flow | _RingFlow] = []
-        self._uses: dict[int, Uses] = {}
-        program = task.plan.programs[task.rank]
-        if any(isinstance(operation, Send | Receive) for operation in program):
+        self.flows: dict[int, _Flow | _RingFlow] = {}
+        plan = task.plan
+        if plan.consistency is not None or any(
+            isinstance(operation, Send | Receive) for operation in plan.programs[task.rank]
+        ):
             self._mesh = Mesh(task.rank, task.addresses)
             self.watch(self._mesh)
         roles = {tree: role for tree, role in enumerate(task.trees) if role is not None}
@@ -106,59 +107,43 @@ class Connections:
             if isinstance(role, Neighbours):
                 assert len(roles) == 1, "a rank has one ring, and then no other tree"
                 self._endpoint = RingEndpoint(address, role, task.tick_s, task.values)
-                flow: _Flow | _RingFlow = _RingFlow(self._endpoint)
+                self.flows[tree] = _RingFlow(self._endpoint)
             else:
                 if not isinstance(self._endpoint, Endpoint):
                     self._endpoint = Endpoint(address, task.tick_s, task.burst, task.values)
-                flow = _Flow(self._endpoint, self._endpoint.add(role))
-            self._flows.append(flow)
-            self._uses[tree] = Uses(task.plan, task.rank, tree, flow)
+                self.flows[tree] = _Flow(self._endpoint, self._endpoint.add(role))
+
+    def connect(self, peers: Iterable[int]) -> None:
+        """Connect to ``peers``, all of which must listen."""
+        if self._mesh is not None:
+            self._mesh.connect(peers)
 
     def watch(self, readable: Readable) -> None:
         """Let :meth:`wait` return when there is something to read."""
         self._selector.register(readable, selectors.EVENT_READ)
 
-    def connect(self) -> None:
-        if self._mesh is not None:
-            program = self._task.plan.programs[self._task.rank]
-            self._mesh.connect(sorted({op.to for op in program if isinstance(op, Send)}))
-
-    def send(self, to: int, unit: int, chunk: int, values: Values) -> None:
-        """Queue a copy of ``values`` for rank ``to``."""
-        assert self._mesh is not None
-        self._mesh.send(to, unit, chunk, values)
-
-    def aggregate(self, operation: TreeOperation, unit: int, values: Values) -> None:
-        """Begin an operation on a tree, once those before it have begun."""
-        self._uses[operation.tree].ready(operation, unit, values)
-
-    def wait(self, deadline: float | None) -> bool:
-        """Carry packets until there is something to collect (True), or ``deadline`` (False)."""
+    def wait(self, until: float = NEVER) -> bool:
+        """Carry packets until there is something to collect (True), or it is ``until`` (False)."""
         if self._endpoint is not None:
             other = self._selector.fileno() if self._selector.get_map() else -1
-            return self._endpoint.wait(deadline, other) != Wake.DEADLINE
-        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            return self._endpoint.wait(until, other) != Wake.DEADLINE
+        timeout = None if until == NEVER else max(0.0, until - time.monotonic())
         return bool(self._selector.select(timeout))
 
-    def arrived(self) -> Iterator[tuple[int, int, int, Values]]:
-        """Whole chunks that came over TCP: source, unit, chunk, values."""
+    def send(self, to: int, message: Message) -> None:
+        assert self._mesh is not None
+        self._mesh.send(to, message)
+
+    def arrived(self) -> Iterator[tuple[int, Message]]:
         if self._mesh is not None:
             yield from self._mesh.poll()
 
-    def completed(self) -> Iterator[tuple[Use, npt.NDArray[np.int64]]]:
-        """Operations on trees that have ended, and which of their fragments are floats."""
-        for uses in self._uses.values():
-            for use in uses.completed():
-                yield use, uses.floats(use)
-
     def flush(self) -> None:
-        """Send all that is queued, however long it takes: a peer may still wait for it."""
         if self._mesh is not None:
             self._mesh.flush()
 
-    def account(self, outcome: Outcome) -> None:
-        """Add what the trees' senders and roots counted."""
-        for flow in self._flows:
+    def account(self, outcome: RankOutcome) -> None:
+        for flow in self.flows.values():
             flow.account(outcome)
 
     def close(self) -> None:

@@ -11,14 +11,14 @@ import ctypes
 import os
 import signal
 import traceback
+from dataclasses import replace
 from multiprocessing.connection import Connection
-from typing import TypeAlias
 
-from testbed.hosts import parameters
-from testbed.hosts.server import Server
+from testbed.hosts.driver import drive, linger
+from testbed.hosts.rank import make
+from testbed.hosts.sockets import Sockets
 from testbed.hosts.stream import PeerLost
 from testbed.hosts.task import Task
-from testbed.hosts.worker import Worker
 from testbed.lifetime import die_with_parent
 
 _CLONE_NEWNET = 0x40000000
@@ -34,41 +34,32 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
     die_with_parent(parent)
     # Ctrl-C reaches the whole process group; the harness decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    endpoint: Rank | None = None
+    sockets: Sockets | None = None
     try:
         if namespace is not None:
             enter(namespace)
-        endpoint = rank(task)
+        sockets = Sockets(task)
+        rank = make(task, sockets)
         pipe.send("listening")
         pipe.recv()
-        endpoint.connect()
+        sockets.connect(rank.peers)
         pipe.send("connected")
         start = pipe.recv()
-        if isinstance(endpoint, Worker | parameters.Worker):
-            pipe.send(endpoint.run(start))
-        else:
-            pipe.send(endpoint.run(pipe))
+        late_s = drive(rank, sockets, start, None if task.is_worker else pipe)
+        if not task.is_worker:
+            pipe.recv()
+        pipe.send(replace(rank.outcome(), late_s=late_s))
         # Peers may still read from this rank's connections: they stay open until told.
-        if isinstance(endpoint, Worker):
-            endpoint.linger(pipe)
+        if task.is_worker:
+            linger(sockets, pipe)
         pipe.recv()
     except (PeerLost, OSError, EOFError) as error:
         _say(pipe, Failure(f"{type(error).__name__}: {error}"))
     except Exception:
         _say(pipe, Failure(traceback.format_exc()))
     finally:
-        if endpoint is not None:
-            endpoint.close()
-
-
-Rank: TypeAlias = Worker | Server | parameters.Worker | parameters.Server
-
-
-def rank(task: Task) -> Rank:
-    """What runs ``task``: a worker or a server, of sums or of parameters."""
-    if task.plan.consistency is None:
-        return Worker(task) if task.is_worker else Server(task)
-    return parameters.Worker(task) if task.is_worker else parameters.Server(task)
+        if sockets is not None:
+            sockets.close()
 
 
 def _say(pipe: Connection, failure: Failure) -> None:

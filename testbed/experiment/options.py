@@ -1,0 +1,58 @@
+"""The options of systems: each system brings a model of its own, from a layer above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from testbed.experiment.fields import Model
+from testbed.experiment.findings import Finding, mistake, suggestion
+
+
+class Options(Model):
+    """The options that a job may give its system: fields with a default, a description of what is
+    wanted, and an example.
+    """
+
+    def least_slots(self) -> int:
+        """The slots that a switch must have for what is asked; 0 where nothing is."""
+        return 0
+
+
+class Takes(Protocol):
+    """What an experiment needs to know of a system: its options, and how many servers it takes."""
+
+    @property
+    def servers(self) -> tuple[int, int]:
+        """Least and most parameter servers."""
+
+    @property
+    def options(self) -> type[Options]:
+        """The model of its options."""
+
+
+def check(system: str, model: type[Options], given: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is wrong with the options ``given`` to ``system``, each at its place among them."""
+    try:
+        model.model_validate(given)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            place = detail["loc"]
+            name = str(place[0])
+            if detail["type"] == "extra_forbidden":
+                yield Finding(place, _unknown(system, model, name), at_key=True)
+            elif detail["type"] == "value_error":
+                yield Finding(place, str(detail["ctx"]["error"]))
+            else:
+                field = model.model_fields[name]
+                yield Finding(place, mistake(name, field, detail["input"]))
+
+
+def _unknown(system: str, model: type[Options], name: str) -> str:
+    names = list(model.model_fields)
+    if not names:
+        return f'found "{name}", but {system} takes no options; remove it'
+    wanted = f"an option of {system} ({', '.join(names)})"
+    return f'found "{name}", wanted {wanted}; {suggestion(name, names)}'

@@ -1,0 +1,71 @@
+"""A rank's operations on one tree, in the order in which all of the tree's ranks do them.
+
+Sequence numbers tell fragments apart, so everyone on a tree must count them alike: unit after
+unit, and within a unit in the order of the program. An operation that is ready before its turn
+waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.hosts.messages import Values
+from testbed.hosts.transport import Flow
+from testbed.plan.program import Plan, TreeOperation
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """An operation under way: its chunk of a unit, and its fragments, ``first`` to ``end``."""
+
+    unit: int
+    chunk: int
+    values: Values
+    first: int
+    end: int
+
+
+class TreeQueue:
+    """The operations of rank ``rank`` on tree ``tree`` of ``plan``, pushed in turn to ``flow``."""
+
+    def __init__(self, plan: Plan, rank: int, tree: int, flow: Flow) -> None:
+        self._flow = flow
+        self._order = [
+            op for op in plan.programs[rank] if isinstance(op, TreeOperation) and op.tree == tree
+        ]
+        self._ready: dict[int, tuple[TreeOperation, int, Values]] = {}
+        self._turn = 0
+        self._end = 0
+        self._pushed: deque[Pushed] = deque()
+
+    def ready(self, operation: TreeOperation, unit: int, values: Values) -> None:
+        """``operation`` of ``unit`` can begin; it does when its turn comes."""
+        turn = unit * len(self._order) + self._order.index(operation)
+        self._ready[turn] = operation, unit, values
+        while (next_one := self._ready.pop(self._turn, None)) is not None:
+            self._push(*next_one)
+            self._turn += 1
+
+    def _push(self, operation: TreeOperation, unit: int, values: Values) -> None:
+        first = self._end
+        # A small share of a small unit may be empty: then there is nothing to carry.
+        self._end += self._flow.push(operation, values) if values.size else 0
+        self._pushed.append(Pushed(unit, operation.chunk, values, first, self._end))
+
+    def completed(self) -> Iterator[tuple[Pushed, npt.NDArray[np.int64]]]:
+        """The operations that have ended since the last call, and which of their fragments, counted
+        from the first of each, were summed as floats."""
+        if self._pushed:
+            done = self._flow.done()
+            while self._pushed and self._pushed[0].end <= done:
+                ended = self._pushed.popleft()
+                yield ended, self._floats(ended)
+
+    def _floats(self, ended: Pushed) -> npt.NDArray[np.int64]:
+        all_of_tree = self._flow.floats().astype(np.int64)
+        return all_of_tree[(ended.first <= all_of_tree) & (all_of_tree < ended.end)] - ended.first

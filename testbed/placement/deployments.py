@@ -1,0 +1,34 @@
+"""Deployments of an experiment's cells, each made once however many cells share it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from testbed.deployment.deploy import Deployment, deploy
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.schema import Experiment
+from testbed.placement.fabric import build_fabric, what_matters
+
+
+class Deployments:
+    """Makes deployments, and keeps them: plans take long, GRID's up to a minute.
+
+    Cells that differ in nothing that a plan depends on share one: repeats, and cells that differ in
+    their dilation or back end.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Deployment | str] = {}
+
+    def of(self, experiment: Experiment) -> Deployment:
+        """That of a resolved experiment. DeploymentError says what cannot be, each time."""
+        key = what_matters(experiment)
+        if key not in self._known:
+            try:
+                self._known[key] = deploy(experiment, build_fabric(experiment))
+            except DeploymentError as error:
+                self._known[key] = str(error)
+        found = self._known[key]
+        if isinstance(found, str):
+            raise DeploymentError(found)
+        return replace(found, experiment=experiment)

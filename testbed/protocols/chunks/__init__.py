@@ -1,0 +1,1 @@
+"""Chunks between ranks, over the kernel's TCP."""

@@ -1,0 +1,20 @@
+"""What happens to a packet in a switch, as ``p4/headers.p4`` numbers it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Event(IntEnum):
+    """What happened to a packet."""
+
+    STORED = 0
+    ADDED = 1
+    COMPLETED = 2
+    DUPLICATE = 3
+    COLLISION = 4
+    FLUSHED = 5
+    PASSED = 6
+    FREED = 7
+    RETURNED = 8
+    REFUSED = 9

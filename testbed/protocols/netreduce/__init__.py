@@ -1,0 +1,1 @@
+"""NetReduce: switches sum messages of the hosts' own reliable connections."""

@@ -1,0 +1,89 @@
+"""NetReduce (Liu et al., ASPLOS 2023), as its switches and hosts behave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from testbed import wire
+from testbed.plan.program import SwitchAllReduce
+from testbed.protocols.netreduce.reference import MODEL
+from testbed.protocols.part import Part
+from testbed.protocols.protocol import TreeProtocol
+from testbed.protocols.roles import Neighbours, Place, Role
+from testbed.protocols.tables import Exact, TableEntry
+
+
+class NetReduce(TreeProtocol):
+    """Hosts have a connection each to the next on a ring; switches know them by number."""
+
+    def window(self, options: Mapping[str, Any], fair: int) -> tuple[int, int]:
+        """Whole messages, of fewer packets where the queues leave less than was asked for."""
+        messages = int(options["window"])
+        message = max(1, min(int(options["message"]), fair // messages))
+        return messages * message, message
+
+    def role(self, place: Place) -> Role | Neighbours:
+        addresses, hosts, tree = place.addresses, place.plan.hosts, place.tree
+        order = sorted(tree.rank_of.values())
+        before = order[order.index(place.rank) - 1]
+        after = order[(order.index(place.rank) + 1) % len(order)]
+        # What its own ToR does not see on its way to the next rank goes to whoever sums it.
+        passes = tree.parent[place.host] == place.fabric.tor_of(place.host)
+        return Neighbours(
+            place.allocation.number,
+            place.rank,
+            to=addresses[hosts[after]] if passes else place.parent,
+            after=addresses[hosts[after]],
+            before=addresses[hosts[before]],
+            rank_before=before,
+            message=place.window.message,
+            window=place.window.fragments // place.window.message,
+        )
+
+    def connection(self, part: Part, child: str, index: int) -> TableEntry | None:
+        if child not in part.tree.rank_of:
+            return None
+        number, rank = part.allocation.number, part.tree.rank_of[child]
+        return TableEntry(
+            "InaIngress.connections",
+            (Exact(part.ip(child)), Exact(wire.connection(number, rank))),
+            "InaIngress.join_connection",
+            (index, 1 << rank, number, *part.parameters),
+        )
+
+    def copy(self, part: Part, child: str) -> tuple[str, tuple[int, ...]]:
+        """A member's is on the connection of which it is the receiver."""
+        if child not in part.tree.rank_of:
+            return super().copy(part, child)
+        sender = part.tree.predecessor(child)
+        connection = wire.connection(part.allocation.number, part.tree.rank_of[sender])
+        return "connect", (part.ip(child), part.ip(sender), connection)
+
+
+PROTOCOL = NetReduce(
+    name="netreduce",
+    citation="Liu et al., In-Network Aggregation with Transport Transparency for Distributed "
+    "Training, ASPLOS 2023; arXiv 2009.09736",
+    published=(
+        "Hosts keep their reliable connections (RoCEv2), each to the next host of a ring.",
+        "Only a message's first packet carries the INA header; switches know the others by "
+        "connection and sequence number.",
+        "Each packet goes on to its destination with the sum in the place of its values.",
+        "The window is a number of messages.",
+    ),
+    reading=(
+        "The paper's text was not at hand; abstracts and quotations were.",
+        "Connections of a job number their packets alike. Memory is twice the window, for the "
+        "reason that SwitchML has two versions.",
+        "A host that has the sum already repeats that, marked, and switches let it pass.",
+    ),
+    loss="Hosts retransmit packet by packet, what they are asked for, and not from there on. A "
+    "repeated packet of an answered fragment goes on to its destination with the sum.",
+    operations=(SwitchAllReduce,),
+    port=wire.ROCE_PORT,
+    number=4,
+    control="netreduce.p4",
+    switch_may_be_root=True,
+    reference=MODEL,
+)

@@ -1,0 +1,1 @@
+"""Parameters at servers, which workers update without a sum of everyone's."""

@@ -1,0 +1,84 @@
+"""When servers of shared parameters add updates and answer them, as a plan's consistency has it.
+
+The same for every back end. A shard is one chunk of one unit at its server.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from testbed.plan.program import Consistency
+
+
+class Gate:
+    """Who is added and answered when, at one shard: `Consistency`, without asking about everyone.
+
+    ``counts`` is how many updates of each worker have been added.
+    """
+
+    def __init__(self, consistency: Consistency, workers: int) -> None:
+        self.counts = [0] * workers
+        self._staleness, self._turns = consistency.staleness, consistency.turns
+        self._added = 0
+        self._early: set[int] = set()
+        self._least = 0
+        self._having = Counter({0: workers})
+        self._unanswered: dict[int, list[int]] = defaultdict(list)
+
+    def push(self, worker: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Take an update of ``worker``. Yields each worker whose update is added now, and those
+        that are answered before another one is."""
+        if not self._turns:
+            yield worker, self._add(worker)
+            return
+        self._early.add(worker)
+        while (turn := self._added % len(self.counts)) in self._early:
+            self._early.remove(turn)
+            self._added += 1
+            yield turn, self._add(turn)
+
+    def _add(self, worker: int) -> Sequence[int]:
+        count = self.counts[worker] = self.counts[worker] + 1
+        if self._staleness is None:
+            return (worker,)
+        self._having[count] += 1
+        self._having[count - 1] -= 1
+        self._unanswered[count].append(worker)
+        while not self._having[self._least]:
+            del self._having[self._least]
+            self._least += 1
+        ready = [n for n in sorted(self._unanswered) if n - self._least <= self._staleness]
+        return [each for count in ready for each in self._unanswered.pop(count)]
+
+
+class Rotation:
+    """Whose turn it is to push a whole iteration's gradient to one server.
+
+    ``updates`` are those that the server gets of one worker in an iteration. Worker 0 begins.
+    """
+
+    def __init__(self, workers: int, updates: int) -> None:
+        self._workers, self._updates = workers, updates
+        self._pushed = 0
+
+    def pushed(self) -> int | None:
+        """One more update has come; the worker whose turn begins with that, if one does."""
+        self._pushed += 1
+        turns, rest = divmod(self._pushed, self._updates)
+        return None if rest else turns % self._workers
+
+
+class Turns:
+    """The turns that one worker has had, at each of its ``servers``."""
+
+    def __init__(self, servers: Iterable[int]) -> None:
+        self._had = dict.fromkeys(servers, 0)
+
+    def told(self, server: int) -> None:
+        """Its turn at ``server`` has begun."""
+        self._had[server] += 1
+
+    def has(self, iteration: int) -> bool:
+        """Whether it may push ``iteration``, counted from 0: whether all servers have said so."""
+        return min(self._had.values()) > iteration

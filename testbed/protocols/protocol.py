@@ -1,0 +1,120 @@
+"""What a protocol is: how a slot in a switch, the hosts under it and the root above it behave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed import wire
+from testbed.plan.program import Operation
+from testbed.plan.trees import Tree
+from testbed.protocols.congestion import NONE, Congestion
+from testbed.protocols.part import Part
+from testbed.protocols.reference import Model
+from testbed.protocols.roles import Child, Member, Neighbours, Place, Role, Root
+from testbed.protocols.tables import Exact, TableEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """A registered protocol.
+
+    Attributes:
+        name: that of its folder.
+        citation: the paper, or where else it is from.
+        published: rules that are taken from the source.
+        reading: rules that are this project's own reading, where the source is silent.
+        loss: what becomes of a packet that is lost.
+        operations: those of a plan that it carries out.
+        port: where its hosts listen (UDP; TCP where no switch sums).
+        congestion: how hosts change what they have in flight.
+    """
+
+    name: str
+    citation: str
+    published: tuple[str, ...]
+    reading: tuple[str, ...]
+    loss: str
+    operations: tuple[type[Operation], ...]
+    port: int = wire.PORT
+    congestion: Congestion = NONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeProtocol(Protocol):
+    """A protocol whose switches sum. Its rules are methods, for a protocol to change.
+
+    Attributes:
+        number: the protocol's in table entries, in ``p4/headers.p4`` and in the hosts' engine.
+        control: the P4 file with what its switches do.
+        switch_may_be_root: sums may turn around in a switch; else the root is a host.
+        shares_slots: trees share switch memory, in which hosts name slots one by one; else a tree
+            has two versions of its window to itself.
+        watches_overflow: switches look for sums that leave the range of int32.
+        reference: what its switches do, once more, for differential tests.
+    """
+
+    number: int
+    control: str
+    switch_may_be_root: bool
+    shares_slots: bool = False
+    watches_overflow: bool = False
+    reference: Model
+
+    def window(self, options: Mapping[str, Any], fair: int) -> tuple[int, int]:
+        """Fragments in flight, and how many of them make a message (0: there are no messages).
+
+        ``options`` are the job's; ``fair`` fragments are what the fabric's queues leave.
+        """
+        return int(options.get("window") or fair), 0
+
+    def own_slots(self, fragments: int) -> int:
+        """Slots of a switch that a tree with ``fragments`` in flight has to itself."""
+        return 0 if self.shares_slots else 2 * fragments
+
+    def slots(self, place: Place) -> npt.NDArray[np.uint32]:
+        """The slots that a host is told of, counted from the first of its tree's."""
+        return np.zeros(1, np.uint32)
+
+    def role(self, place: Place) -> Role | Neighbours:
+        """What a rank that takes part in a tree is told."""
+        number, window, slots = place.allocation.number, place.window.fragments, self.slots(place)
+        if not place.is_root:
+            return Member(number, self, window, slots, place.rank, place.parent)
+        tree = place.tree
+        children = tuple(
+            Child(place.addresses[child], tree.ranks_below(child))
+            for child in tree.children(tree.root)
+        )
+        workers = {rank: place.addresses[host] for host, rank in tree.rank_of.items()}
+        serves = place.rank >= place.plan.workers
+        return Root(number, self, window, slots, children, serves, workers)
+
+    def join(self, part: Part) -> TableEntry:
+        """How a switch knows a tree's packets, and its part in it."""
+        return TableEntry(
+            "InaIngress.trees",
+            (Exact(part.own), Exact(part.allocation.number)),
+            "InaIngress.join",
+            (self.number, *part.parameters, int(self.watches_overflow)),
+        )
+
+    def connection(self, part: Part, child: str, index: int) -> TableEntry | None:
+        """How a switch knows what ``child`` sends on a connection, the ``index``-th that it knows;
+        None if hosts have none."""
+        return None
+
+    def copy(self, part: Part, child: str) -> tuple[str, tuple[int, ...]]:
+        """The action of ``p4/replication.p4`` that addresses the copy for ``child``, and its first
+        parameters."""
+        return "address", (part.ip(child),)
+
+
+def protocol_of(tree: Tree) -> TreeProtocol:
+    """The protocol on ``tree``, whole: a plan knows of it only what ``Rules`` says."""
+    assert isinstance(tree.protocol, TreeProtocol)
+    return tree.protocol

@@ -1,0 +1,189 @@
+"""The protocols' rules in Python: what a switch does with a packet of one of its trees.
+
+Written from the rules, for the tests to hold both targets to, and to be read. Each protocol on
+trees has its own in ``<name>/reference.py``; here is what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed import wire
+from testbed.protocols.events import Event
+
+DATA, RESULT, RECEIPT, ACK = wire.KIND_DATA, wire.KIND_RESULT, wire.KIND_RECEIPT, wire.KIND_ACK
+KEPT_FLAGS = wire.FLAG_OVERFLOW | wire.FLAG_ECN  # what befell a contribution befell the sum
+
+CHILDREN = "children"
+NOWHERE = None
+
+Values: TypeAlias = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Child:
+    """``peer`` and ``connection``: from whom and on what connection a host receives, if on one."""
+
+    address: int
+    peer: int = 0
+    connection: int | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the control plane told a switch of one tree. ``members`` are the ranks below it."""
+
+    job: int
+    model: Model
+    own: int
+    members: int
+    parent: int | None
+    children: tuple[Child, ...]
+    first: int
+    slots: int
+    watch: bool
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a packet on a connection has besides (RoCEv2)."""
+
+    opcode: int
+    flags: int
+    partition: int
+    psn: int
+
+
+@dataclass
+class Ina:
+    """A packet of a tree; ``values`` is None where there are none, or less than all.
+
+    ``to`` is where it goes: an address, ``CHILDREN``, ``NOWHERE``. ``on`` is None unless it
+    travels on a connection.
+    """
+
+    kind: int
+    flags: int
+    tree: int
+    sequence: int
+    slot: int
+    next_slot: int
+    bitmap: int
+    values: Values | None
+    source: int
+    to: int | str | None
+    on: Opening | None = None
+
+    @property
+    def fragment(self) -> tuple[int, int]:
+        return self.tree, self.sequence
+
+
+@dataclass
+class Slot:
+    """Switch memory for one fragment; free while ``who`` is 0."""
+
+    values: Values
+    saturate: bool = False
+    fragment: tuple[int, int] = (0, 0)
+    who: int = 0
+    flags: int = 0
+    answered: bool = False  # holds the final sum
+    on: Opening = Opening(0, 0, 0, 0)  # a header buffer: of the last packet to come
+
+    def holds(self, packet: Ina) -> bool:
+        return self.who != 0 and self.fragment == packet.fragment
+
+    def has(self, packet: Ina) -> bool:
+        """Whether any of the packet's contributions is in the sum already."""
+        return self.holds(packet) and self.who & packet.bitmap != 0
+
+    def add(self, packet: Ina, watch: bool = False) -> None:
+        """Add the packet to its fragment, or begin that anew."""
+        begins = not self.holds(packet)
+        if begins:
+            self.fragment, self.who, self.flags, self.answered = packet.fragment, 0, 0, False
+        self.who |= packet.bitmap
+        if packet.values is None:  # a receipt
+            return
+        self.flags |= packet.flags & KEPT_FLAGS
+        exact = packet.values.astype(np.int64) + (0 if begins else self.values)
+        limits = np.iinfo(np.int32)
+        if watch and ((exact < limits.min) | (exact > limits.max)).any():
+            self.flags |= wire.FLAG_OVERFLOW
+        if self.saturate:
+            exact = exact.clip(limits.min, limits.max)
+        self.values = exact.astype(np.int32)  # wraps around
+
+    def load(self, packet: Ina) -> None:
+        """Make the packet carry the sum."""
+        packet.bitmap = self.who
+        if packet.values is not None:
+            packet.values = self.values.copy()
+            packet.flags |= self.flags
+
+    def keep_result(self, packet: Ina, everyone: int) -> None:
+        assert packet.values is not None
+        self.values, self.who, self.answered = packet.values.astype(np.int32), everyone, True
+        self.flags |= packet.flags & KEPT_FLAGS
+        packet.flags |= self.flags
+
+
+@dataclass(frozen=True)
+class Model:
+    """A protocol's switch: the ``kinds`` of packet that it has, and what it does with one.
+
+    ``handle`` takes the switch's part, the packet, its slot (None beyond the tree's own part of
+    the memory) and the packet's sender. It changes the packet into what leaves.
+    """
+
+    kinds: frozenset[int]
+    handle: Callable[[Part, Ina, Slot | None, int], Event]
+
+
+def older(sequence: int, than: int) -> bool:
+    """Sequence numbers count round: half of them are older than any other."""
+    return (sequence - than) % (1 << 32) >= 1 << 31
+
+
+def pool(part: Part, packet: Ina, slot: Slot | None) -> Event:
+    """A contribution to a slot whose older fragment nobody needs any more (``p4/pool.p4``)."""
+    if slot is None or (slot.who and older(packet.sequence, slot.fragment[1])):
+        return Event.REFUSED
+    if slot.has(packet):
+        return Event.DUPLICATE
+    event = Event.ADDED if slot.holds(packet) else Event.STORED
+    slot.add(packet, part.watch)
+    return Event.COMPLETED if slot.who == part.members else event
+
+
+@dataclass
+class Aggregation:
+    """A switch's memory of ``lanes`` values a slot, and what packets do to it."""
+
+    lanes: int = wire.VALUES
+    saturate: bool = False
+    memory: dict[int, Slot] = field(default_factory=dict)
+
+    def handle(self, part: Part, packet: Ina) -> Event:
+        """Changes ``packet`` into what leaves; where to is in ``packet.to``."""
+        sender, packet.source = packet.source, part.own
+        upwards = packet.kind in (DATA, RECEIPT)
+        whole = (packet.values is not None) == (packet.kind in (DATA, RESULT))
+        ours = packet.bitmap != 0 and packet.bitmap & ~part.members == 0
+        if packet.kind not in part.model.kinds or not whole or (upwards and not ours):
+            packet.to = NOWHERE
+            return Event.REFUSED
+        return part.model.handle(part, packet, self._slot(part, packet), sender)
+
+    def _slot(self, part: Part, packet: Ina) -> Slot | None:
+        """None beyond the tree's own part of the memory."""
+        if packet.slot >= part.slots:
+            return None
+        empty = Slot(np.zeros(self.lanes, np.int32), self.saturate)
+        return self.memory.setdefault(part.first + packet.slot, empty)

@@ -1,0 +1,1 @@
+"""SwitchML: a pool of slots in two versions, of which switches answer by themselves."""

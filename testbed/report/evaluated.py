@@ -1,0 +1,87 @@
+"""All that figures and tables are made of, worked out once from the results of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from testbed import results
+from testbed.report import data, links, runs, settings, sharing
+from testbed.report.drawing import Picture
+from testbed.report.system_style import Series, Styles, SystemStyle, references, series_styles
+
+Pictured = Callable[[Path, str], Picture | None]
+"""The fabric of a run's cell, told by its settings, if it can be drawn."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What results amount to.
+
+    Attributes:
+        about: each run's experiment and provenance, by its directory.
+        rows: every row, with its labels (`settings.label`).
+        counted: the rows on which ``means`` stand.
+        means: one row for each setting, place of INA, system and variant (`data.summary`).
+        ratios: speed-ups over ``references`` (`data.speed_ups`).
+        jobs: jobs that ran side by side (`sharing.together`).
+        iterations: every worker's iterations.
+        loads: how busy each link was, with labels (`links.labelled`).
+        styles: how systems appear; ``series`` says it of each system's variants.
+        references: the systems over which speed-ups are given.
+    """
+
+    about: Mapping[str, runs.Run]
+    rows: pd.DataFrame
+    counted: pd.DataFrame
+    means: pd.DataFrame
+    ratios: pd.DataFrame
+    jobs: pd.DataFrame
+    iterations: pd.DataFrame
+    loads: pd.DataFrame
+    styles: Styles
+    series: Mapping[Series, SystemStyle]
+    references: Sequence[str]
+
+    @property
+    def titles(self) -> dict[Series, str]:
+        """What each series is called."""
+        return {key: style.title for key, style in self.series.items()}
+
+    def pictures(self, pictured: Pictured) -> list[tuple[str, str, Picture]]:
+        """Each fabric, where most of its switches aggregate, with its labels."""
+        found = []
+        for fabric, own in self.rows.groupby("fabric", sort=True):
+            share = own["ina_count"] / own["ina_total"]
+            row = own.loc[share.idxmax()]
+            picture = pictured(Path(row["run"]), row["settings"])
+            if picture is not None:
+                found.append((str(fabric), str(row["ina"]), picture))
+        return found
+
+
+def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = False) -> Evaluated:
+    """Read runs. FileNotFoundError if a directory holds no results.
+
+    ``include_invalid`` lets rows that are not valid count in every mean.
+    """
+    found = results.read(run_dirs)
+    about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
+    rows = settings.label(found.results, {run: each.experiment for run, each in about.items()})
+    means = data.summary(rows, styles, include_invalid)
+    return Evaluated(
+        about=about,
+        rows=rows,
+        counted=data.counted(rows, include_invalid),
+        means=means,
+        ratios=data.speed_ups(means, styles),
+        jobs=sharing.together(rows, means, include_invalid),
+        iterations=found.iterations,
+        loads=links.labelled(found.links, rows),
+        styles=styles,
+        series=series_styles(list(zip(rows["system"], rows["variant"], strict=True)), styles),
+        references=references(styles),
+    )

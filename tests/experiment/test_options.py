@@ -1,0 +1,66 @@
+"""Options of systems: described in the schema, and refused with the place where they stand."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+from testbed.experiment.jsonschema import schema
+from testbed.experiment.load import loads
+from testbed.located import Invalid
+from testbed.systems import registry
+
+EXPERIMENT = """\
+schema_version: 1
+name: options
+fabric: {{kind: leaf-spine, spines: 1, leaves: 2, hosts_per_leaf: 4, host_rate: 10Gbit, slots: 64}}
+jobs:
+  - system: {system}
+    workload: resnet50
+    workers: 3
+    options:
+      {options}
+"""
+
+
+@pytest.mark.parametrize(
+    ("system", "options", "found"),
+    [
+        ("atp", "widow: 4", '9:7: .*found "widow", wanted an option of atp .*mean "window"'),
+        ("asp", "window: 4", '9:7: .*found "window", but asp takes no options; remove it'),
+        ("atp", "window: 0", "9:15: .*window: found 0, wanted the fragments .*window: 64"),
+        ("atp", "window: 65", "9:15: .*needs 65 slots of a switch, wanted at most the 64"),
+        ("netreduce", "message: 17", "9:16: .*needs 68 slots"),
+        ("ring", "order: nave", "9:14: .*found 'nave', wanted one of rack, naive.*\"naive\""),
+        ("osp", "carrier: ring", "9:16: .*found 'ring', wanted one of atp, grid, ps, switchml"),
+        ("osp", "deferred: 1", "9:17: .*found 1, wanted auto, or a part"),
+        ("grid", "rate: fast", "9:13: .*found 'fast', wanted the rate that each worker"),
+        ("rina", "agents: [h0, 3]", "9:20: .*found 3, wanted a list of hosts"),
+        ("ssp", "staleness: 1.5", "9:18: .*found 1.5, wanted the iterations"),
+    ],
+)
+def test_what_is_wrong_with_an_option_is_told_at_its_place(system, options, found):
+    text = EXPERIMENT.format(system=system, options=options)
+    with pytest.raises(Invalid, match=f"^<text>:{found}"):
+        loads(text, systems=registry)
+
+
+def test_gradients_that_were_not_recorded_are_refused_at_their_place():
+    text = EXPERIMENT.format(system="ring", options="order: rack").replace("3\n", "3\n    X\n")
+    text = text.replace("X", "gradients: real").replace("resnet50", "synthetic/1MB")
+    with pytest.raises(Invalid, match=r"^<text>:8:16: .*found real, wanted normal"):
+        loads(text, systems=registry)
+
+
+@pytest.mark.parametrize("system", registry.values(), ids=lambda system: system.name)
+def test_the_schema_knows_the_options_of_each_system(system):
+    whole = schema(registry)
+    job = {"system": system.name, "workload": "resnet50", "workers": 2}
+    check = jsonschema.Draft202012Validator({**whole["$defs"]["Job"], "$defs": whole["$defs"]})
+    examples = {name: field.examples[0] for name, field in system.options.model_fields.items()}
+    check.validate({**job, "options": examples})
+    assert not check.is_valid({**job, "options": {"widow": 1}})
+    # Defaults stand in the schema as a file would have them.
+    described = whole["$defs"][f"options-{system.name}"].get("properties", {})
+    defaults = {name: each["default"] for name, each in described.items()}
+    check.validate({**job, "options": {k: v for k, v in defaults.items() if v is not None}})

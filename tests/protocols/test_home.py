@@ -1,0 +1,142 @@
+"""A protocol's name and number, and a system's name, decide nothing outside its own home."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed import protocols, systems
+
+PACKAGE = Path(protocols.__file__).parents[1]
+PROTOCOLS, SYSTEMS = set(protocols.registry), set(systems.registry)
+TOLD = {"examples", "description", "help"}  # what people read
+
+# What other parts still say of systems; nothing may be added.
+LEFT = {
+    "hosts/aggregation.py": {"ring"},  # a C file
+    "machine/measuring.py": {"ring", "switchml"},
+    "report/bars.py": {"ring"},
+    "report/data.py": {"ps", "ring"},
+    "report/look.py": {"ps", "ring", "hierarchical-ring"},
+    "studies/claims/measures.py": {"ps"},
+    "studies/claims/verdict.py": {"ps"},
+}
+
+
+def modules(*homes: str) -> dict[str, ast.Module]:
+    """All of the package's but those in ``homes``."""
+    found = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    return {
+        name: ast.parse(path.read_text())
+        for name, path in found.items()
+        if not name.startswith(homes)
+    }
+
+
+def literals(tree: ast.AST) -> Iterator[str]:
+    """Strings that code works with, not what people read."""
+    if isinstance(tree, ast.keyword) and tree.arg in TOLD:
+        return
+    if isinstance(tree, ast.Expr) and isinstance(tree.value, ast.Constant):
+        return
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, str):
+        yield tree.value
+    for child in ast.iter_child_nodes(tree):
+        yield from literals(child)
+
+
+def decisive(tree: ast.AST) -> Iterator[ast.AST]:
+    """What a module compares with or looks up: where a branch may hide."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            yield from (node.left, *node.comparators)
+        elif isinstance(node, ast.Dict):
+            yield from (key for key in node.keys if key is not None)
+        elif isinstance(node, ast.MatchValue):
+            yield node.value
+        elif isinstance(node, ast.Subscript) and "registry" in ast.unparse(node.value):
+            yield node.slice
+
+
+def named_by(tree: ast.AST) -> set[str]:
+    """Protocols on whose name or number a module decides."""
+    found: set[str] = set()
+    for part in decisive(tree):
+        found |= PROTOCOLS & set(literals(part))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            asks = any(isinstance(side, ast.Attribute) and side.attr == "number" for side in sides)
+            if asks and "protocol" in ast.unparse(node):
+                found.add(ast.unparse(node))
+    return found
+
+
+def imported_by(tree: ast.AST) -> set[str]:
+    """Protocols of which a module imports the folder."""
+    homes = [
+        node.module.split(".")[2:3]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("testbed.protocols.")
+    ]
+    return PROTOCOLS & {name for home in homes for name in home}
+
+
+ELSEWHERE = modules("protocols/", "systems/")
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_protocol_is_known_in_its_folder_alone(name):
+    assert not named_by(ELSEWHERE[name])
+    assert not imported_by(ELSEWHERE[name])
+
+
+@pytest.mark.parametrize("name", modules("protocols/", *set(ELSEWHERE)))
+def test_a_system_names_its_protocol_when_it_builds_a_tree(name):
+    tree = modules()[name]
+    chosen = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("testbed.protocols.")
+        for alias in node.names
+    }
+    used = {
+        node.id for part in decisive(tree) for node in ast.walk(part) if isinstance(node, ast.Name)
+    }
+    assert not chosen & used, "it decides on a protocol"
+
+
+@pytest.mark.parametrize("name", sorted(PROTOCOLS))
+def test_protocols_do_not_decide_on_one_another(name):
+    for module, tree in modules(*(f"protocols/{each}/" for each in PROTOCOLS)).items():
+        if module.startswith("protocols/"):
+            assert not imported_by(tree), module
+            assert name not in set(literals(tree)), module
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_system_is_known_in_its_file_alone(name):
+    assert SYSTEMS & set(literals(ELSEWHERE[name])) <= LEFT.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if tree.protocol.name == 'atp': pass",
+        "sizes = {'netreduce': 1}",
+        "match name:\n    case 'rack': pass",
+        "if role.protocol.number == 2: pass",
+        "protocol = registry['chunks']",
+        "if name in ('switchml', 'rack'): pass",
+    ],
+)
+def test_a_branch_would_be_found(text):
+    assert named_by(ast.parse(text))
+
+
+def test_an_import_would_be_found():
+    text = "from testbed.protocols.atp.protocol import PROTOCOL as ATP"
+    assert imported_by(ast.parse(text)) == {"atp"}
