@@ -94,9 +94,9 @@ def test_a_mistake_says_where_it_is(tmp_path):
 
 
 def test_what_is_beyond_the_machine_is_refused_unless_forced(tmp_path, monkeypatch):
-    from testbed.campaign import evaluation
+    from testbed.campaign import evaluation, planning
 
-    plan = evaluation.plan
+    plan = planning.plan
     monkeypatch.setattr(
         evaluation,
         "plan",

@@ -10,8 +10,8 @@ from jobs import reduce
 from tiny import experiment, trace_file
 from traffic import switches
 
-from testbed.backends.emulation.targets import PROGRAM
 from testbed.hosts.launcher import RankFailed
+from testbed.switches.compile import PROGRAM
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
