@@ -143,6 +143,6 @@ def test_an_emulated_run(programs, tmp_path):
     run = ["run", tiny.file(tmp_path), "-o", tmp_path / "results"]
     execute([programs / "ina-testbed", *run], tmp_path)
     (table,) = (tmp_path / "results" / "tiny").glob("*/results.csv")
-    (row,) = csv.DictReader(table.open(newline=""))
+    (row,) = csv.DictReader(table.read_text().splitlines())
     assert row["verified"] == "True"
     assert row["switch_target"] == "native"

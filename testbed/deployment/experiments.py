@@ -22,8 +22,5 @@ def reads(text: str) -> Experiment:
 
 
 def known() -> dict[str, Any]:
-    """What an experiment may name: systems and workloads."""
-    return {
-        "systems": registry,
-        "workloads": catalogue.names(),
-    }
+    """The systems and workloads that an experiment may name."""
+    return {"systems": registry, "workloads": catalogue.names()}

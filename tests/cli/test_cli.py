@@ -318,14 +318,14 @@ def test_an_output_that_cannot_be_written_is_told(verb, tmp_path):
     (tmp_path / "taken").write_text("")
     taken = tmp_path / "taken" / "inside"
     quick = EXPERIMENTS[0].parents[1] / "reports" / "quick"
-    what: dict[str, list[object]] = {
+    everything: dict[str, list[object]] = {
         "run": [file(tmp_path, backend="simulate")],
         "report": [quick],
         "baseline": [quick],
         "claims": ["ps-incast", "--simulate-only"],
         "trace show": ["resnet50"],
-    }[verb]
-    done = invoke(*verb.split(), *what, "-o", taken)
+    }
+    done = invoke(*verb.split(), *everything[verb], "-o", taken)
     assert done.exit_code in (1, 2)
     assert isinstance(done.exception, SystemExit), done.exception
     assert "taken" in done.output

@@ -149,7 +149,7 @@ class Relay(threading.Thread):
     def __exit__(self, *_) -> None:
         self._over = True
         self.join()
-        for way, _ in self._ways:
+        for way, _to in self._ways:
             way.close()
 
     def run(self) -> None:

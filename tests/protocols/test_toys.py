@@ -8,7 +8,7 @@ from random import Random
 from carried import program, registered
 from ina_scene import ADDRESSING, FABRIC, SWITCH
 from ina_traffic import Traffic
-from test_contract import scene_of
+from test_protocols import scene_of
 
 from testbed.protocols import registry
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML

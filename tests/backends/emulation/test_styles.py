@@ -10,8 +10,8 @@ from jobs import reduce
 from tiny import experiment, trace_file
 from traffic import switches
 
-from testbed.backends.emulation.targets import PROGRAM
 from testbed.hosts.launcher import RankFailed
+from testbed.switches.compile import PROGRAM
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
@@ -74,7 +74,8 @@ def tiny(
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
 def test_sums_are_exact_over_bad_links(style, links, tmp_path):
-    sums_are_exact(style, *links, "native", tmp_path)
+    of, fragments, racks = links
+    sums_are_exact(style, of, fragments, racks, "native", tmp_path)
 
 
 @pytest.mark.bmv2
