@@ -1,7 +1,8 @@
 """A rank's part in aggregation trees: the C engine in ``engine/``, loaded into this process.
 
-One socket serves all trees of a rank. ``push`` says what is next on a tree and where its values
-lie, ``wait`` sends, receives, adds and mends until something of it is done.
+``push`` says what is next on a tree and where its values lie. An :class:`Engine` knows neither
+clock nor socket: whoever drives it says what arrives and when, and sends what it wants sent. An
+:class:`Endpoint` is one on the machine's clock and a UDP socket, which serves all trees of a rank.
 """
 
 from __future__ import annotations
@@ -11,23 +12,40 @@ import math
 import os
 import socket
 import sys
-from ctypes import POINTER, c_double, c_int, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from collections.abc import Iterable, Iterator
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_double,
+    c_int,
+    c_size_t,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from dataclasses import dataclass, fields
 from enum import IntEnum, IntFlag
 from functools import cache
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+import testbed.protocols
 from testbed import wire
 from testbed.compiler import compiled
 from testbed.protocols import on_trees
-from testbed.protocols.roles import Role, Root
+from testbed.protocols.roles import Neighbours, Role, Root
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _ENGINE = Path(__file__).parent / "engine"
-_SOURCES = ("endpoint", "flow", "member", "outbox", "ring", "root", "sender")
+_PROTOCOLS = Path(testbed.protocols.__file__).parent
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra"]
 _SANITIZED = ["-Werror", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
@@ -67,11 +85,12 @@ class Counters:
 class _Role(ctypes.Structure):
     _fields_ = (
         ("tree", c_uint16),
-        ("style", c_uint8),
+        ("protocol", c_uint8),
         ("is_root", c_uint8),
         ("serves", c_uint8),
         ("rank", c_uint8),
         ("window", c_uint32),
+        ("message", c_uint32),
         ("slots_count", c_uint32),
         ("peers", c_uint32),
         ("slots", POINTER(c_uint32)),
@@ -85,42 +104,36 @@ class _Counters(ctypes.Structure):
     _fields_ = tuple((field.name, c_uint64) for field in fields(Counters))
 
 
-class Endpoint:
-    """A rank's UDP socket at ``address`` and its trees.
+class Engine:
+    """A rank's flows, for packets of ``values`` int32; who uses it drives it, on any clock.
 
-    ``tick_s`` is how long packets may gather after a wake-up before they are read: interrupt
-    moderation, as network cards do it. ``burst`` packets may leave back to back, each of ``values``
-    int32. Raises ``BuildError`` without a C compiler, and OSError as sockets do.
+    Raises ``BuildError`` without a C compiler.
     """
 
-    def __init__(
-        self, address: str, tick_s: float = 0.0, burst: int = 1, values: int = wire.VALUES
-    ) -> None:
+    def __init__(self, values: int = wire.VALUES) -> None:
         self.values = values
         self._library = load(values)
         self._flows = 0
-        error = c_int()
-        self._open: int | None = self._library.endpoint_open(
-            _network_order(address), tick_s, burst, ctypes.byref(error)
-        )
-        if self._open is None:
-            raise _error(error.value, f"{address}:{wire.PORT}")
+        self._open: int | None = self._make()
+
+    def _make(self) -> int:
+        made = self._library.engine_open()
+        if made is None:
+            raise MemoryError
+        return int(made)
 
     @property
-    def _endpoint(self) -> int:
+    def _engine(self) -> int:
         if self._open is None:
             raise ValueError("the endpoint is closed")
         return self._open
 
-    def fileno(self) -> int:
-        return int(self._library.endpoint_descriptor(self._endpoint))
-
     def close(self) -> None:
         if self._open is not None:
-            self._library.endpoint_close(self._open)
+            self._library.engine_close(self._open)
             self._open = None
 
-    def __enter__(self) -> Endpoint:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -131,9 +144,9 @@ class Endpoint:
     ) -> None:
         self.close()
 
-    def add(self, role: Role) -> int:
+    def add(self, role: Role | Neighbours) -> int:
         """Take part in a tree; the number returned names it in the other methods."""
-        found = self._library.endpoint_add(self._endpoint, ctypes.byref(_role(role)))
+        found = self._library.engine_add(self._engine, ctypes.byref(_role(role)))
         if found < 0:
             raise _error(-found, f"tree {role.tree}")
         self._flows += 1
@@ -146,25 +159,25 @@ class Endpoint:
         ALL_REDUCE (members): the sum replaces what is there. REDUCE: members keep it, the root's
         becomes the sum with theirs. MULTICAST: the root's replaces the members'.
         """
-        status = self._library.endpoint_push(
-            self._endpoint, self._known(flow), operation, address, fragments
+        status = self._library.engine_push(
+            self._engine, self._known(flow), operation, address, fragments
         )
         if status < 0:
             raise _error(-status, f"{operation.name} of {fragments} fragments")
 
     def done(self, flow: int) -> int:
         """How many fragments, counted from the first of the run, are done without a gap."""
-        return int(self._library.endpoint_done(self._endpoint, self._known(flow)))
+        return int(self._library.engine_done(self._engine, self._known(flow)))
 
     def counters(self, flow: int) -> Counters:
-        found = self._library.endpoint_counters(self._endpoint, self._known(flow)).contents
+        found = self._library.engine_counters(self._engine, self._known(flow)).contents
         return Counters(*(getattr(found, field.name) for field in fields(Counters)))
 
     def float_sums(self, flow: int) -> npt.NDArray[np.uint64]:
         """Fragments whose values in place are float32, because int32 was too narrow (ATP)."""
         count = c_uint64()
-        found = self._library.endpoint_float_sums(
-            self._endpoint, self._known(flow), ctypes.byref(count)
+        found = self._library.engine_float_sums(
+            self._engine, self._known(flow), ctypes.byref(count)
         )
         if not count.value:
             return np.zeros(0, np.uint64)
@@ -176,15 +189,83 @@ class Endpoint:
             raise IndexError(f"flow {flow} of {self._flows}")
         return flow
 
+    def take(self, packet: bytes, now: float) -> None:
+        """A packet has arrived."""
+        self._library.engine_take(self._engine, packet, len(packet), now)
+
+    def pump(self, now: float) -> float:
+        """Go on after packets, pushes or the time that the last call returned.
+
+        Returns when to call it again if nothing arrives before; infinity for never.
+        """
+        self._library.engine_pump(self._engine, now)
+        return float(self._library.engine_deadline(self._engine))
+
+    def packets(self) -> Iterator[tuple[str, bytes]]:
+        """What it wants sent, each with its destination."""
+        packet = ctypes.create_string_buffer(wire.HEADER.itemsize + 4 * self.values + 64)
+        address = c_uint32()
+        while size := self._library.engine_next(self._engine, packet, ctypes.byref(address)):
+            yield socket.inet_ntoa(address.value.to_bytes(4, sys.byteorder)), packet.raw[:size]
+
+
+class Endpoint(Engine):
+    """An engine on a UDP socket at ``address`` and ``port``, where all its flows' packets arrive.
+
+    ``tick_s`` is how long packets may gather after a wake-up before they are read: interrupt
+    moderation, as network cards do it. ``burst`` packets may leave back to back, each of ``values``
+    int32. Raises ``BuildError`` without a C compiler, and OSError as sockets do.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        tick_s: float = 0.0,
+        burst: int = 1,
+        values: int = wire.VALUES,
+        port: int = wire.PORT,
+    ) -> None:
+        self._address, self._port = address, port
+        self._tick_s, self._burst = tick_s, burst
+        super().__init__(values)
+
+    def _make(self) -> int:
+        error = c_int()
+        self._endpoint: int | None = self._library.endpoint_open(
+            _network_order(self._address),
+            self._port,
+            self._tick_s,
+            self._burst,
+            ctypes.byref(error),
+        )
+        if self._endpoint is None:
+            raise _error(error.value, f"{self._address}:{self._port}")
+        return int(self._library.endpoint_engine(self._endpoint))
+
+    def fileno(self) -> int:
+        assert self._engine
+        return int(self._library.endpoint_descriptor(self._endpoint))
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._library.endpoint_close(self._endpoint)
+            self._open = None
+
+    def add(self, role: Role | Neighbours) -> int:
+        if role.protocol.port != self._port:
+            raise ValueError(f"protocol {role.protocol.name} is not spoken at port {self._port}")
+        return super().add(role)
+
     def wait(self, deadline: float | None = None, other: int = -1) -> Wake:
         """Work until a chunk that was pushed is done, or ``deadline`` (``time.monotonic``) has
         come, or the file ``other`` is readable. Raises OSError as sockets do."""
+        assert self._engine
         until = math.inf if deadline is None else deadline
         while True:
             # Between these calls, at least four times a second, signals find their handlers.
             reasons = self._library.endpoint_wait(self._endpoint, until, other)
             if reasons < 0:
-                raise _error(-reasons, "INA socket")
+                raise _error(-reasons, f"socket at port {self._port}")
             if reasons > 0:
                 return Wake(reasons)
 
@@ -192,67 +273,100 @@ class Endpoint:
 @cache
 def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
     """The engine for packets of ``values``, compiled now if it was not. Raises ``BuildError``."""
-    files = [*(_ENGINE / f"{name}.c" for name in _SOURCES), *sorted(_ENGINE.glob("*.h"))]
+    files = [
+        path
+        for folder in (_ENGINE, *sorted(_PROTOCOLS.iterdir()))
+        for path in sorted(folder.glob("*.[ch]"))
+    ]
     sources = {path.name: path.read_text() for path in files}
     sources["wire.h"] = wire_header(values)
+    sources["protocols.c"] = protocols_table()
     flags = [*_FLAGS, *(_SANITIZED if sanitize else []), "-shared", "-fPIC"]
     library = ctypes.CDLL(str(compiled("engine", sources, flags, ["-lm"])))
-    endpoint, flow = c_void_p, c_int
+    engine, endpoint, flow = c_void_p, c_void_p, c_int
     signatures = {
-        "open": (c_void_p, c_uint32, c_double, c_int, POINTER(c_int)),
-        "close": (None, endpoint),
-        "descriptor": (c_int, endpoint),
-        "add": (c_int, endpoint, POINTER(_Role)),
-        "push": (c_int, endpoint, flow, c_int, c_void_p, c_uint64),
-        "done": (c_uint64, endpoint, flow),
-        "counters": (POINTER(_Counters), endpoint, flow),
-        "float_sums": (POINTER(c_uint64), endpoint, flow, POINTER(c_uint64)),
-        "wait": (c_int, endpoint, c_double, c_int),
+        "engine_open": (c_void_p,),
+        "engine_close": (None, engine),
+        "engine_add": (c_int, engine, POINTER(_Role)),
+        "engine_push": (c_int, engine, flow, c_int, c_void_p, c_uint64),
+        "engine_done": (c_uint64, engine, flow),
+        "engine_counters": (POINTER(_Counters), engine, flow),
+        "engine_float_sums": (POINTER(c_uint64), engine, flow, POINTER(c_uint64)),
+        "engine_take": (None, engine, c_char_p, c_size_t, c_double),
+        "engine_pump": (None, engine, c_double),
+        "engine_deadline": (c_double, engine),
+        "engine_next": (c_size_t, engine, c_void_p, POINTER(c_uint32)),
+        "endpoint_open": (c_void_p, c_uint32, c_uint16, c_double, c_int, POINTER(c_int)),
+        "endpoint_close": (None, endpoint),
+        "endpoint_engine": (c_void_p, endpoint),
+        "endpoint_descriptor": (c_int, endpoint),
+        "endpoint_wait": (c_int, endpoint, c_double, c_int),
     }
     for name, (result, *arguments) in signatures.items():
-        function = getattr(library, f"endpoint_{name}")
+        function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
 
 
 def wire_header(values: int = wire.VALUES) -> str:
-    """``wire`` and the protocols' numbers as a C header, so that there is one truth; packets are of
-    ``values``."""
+    """``wire`` as a C header, so that there is one truth; packets are of ``values``."""
     constants = {k: v for k, v in vars(wire).items() if k[0].isupper() and isinstance(v, int)}
     constants["VALUES"] = values
     members = "".join(f"    uint{bits}_t {name};\n" for name, bits in wire.FIELDS)
     numbers = "".join(f"    {name} = {value},\n" for name, value in constants.items())
     numbers += f"    HEADER_BYTES = {wire.HEADER.itemsize},\n"
-    styles = "".join(f"    STYLE_{n.upper()} = {p.number},\n" for n, p in on_trees().items())
-    return (
-        f"struct header {{\n{members}}};\n\nenum {{\n{numbers}}};\n\nenum style {{\n{styles}}};\n"
-    )
+    return f"struct header {{\n{members}}};\n\nenum {{\n{numbers}}};\n"
 
 
-def _role(role: Role) -> _Role:
+def protocols_table() -> str:
+    """The protocols' host sides in C by their numbers. One without a file of its own has none."""
+    found = {
+        name: protocol.number
+        for name, protocol in on_trees().items()
+        if (_PROTOCOLS / name / f"{name}.c").exists()
+    }
+    declared = "".join(f"extern const struct protocol {name};\n" for name in found)
+    table = "".join(f"    [{number}] = &{name},\n" for name, number in found.items())
+    definition = f"const struct protocol *const protocols[256] = {{\n{table}}};\n"
+    return f'#include "flow.h"\n\n{declared}\n{definition}'
+
+
+def _role(role: Role | Neighbours) -> _Role:
     """As C has it. ctypes keeps the arrays alive as long as the structure."""
-    _check(role)
-    slots = np.asarray(role.slots, np.uint32).tolist()
     made = _Role(role.tree, role.protocol.number, isinstance(role, Root), window=role.window)
-    made.slots, made.slots_count = (c_uint32 * len(slots))(*slots), len(slots)
-    if isinstance(role, Root):
-        made.serves = role.serves
-        peers = [(child.address, sum(1 << rank for rank in child.ranks)) for child in role.children]
-        made.workers = (c_uint32 * wire.MAX_WORKERS)()
-        for rank, address in (role.workers or {}).items():
-            made.workers[rank] = _network_order(address)
+    if isinstance(role, Neighbours):
+        _check_ring(role)
+        made.rank, made.message = role.rank, role.message
+        peers = [(role.to, 0), (role.after, 0), (role.before, 1 << role.rank_before)]
     else:
-        made.rank = role.rank
-        peers = [(role.parent, 0)]
+        _check(role)
+        slots = np.asarray(role.slots, np.uint32).tolist()
+        made.slots, made.slots_count = (c_uint32 * len(slots))(*slots), len(slots)
+        if isinstance(role, Root):
+            made.serves = role.serves
+            peers = [(child.address, _mask(child.ranks)) for child in role.children]
+            made.workers = (c_uint32 * wire.MAX_WORKERS)()
+            for rank, address in (role.workers or {}).items():
+                made.workers[rank] = _network_order(address)
+        else:
+            made.rank = role.rank
+            peers = [(role.parent, 0)]
     made.peers = len(peers)
     made.addresses = (c_uint32 * len(peers))(*(_network_order(address) for address, _ in peers))
     made.ranks = (c_uint64 * len(peers))(*(ranks for _, ranks in peers))
     return made
 
 
+def _mask(ranks: Iterable[int]) -> int:
+    return sum(1 << rank for rank in ranks)
+
+
+def _check_ring(role: Neighbours) -> None:
+    if not 1 <= role.window <= wire.LIVE_MESSAGES:
+        raise ValueError(f"a window of {role.window} messages, wanted 1 to {wire.LIVE_MESSAGES}")
+
+
 def _check(role: Role) -> None:
-    if role.protocol.port != wire.PORT:
-        raise ValueError(f"protocol {role.protocol.name} is not spoken over INA packets")
     if role.window < 1:
         raise ValueError(f"a window of {role.window} fragments; at least 1 is needed")
     wanted = 1

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from testbed.hosts.aggregation import Endpoint, Operation, Wake
 from testbed.hosts.messages import Message, Values
-from testbed.hosts.ring import RingEndpoint
 from testbed.hosts.stream import Mesh
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import NEVER
@@ -24,7 +23,6 @@ from testbed.plan.program import (
     SwitchReduce,
     TreeOperation,
 )
-from testbed.protocols.roles import Neighbours
 
 
 class Readable(Protocol):
@@ -65,53 +63,29 @@ class _Flow:
         outcome.overflows += counters.overflows
 
 
-class _RingFlow:
-    """The only tree of a rank on NetReduce's ring."""
-
-    def __init__(self, endpoint: RingEndpoint) -> None:
-        self._endpoint = endpoint
-
-    def push(self, operation: TreeOperation, values: Values) -> int:
-        assert isinstance(operation, SwitchAllReduce)
-        fragments = len(values) // self._endpoint.values
-        self._endpoint.push(values.ctypes.data, fragments)
-        return fragments
-
-    def done(self) -> int:
-        return self._endpoint.done()
-
-    def floats(self) -> npt.NDArray[np.uint64]:
-        return np.zeros(0, np.uint64)
-
-    def account(self, outcome: RankOutcome) -> None:
-        outcome.retransmitted += self._endpoint.retransmitted
-
-
 class Sockets:
     """The transport of ``task``'s rank on this machine."""
 
     def __init__(self, task: Task) -> None:
         self._selector = selectors.DefaultSelector()
         self._mesh: Mesh | None = None
-        self._endpoint: Endpoint | RingEndpoint | None = None
-        self.flows: dict[int, _Flow | _RingFlow] = {}
+        self._endpoint: Endpoint | None = None
+        self.flows: dict[int, _Flow] = {}
         plan = task.plan
         if plan.consistency is not None or any(
             isinstance(operation, Send | Receive) for operation in plan.programs[task.rank]
         ):
             self._mesh = Mesh(task.rank, task.addresses)
             self.watch(self._mesh)
-        roles = {tree: role for tree, role in enumerate(task.trees) if role is not None}
         address = task.addresses[task.rank]
-        for tree, role in roles.items():
-            if isinstance(role, Neighbours):
-                assert len(roles) == 1, "a rank has one ring, and then no other tree"
-                self._endpoint = RingEndpoint(address, role, task.tick_s, task.values)
-                self.flows[tree] = _RingFlow(self._endpoint)
-            else:
-                if not isinstance(self._endpoint, Endpoint):
-                    self._endpoint = Endpoint(address, task.tick_s, task.burst, task.values)
-                self.flows[tree] = _Flow(self._endpoint, self._endpoint.add(role))
+        for tree, role in enumerate(task.trees):
+            if role is None:
+                continue
+            if self._endpoint is None:
+                self._endpoint = Endpoint(
+                    address, task.tick_s, task.burst, task.values, role.protocol.port
+                )
+            self.flows[tree] = _Flow(self._endpoint, self._endpoint.add(role))
 
     def connect(self, peers: Iterable[int]) -> None:
         """Connect to ``peers``, all of which must listen."""

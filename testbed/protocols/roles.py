@@ -104,6 +104,7 @@ class Neighbours:
     """
 
     tree: int
+    protocol: Rules
     rank: int
     to: str
     after: str

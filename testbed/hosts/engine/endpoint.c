@@ -6,123 +6,71 @@
 #include <unistd.h>
 
 #include "clock.h"
-
-enum { TREES = 1 << 16 };
+#include "socket.h"
 
 static const double SIGNALS = 0.25;      /* how long the interpreter may not see a signal */
 static const double FULL_SOCKET = 0.001; /* no event tells when there is room */
 
 struct endpoint {
-    struct outbox outbox;
-    struct flow **flows;
-    int count;
-    int first; /* flows take turns in being first at the socket */
+    struct engine *engine;
+    struct socket socket;
     double tick, quiet_until;
-    uint16_t flow_of[TREES]; /* index + 1, 0 for none */
 };
 
-struct endpoint *endpoint_open(uint32_t address, double tick, int burst, int *error)
+struct endpoint *endpoint_open(uint32_t address, uint16_t port, double tick, int burst, int *error)
 {
     struct endpoint *endpoint = calloc(1, sizeof *endpoint);
-    *error = endpoint ? -outbox_open(&endpoint->outbox, address, burst) : ENOMEM;
+    struct engine *engine = engine_open();
+    *error = endpoint && engine ? -socket_open(&endpoint->socket, address, port, burst) : ENOMEM;
     if (*error) {
+        free(engine);
         free(endpoint);
         return NULL;
     }
+    endpoint->engine = engine;
     endpoint->tick = tick;
     return endpoint;
 }
 
 void endpoint_close(struct endpoint *endpoint)
 {
-    close(endpoint->outbox.fd);
-    for (int i = 0; i < endpoint->count; i++) {
-        flow_close(endpoint->flows[i]);
-        free(endpoint->flows[i]);
-    }
-    free(endpoint->flows);
+    close(endpoint->socket.fd);
+    engine_close(endpoint->engine);
     free(endpoint);
+}
+
+struct engine *endpoint_engine(struct endpoint *endpoint)
+{
+    return endpoint->engine;
 }
 
 int endpoint_descriptor(const struct endpoint *endpoint)
 {
-    return endpoint->outbox.fd;
-}
-
-int endpoint_add(struct endpoint *endpoint, const struct role *role)
-{
-    if (endpoint->flow_of[role->tree])
-        return -EEXIST;
-    struct flow **flows =
-        realloc(endpoint->flows, (size_t)(endpoint->count + 1) * sizeof *flows);
-    if (!flows)
-        return -ENOMEM;
-    endpoint->flows = flows;
-    struct flow *flow = malloc(sizeof *flow);
-    if (!flow)
-        return -ENOMEM;
-    int error = flow_open(flow, role);
-    if (error) {
-        flow_close(flow);
-        free(flow);
-        return error;
-    }
-    flows[endpoint->count++] = flow;
-    endpoint->flow_of[role->tree] = (uint16_t)endpoint->count;
-    return endpoint->count - 1;
-}
-
-int endpoint_push(struct endpoint *endpoint, int flow, int operation, int32_t *values,
-                  uint64_t fragments)
-{
-    return flow_push(endpoint->flows[flow], (enum operation)operation, values, fragments);
-}
-
-uint64_t endpoint_done(const struct endpoint *endpoint, int flow)
-{
-    return endpoint->flows[flow]->lowest;
-}
-
-const struct counters *endpoint_counters(const struct endpoint *endpoint, int flow)
-{
-    return &endpoint->flows[flow]->counters;
-}
-
-const uint64_t *endpoint_float_sums(const struct endpoint *endpoint, int flow, uint64_t *count)
-{
-    *count = endpoint->flows[flow]->float_count;
-    return endpoint->flows[flow]->float_sums;
+    return endpoint->socket.fd;
 }
 
 /* Takes what has arrived; how many packets, or -errno. */
 static int receive(struct endpoint *endpoint)
 {
-    bool whole[BATCH];
-    int count = outbox_receive(&endpoint->outbox, whole);
+    struct socket *socket = &endpoint->socket;
+    int count = socket_receive(socket);
     double now = monotonic();
-    for (int i = 0; i < count; i++) {
-        const struct packet *packet = &endpoint->outbox.arrived[i];
-        int flow = whole[i] ? endpoint->flow_of[be16toh(packet->header.tree)] : 0;
-        if (flow)
-            flow_take(endpoint->flows[flow - 1], packet, now);
-    }
+    for (int i = 0; i < count; i++)
+        engine_take(endpoint->engine, &socket->arrived[i], socket->sizes[i], now);
     if (count > 0 && endpoint->tick > 0)
         endpoint->quiet_until = now + endpoint->tick;
     return count;
 }
 
-/* Everything that needs no packet: what came is settled, windows are filled, queues sent. */
-static int turn(struct endpoint *endpoint, double now)
+/* Sends what the socket takes; 0, or -errno. */
+static int flush(struct endpoint *endpoint)
 {
-    endpoint->outbox.blocked = false;
-    endpoint->first = endpoint->count ? (endpoint->first + 1) % endpoint->count : 0;
-    for (int i = 0; i < endpoint->count; i++) {
-        struct flow *flow = endpoint->flows[(endpoint->first + i) % endpoint->count];
-        if (flow->touched)
-            sender_settle(flow, now);
-        sender_pump(flow, now);
-        for (uint32_t q = 0; q < flow->queues_count && !endpoint->outbox.blocked; q++) {
-            int error = outbox_flush(&endpoint->outbox, &flow->queues[q], flow_values, flow);
+    const struct engine *engine = endpoint->engine;
+    endpoint->socket.blocked = false;
+    for (int i = 0; i < engine->count; i++) {
+        struct flow *flow = engine->flows[(engine->first + i) % engine->count];
+        for (uint32_t q = 0; q < flow->queues_count && !endpoint->socket.blocked; q++) {
+            int error = socket_flush(&endpoint->socket, flow, &flow->queues[q]);
             if (error)
                 return error;
         }
@@ -130,32 +78,9 @@ static int turn(struct endpoint *endpoint, double now)
     return 0;
 }
 
-static bool take_progress(struct endpoint *endpoint)
-{
-    bool progress = false;
-    for (int i = 0; i < endpoint->count; i++) {
-        progress |= endpoint->flows[i]->progress;
-        endpoint->flows[i]->progress = false;
-    }
-    return progress;
-}
-
-static double next_look(const struct endpoint *endpoint, double now)
-{
-    if (endpoint->outbox.blocked)
-        return now + FULL_SOCKET;
-    double look = INFINITY;
-    for (int i = 0; i < endpoint->count; i++) {
-        const struct flow *flow = endpoint->flows[i];
-        if (flow->outstanding)
-            look = fmin(look, fmin(flow->look_again, flow->probe_at));
-    }
-    return look;
-}
-
 int endpoint_wait(struct endpoint *endpoint, double deadline, int other)
 {
-    struct pollfd files[] = {{endpoint->outbox.fd, POLLIN, 0}, {other, POLLIN, 0}};
+    struct pollfd files[] = {{endpoint->socket.fd, POLLIN, 0}, {other, POLLIN, 0}};
     double now = monotonic(), signals = now + SIGNALS;
     bool readable = now >= endpoint->quiet_until;
     for (;;) {
@@ -163,13 +88,15 @@ int endpoint_wait(struct endpoint *endpoint, double deadline, int other)
         if (count < 0)
             return count;
         now = monotonic();
-        int error = turn(endpoint, now);
+        engine_pump(endpoint->engine, now);
+        int error = flush(endpoint);
         if (error)
             return error;
-        int reasons = take_progress(endpoint) ? PROGRESS : 0;
+        int reasons = engine_progress(endpoint->engine) ? PROGRESS : 0;
         if (now >= deadline)
             reasons |= DEADLINE;
-        double until = fmin(fmin(deadline, signals), next_look(endpoint, now));
+        double next = endpoint->socket.blocked ? now + FULL_SOCKET : engine_deadline(endpoint->engine);
+        double until = fmin(fmin(deadline, signals), next);
         if (reasons || now >= signals || count == BATCH) {
             until = now;
         } else if (endpoint->quiet_until > now) {

@@ -2,124 +2,123 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow.h"
+#include "tree.h"
 
-static void send_receipt(struct flow *flow, uint64_t sequence)
+static void send_receipt(struct tree *tree, uint64_t sequence)
 {
-    uint32_t slot = slot_of(flow, sequence);
+    uint32_t slot = tree->rules->slot(tree, sequence);
     struct header header = {
         .kind = KIND_RECEIPT,
-        .tree = htobe16(flow->tree),
+        .tree = htobe16(tree->flow.tree),
         .sequence = htobe32((uint32_t)sequence),
         .slot = htobe32(slot),
         .next_slot = htobe32(slot),
-        .bitmap = htobe64(flow->own),
+        .bitmap = htobe64(tree->own),
     };
-    queue_put(&flow->queues[0], &header);
+    put_header(&tree->flow.queues[0], &header);
 }
 
-static void remember_float_sum(struct flow *flow, uint64_t sequence)
+static void remember_float_sum(struct tree *tree, uint64_t sequence)
 {
-    if (flow->float_count == flow->float_room) {
-        size_t room = flow->float_room ? 2 * flow->float_room : 64;
-        uint64_t *larger = realloc(flow->float_sums, room * sizeof *larger);
+    if (tree->flow.float_count == tree->flow.float_room) {
+        size_t room = tree->flow.float_room ? 2 * tree->flow.float_room : 64;
+        uint64_t *larger = realloc(tree->flow.float_sums, room * sizeof *larger);
         if (!larger)
             abort(); /* a sum of unknown type is worse */
-        flow->float_sums = larger;
-        flow->float_room = room;
+        tree->flow.float_sums = larger;
+        tree->flow.float_room = room;
     }
-    flow->float_sums[flow->float_count++] = sequence;
+    tree->flow.float_sums[tree->flow.float_count++] = sequence;
 }
 
 /* The root's answer to what this member sent. */
-static void note_answer(struct flow *flow, const struct header *header, uint64_t sequence, double now)
+static void note_answer(struct tree *tree, const struct header *header, uint64_t sequence, double now)
 {
     if (header->flags & FLAG_COLLISION)
-        flow->counters.collisions++;
+        tree->flow.counters.collisions++;
     if (header->flags & (FLAG_OVERFLOW | FLAG_FLOATS))
-        flow->counters.overflows++;
+        tree->flow.counters.overflows++;
     if (header->flags & FLAG_ECN) {
-        flow->counters.ecn++;
-        sender_slow_down(flow, now);
+        tree->flow.counters.ecn++;
+        struct congestion *congestion = &tree->congestion;
+        congestion->control->slow_down(congestion, now, window_round_trip(tree));
     }
-    if (flow->style == STYLE_ATP)
-        flow->slots[sequence % flow->window] = be32toh(header->next_slot);
-    sender_done(flow, sequence, now);
+    if (tree->rules->answered)
+        tree->rules->answered(tree, header, sequence);
+    window_answered(tree, sequence, now);
 }
 
-static void take_sum(struct flow *flow, const struct packet *packet, const struct chunk *chunk,
+static void take_sum(struct tree *tree, const struct packet *packet, const struct chunk *chunk,
                      uint64_t sequence, double now)
 {
-    struct place *place = place_of(flow, sequence);
+    struct place *place = place_of(tree, sequence);
     if (!place->sent)
         return;
     swap_values(memory_of(chunk, sequence), packet->values);
     if (packet->header.flags & FLAG_FLOATS)
-        remember_float_sum(flow, sequence);
-    note_answer(flow, &packet->header, sequence, now);
-    flow_finish(flow, sequence);
+        remember_float_sum(tree, sequence);
+    note_answer(tree, &packet->header, sequence, now);
+    tree_finish(tree, sequence);
 }
 
-static void take_copy(struct flow *flow, const int32_t *values, const struct chunk *chunk,
+static void take_copy(struct tree *tree, const int32_t *values, const struct chunk *chunk,
                       uint64_t sequence)
 {
     swap_values(memory_of(chunk, sequence), values);
-    flow_finish(flow, sequence);
-    send_receipt(flow, sequence);
+    tree_finish(tree, sequence);
+    send_receipt(tree, sequence);
 }
 
-static void take_result(struct flow *flow, const struct packet *packet, uint64_t sequence, double now)
+static void take_result(struct tree *tree, const struct packet *packet, uint64_t sequence, double now)
 {
-    const struct chunk *chunk = chunk_of(flow, sequence);
-    bool here = in_reach(flow, sequence);
-    bool done = sequence < flow->lowest || (here && place_of(flow, sequence)->done);
+    const struct chunk *chunk = chunk_of(&tree->flow.chunks, sequence);
+    bool here = in_reach(tree, sequence);
+    bool done = sequence < tree->lowest || (here && place_of(tree, sequence)->done);
     if (done) {
         if (chunk && chunk->operation == MULTICAST)
-            send_receipt(flow, sequence); /* the first one went missing */
+            send_receipt(tree, sequence); /* the first one went missing */
     } else if (here && !chunk) {
         /* Early: kept until it is known where it goes. */
-        memcpy(row_of(flow, sequence), packet->values, sizeof packet->values);
-        place_of(flow, sequence)->kept = true;
+        memcpy(row_of(tree, sequence), packet->values, sizeof packet->values);
+        place_of(tree, sequence)->kept = true;
     } else if (here && chunk->operation == MULTICAST) {
-        take_copy(flow, packet->values, chunk, sequence);
+        take_copy(tree, packet->values, chunk, sequence);
     } else if (here && chunk->operation == ALL_REDUCE) {
-        take_sum(flow, packet, chunk, sequence, now);
+        take_sum(tree, packet, chunk, sequence, now);
     }
 }
 
-static void take_ack(struct flow *flow, const struct header *header, uint64_t sequence, double now)
+static void take_ack(struct tree *tree, const struct header *header, uint64_t sequence, double now)
 {
-    const struct chunk *chunk = chunk_of(flow, sequence);
-    if (!chunk || sequence < flow->lowest || !in_reach(flow, sequence))
+    const struct chunk *chunk = chunk_of(&tree->flow.chunks, sequence);
+    if (!chunk || sequence < tree->lowest || !in_reach(tree, sequence))
         return;
-    struct place *place = place_of(flow, sequence);
+    struct place *place = place_of(tree, sequence);
     if (!place->sent || place->done)
         return;
     if (chunk->operation == REDUCE) {
-        note_answer(flow, header, sequence, now);
-        flow_finish(flow, sequence);
-    } else if (chunk->operation == ALL_REDUCE && flow->style == STYLE_ATP &&
-               header->flags & FLAG_OVERFLOW && !place->as_floats) {
-        place->as_floats = place->resent = true;
-        sender_send(flow, sequence, 0, now);
+        note_answer(tree, header, sequence, now);
+        tree_finish(tree, sequence);
+    } else if (chunk->operation == ALL_REDUCE && tree->rules->asked) {
+        tree->rules->asked(tree, header, sequence, now);
     }
 }
 
-void member_take(struct flow *flow, const struct packet *packet, double now)
+void member_take(struct tree *tree, const struct packet *packet, double now)
 {
     uint64_t sequence = be32toh(packet->header.sequence);
     if (packet->header.kind == KIND_RESULT)
-        take_result(flow, packet, sequence, now);
+        take_result(tree, packet, sequence, now);
     else if (packet->header.kind == KIND_ACK)
-        take_ack(flow, &packet->header, sequence, now);
+        take_ack(tree, &packet->header, sequence, now);
 }
 
-void member_pushed(struct flow *flow, const struct chunk *chunk)
+void member_pushed(struct tree *tree, const struct chunk *chunk)
 {
-    for (uint64_t s = chunk->first; s < chunk->end && in_reach(flow, s); s++) {
-        struct place *place = place_of(flow, s);
+    for (uint64_t s = chunk->first; s < chunk->end && in_reach(tree, s); s++) {
+        struct place *place = place_of(tree, s);
         if (place->kept && chunk->operation == MULTICAST)
-            take_copy(flow, row_of(flow, s), chunk, s);
+            take_copy(tree, row_of(tree, s), chunk, s);
         place->kept = false;
     }
 }

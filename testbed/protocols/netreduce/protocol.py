@@ -32,6 +32,7 @@ class NetReduce(TreeProtocol):
         passes = tree.parent[place.host] == place.fabric.tor_of(place.host)
         return Neighbours(
             place.allocation.number,
+            self,
             place.rank,
             to=addresses[hosts[after]] if passes else place.parent,
             after=addresses[hosts[after]],

@@ -1,0 +1,53 @@
+/* aimd is ATP's (NSDI 2021): ECN halves what is in flight, at most once a round trip, and so does a
+   timeout; every window adds one. A gap takes an eighth of what it misses: the paper halves there as
+   well, the released code does nothing. Our reading, because where links lose at random a window of
+   ATP's is never without a gap, each member seeing the losses of all. */
+#include "congestion.h"
+
+#include <math.h>
+
+static const double TAKEN = 0.125; /* by a fragment that is missed, of those in flight */
+enum { LEAST_IN_FLIGHT = 8 };
+
+void congestion_open(struct congestion *congestion, const struct control *control, uint32_t window)
+{
+    *congestion = (struct congestion){
+        .control = control,
+        .allowed = window,
+        .least = fmin(window, LEAST_IN_FLIGHT),
+        .most = window,
+        .last_cut = -INFINITY,
+    };
+}
+
+static void ignore(struct congestion *congestion)
+{
+    (void)congestion;
+}
+
+static void go_on(struct congestion *congestion, double now, double round_trip)
+{
+    (void)congestion, (void)now, (void)round_trip;
+}
+
+const struct control none = {.answered = ignore, .missed = ignore, .slow_down = go_on};
+
+static void grow(struct congestion *congestion)
+{
+    congestion->allowed = fmin(congestion->allowed + 1 / congestion->allowed, congestion->most);
+}
+
+static void shrink(struct congestion *congestion)
+{
+    congestion->allowed = fmax(congestion->allowed - TAKEN, congestion->least);
+}
+
+static void halve(struct congestion *congestion, double now, double round_trip)
+{
+    if (now - congestion->last_cut <= round_trip)
+        return;
+    congestion->allowed = fmax(congestion->allowed / 2, congestion->least);
+    congestion->last_cut = now;
+}
+
+const struct control aimd = {.answered = grow, .missed = shrink, .slow_down = halve};

@@ -1,0 +1,26 @@
+/* Round trips, smoothed as RFC 6298 does; seconds. */
+#ifndef RTT_H
+#define RTT_H
+
+#include <math.h>
+
+struct rtt {
+    double smoothed, variation; /* 0 before the first */
+};
+
+static inline void rtt_sample(struct rtt *rtt, double sample)
+{
+    if (rtt->smoothed > 0) {
+        rtt->variation = 0.75 * rtt->variation + 0.25 * fabs(sample - rtt->smoothed);
+        rtt->smoothed = 0.875 * rtt->smoothed + 0.125 * sample;
+    } else {
+        rtt->smoothed = sample;
+    }
+}
+
+static inline double rtt_or(const struct rtt *rtt, double unknown)
+{
+    return rtt->smoothed > 0 ? rtt->smoothed : unknown;
+}
+
+#endif

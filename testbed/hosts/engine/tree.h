@@ -1,0 +1,127 @@
+/* A flow on an aggregation tree. Its fragments are numbered from 0 over the whole run; a window of
+   them is in flight, each in a slot of its own, and fragment s follows s - window in its slot,
+   whatever other slots wait for. Here it lives in place s mod places_count, from long before it is
+   complete until nobody can ask for it any more. */
+#ifndef TREE_H
+#define TREE_H
+
+#include <endian.h>
+
+#include "flow.h"
+#include "window.h"
+
+/* Windows by which a fragment may be ahead of the lowest that is not done. Switches do not bound it,
+   only the memory here: it is how long others go on while one is retransmitted again and again. */
+enum { AHEAD = 7 };
+
+struct place {
+    uint64_t counted; /* ranks whose contributions or receipts are in */
+    double sent_at;
+    uint64_t turn; /* of its first sending, among all of the flow's */
+    double *floats; /* their sum, while members send floats because int32 was too narrow */
+    uint32_t slot, next_slot;
+    uint8_t flags; /* of the contributions, then of the result */
+    bool sent, resent, done;
+    bool kept;      /* came before its operation was pushed */
+    bool as_floats; /* a member was asked for floats */
+};
+
+struct tree {
+    struct flow flow;
+    const struct rules *rules;
+    bool is_root, serves;
+    uint32_t peers;
+    uint64_t own, everyone;
+    uint32_t *slots, slots_count, next_spare;
+    int queue_of[MAX_WORKERS]; /* of a root that answers workers by themselves; or -1 */
+
+    struct place *places;
+    int32_t (*rows)[VALUES]; /* a root's sums, results in the order of the wire; early values */
+    uint32_t places_count;
+    uint64_t lowest; /* below it all is done */
+
+    struct window window;
+    struct congestion congestion;
+};
+
+/* Where protocols on trees differ. Without a function nothing is done. */
+struct rules {
+    uint8_t resend_flag; /* of what is sent again */
+    bool answers_one;    /* who asks again is answered alone, not with its whole subtree, and only
+                            if it marks that it does */
+    uint32_t (*slot)(const struct tree *tree, uint64_t sequence);
+    /* A member: an answer to what it sent has come; or one that asks for something else. */
+    void (*answered)(struct tree *tree, const struct header *header, uint64_t sequence);
+    void (*asked)(struct tree *tree, const struct header *header, uint64_t sequence, double now);
+    /* A root: names the slot for what follows one that collided; makes a sum again that was too
+       wide for int32, and takes contributions to that. */
+    uint32_t (*rehash)(struct tree *tree, uint32_t slot);
+    void (*too_wide)(struct tree *tree, uint64_t sequence);
+    void (*take_again)(struct tree *tree, const struct packet *packet, uint64_t sequence,
+                       uint64_t ranks);
+};
+
+/* Slots are a pool of two windows for each tree, used in turn. */
+extern const struct rules pool;
+
+/* The protocol functions of all on trees. */
+int tree_open(struct flow *flow, const struct role *role);
+void tree_close(struct flow *flow);
+int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint64_t fragments);
+int tree_of_packet(const void *packet, size_t size);
+void tree_take(struct flow *flow, const void *packet, size_t size, double now);
+void tree_pump(struct flow *flow, double now);
+double tree_deadline(const struct flow *flow);
+uint64_t tree_done(const struct flow *flow);
+const int32_t *tree_values(struct flow *flow, const struct outgoing *packet, int32_t *stage);
+
+#define ON_TREES                                                                                   \
+    .size = sizeof(struct tree), .bursts = true, .open = tree_open, .close = tree_close,           \
+    .push = tree_push, .tree_of = tree_of_packet, .take = tree_take, .pump = tree_pump,            \
+    .deadline = tree_deadline, .done = tree_done, .values = tree_values
+
+/* member.c and root.c: what a packet does, and what waits for a push. */
+void member_take(struct tree *tree, const struct packet *packet, double now);
+void member_pushed(struct tree *tree, const struct chunk *chunk);
+void root_take(struct tree *tree, const struct packet *packet, double now);
+void root_pushed(struct tree *tree, const struct chunk *chunk);
+
+/* For protocols' own functions. */
+void root_answer(struct tree *tree, uint8_t kind, uint64_t sequence);
+void root_return_sum(struct tree *tree, uint64_t sequence);
+void root_take_late(struct tree *tree, const struct header *from, uint64_t sequence,
+                    uint64_t ranks);
+
+static inline struct place *place_of(const struct tree *tree, uint64_t sequence)
+{
+    return &tree->places[sequence % tree->places_count];
+}
+
+static inline int32_t *row_of(const struct tree *tree, uint64_t sequence)
+{
+    return tree->rows[sequence % tree->places_count];
+}
+
+/* How many finished fragments keep their places: a server's results may be asked for again. */
+static inline uint32_t kept_back(const struct tree *tree)
+{
+    return tree->serves ? tree->window.size : 0;
+}
+
+/* Whether a fragment has a place now. */
+static inline bool in_reach(const struct tree *tree, uint64_t sequence)
+{
+    return sequence + kept_back(tree) >= tree->lowest &&
+           sequence < tree->lowest + tree->places_count - kept_back(tree);
+}
+
+static inline bool put_header(struct queue *queue, const struct header *header)
+{
+    bool with_values = header->kind == KIND_DATA || header->kind == KIND_RESULT;
+    return queue_put(queue, be32toh(header->sequence), header, sizeof *header, with_values);
+}
+
+void tree_finish(struct tree *tree, uint64_t sequence);
+void tree_advance(struct tree *tree);
+
+#endif

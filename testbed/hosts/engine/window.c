@@ -1,0 +1,291 @@
+/* A window of slots: a member's contributions, or what a root sends to all. What comes back clocks
+   the next one out, in the same slot, so that a hole holds back its own slot alone. Loss is seen as
+   a gap in what comes back; or by silence: after two round trips of it, or more where they vary, one
+   fragment goes again, as a probe, and if nothing follows its answer then all of its chunk that was
+   sent before it is lost (after RACK-TLP, RFC 8985). A timeout is for what is worse; it runs from the
+   last answer (RFC 6298, 5.3), because a queue makes round trips long while answers keep coming.
+
+   Two things lengthen a round trip: a queue, which must be learnt, or all in it is sent again; and a
+   loss that somebody repairs, which must not be, or each silence makes the next one longer. A loss
+   shows: what was sent later is answered earlier, or a silence falls into the round trip. So only
+   those without either are measured, and a silence that was doubled stays so until one is (Karn).
+
+   A gap is judged by time: who missed a result sends the slot's next fragment a round trip later
+   than the others, to whom it is not lost. Where there is nothing more to send, whose answer would
+   tell, being overtaken is enough. Retransmitting what a gap shows is our reading for every
+   protocol; the papers have the timeout. */
+#include <math.h>
+
+#include "tree.h"
+
+static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
+static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
+static const double LATER = 0.75; /* of a round trip: less may be a member's delay */
+enum { REORDERING = 3 };
+
+void window_open(struct tree *tree, uint32_t size)
+{
+    tree->window = (struct window){
+        .size = size,
+        .timeout = FIRST_TIMEOUT,
+        .silence = INFINITY,
+        .probe_at = INFINITY,
+        .look_again = -INFINITY,
+        .newest = -INFINITY,
+        .stalled = -INFINITY,
+        .answered = -INFINITY,
+    };
+}
+
+double window_deadline(const struct window *window)
+{
+    return window->outstanding ? fmin(window->look_again, window->probe_at) : INFINITY;
+}
+
+double window_round_trip(const struct tree *tree)
+{
+    return rtt_or(&tree->flow.rtt, FIRST_TIMEOUT);
+}
+
+static bool is_sent_here(const struct tree *tree, const struct chunk *chunk)
+{
+    return tree->is_root == (chunk->operation == MULTICAST);
+}
+
+bool window_send(struct tree *tree, uint64_t sequence, uint8_t flags, double now)
+{
+    const struct chunk *chunk = chunk_of(&tree->flow.chunks, sequence);
+    struct place *place = place_of(tree, sequence);
+    uint32_t slot = tree->rules->slot(tree, sequence);
+    struct header header = {
+        .kind = tree->is_root ? KIND_RESULT : KIND_DATA,
+        .flags = flags | (place->as_floats ? FLAG_FLOATS : 0),
+        .tree = htobe16(tree->flow.tree),
+        .sequence = htobe32((uint32_t)sequence),
+        .slot = htobe32(slot),
+        .next_slot = htobe32(slot),
+        .bitmap = htobe64(tree->is_root ? tree->everyone : tree->own),
+    };
+    if (tree->is_root && !place->sent)
+        swap_values(row_of(tree, sequence), memory_of(chunk, sequence));
+    bool queued = false;
+    for (uint32_t i = 0; i < tree->peers; i++)
+        queued |= put_header(&tree->flow.queues[i], &header);
+    if (queued)
+        place->sent_at = now;
+    return queued;
+}
+
+static void resend(struct tree *tree, uint64_t sequence, double now)
+{
+    if (!window_send(tree, sequence, tree->rules->resend_flag, now))
+        return;
+    place_of(tree, sequence)->resent = true;
+    tree->flow.counters.retransmitted++;
+}
+
+static void resend_late(struct tree *tree, double now)
+{
+    struct window *window = &tree->window;
+    /* Some only: what was late because of a queue would lengthen it, and what an answer shows to be
+       lost is sent again then. */
+    struct congestion *congestion = &tree->congestion;
+    uint32_t most = (uint32_t)congestion->least, count = 0;
+    for (uint64_t s = tree->lowest; s < window->sent_end && count < most; s++) {
+        struct place *place = place_of(tree, s);
+        if (!place->sent || place->done || place->sent_at >= now - window->timeout)
+            continue;
+        if (!count++)
+            congestion->control->slow_down(congestion, now, window_round_trip(tree));
+        resend(tree, s, now);
+    }
+    if (count) {
+        window->stalled = now;
+        window->timeout = fmin(2 * window->timeout, LONGEST_TIMEOUT);
+    }
+}
+
+/* Sends again what is not done when others are that were sent well after it; or, in a hurry, when
+   others are that were sent a few turns later. */
+static void resend_missing(struct tree *tree, uint64_t end, double newest, bool hurry, double now)
+{
+    const struct window *window = &tree->window;
+    for (uint64_t s = tree->lowest; s < window->sent_end && s < end; s++) {
+        struct place *place = place_of(tree, s);
+        bool passed = hurry && !place->resent && place->turn + REORDERING + 1 < window->overtaken;
+        bool late = place->sent_at < newest - LATER * window_round_trip(tree);
+        if (!place->sent || place->done || !(passed || late))
+            continue;
+        if (!place->resent)
+            tree->congestion.control->missed(&tree->congestion);
+        resend(tree, s, now);
+    }
+}
+
+static void probe(struct tree *tree, double now)
+{
+    const struct window *window = &tree->window;
+    uint64_t s = tree->lowest;
+    while (s < window->sent_end && (!place_of(tree, s)->sent || place_of(tree, s)->done))
+        s++;
+    if (s < window->sent_end)
+        resend(tree, s, now);
+}
+
+static void end_silence(struct tree *tree, double now)
+{
+    struct window *window = &tree->window;
+    if (window->answered > window->newest) {
+        /* Of its chunk alone: others may not have anything to add to the next one yet. */
+        resend_missing(tree, window->answered_end, window->answered, true, now);
+        window->answered = -INFINITY;
+    } else {
+        probe(tree, now);
+    }
+    window->stalled = now;
+    window->silence *= 2;
+    window->probe_at = now + window->silence;
+}
+
+/* The fragment before it in its slot is done: p4/README.md has why that is enough. */
+static bool has_slot(const struct tree *tree, uint64_t sequence)
+{
+    const struct window *window = &tree->window;
+    return sequence < tree->lowest + window->size ||
+           place_of(tree, sequence - window->size)->done;
+}
+
+/* Others than ours may wait for the lowest, and ours for others that wait for that: whatever else is
+   in flight, the lowest go, or nobody would. */
+static bool is_allowed(const struct tree *tree, uint64_t sequence)
+{
+    const struct window *window = &tree->window;
+    uint32_t allowed = (uint32_t)tree->congestion.allowed;
+    return window->outstanding < allowed || sequence < tree->lowest + allowed;
+}
+
+static bool may_be_sent(struct tree *tree, uint64_t sequence)
+{
+    const struct place *place = place_of(tree, sequence);
+    return !place->sent && !place->done && is_sent_here(tree, chunk_of(&tree->flow.chunks, sequence));
+}
+
+/* Whether there was nothing to send. */
+static bool send_new(struct tree *tree, double now)
+{
+    struct window *window = &tree->window;
+    const uint64_t turns = window->turns;
+    /* Further on no slot is free, nothing there being done. */
+    uint64_t last = window->done_end + window->size;
+    if (last > tree->lowest + AHEAD * window->size)
+        last = tree->lowest + AHEAD * window->size;
+    if (last > tree->flow.chunks.pushed)
+        last = tree->flow.chunks.pushed;
+    /* What others send may have come, and its chunk gone, before its turn came here. */
+    if (window->next < tree->lowest)
+        window->next = tree->lowest;
+    for (uint64_t s = window->next; s < last; s++) {
+        if (may_be_sent(tree, s)) {
+            if (!has_slot(tree, s))
+                continue;
+            if (!is_allowed(tree, s) || !window_send(tree, s, 0, now))
+                return false;
+            struct place *place = place_of(tree, s);
+            place->sent = true;
+            place->turn = window->turns++;
+            if (s >= window->sent_end)
+                window->sent_end = s + 1;
+            if (!window->outstanding++) {
+                window->heard = now;
+                window->probe_at = now + window->silence;
+            }
+        }
+        if (s == window->next)
+            window->next++;
+    }
+    return window->turns == turns;
+}
+
+/* One a batch: those of the others say the same. */
+static void take_sample(struct tree *tree, double sample)
+{
+    if (!tree->window.sampled)
+        rtt_sample(&tree->flow.rtt, sample);
+    tree->window.sampled = true;
+}
+
+void window_answered(struct tree *tree, uint64_t sequence, double now)
+{
+    struct window *window = &tree->window;
+    struct place *place = place_of(tree, sequence);
+    window->outstanding--;
+    tree->congestion.control->answered(&tree->congestion);
+    const bool in_turn = place->turn >= window->overtaken;
+    if (in_turn)
+        window->overtaken = place->turn + 1;
+    if (now >= window->probe_at)
+        window->stalled = now; /* nobody looked in time */
+    const double sample = now - place->sent_at;
+    if (!place->resent) {
+        if (place->sent_at > window->newest)
+            window->newest = place->sent_at;
+        window->first_answers = true;
+        if (in_turn && place->sent_at > window->stalled)
+            take_sample(tree, sample);
+        return;
+    }
+    /* Karn: its time is ambiguous, unless it is too short for an answer to the second one. */
+    const struct chunk *chunk = chunk_of(&tree->flow.chunks, sequence);
+    if (sample > window_round_trip(tree) / 2 && place->sent_at > window->answered && chunk) {
+        window->answered = place->sent_at;
+        window->answered_end = chunk->end;
+    }
+}
+
+static void settle(struct tree *tree, double now)
+{
+    struct window *window = &tree->window;
+    const bool first_answers = window->first_answers, sampled = window->sampled;
+    window->touched = window->sampled = window->first_answers = false;
+    tree_advance(tree);
+    const struct rtt *rtt = &tree->flow.rtt;
+    if (rtt->smoothed > 0) {
+        /* An answer may wait for others' contributions: how long differs more than round trips. */
+        double usual = rtt->smoothed + fmax(rtt->smoothed, 2 * rtt->variation);
+        double least = sampled ? LEAST_SILENCE : fmin(window->silence, LONGEST_TIMEOUT);
+        window->silence = fmax(usual, least);
+    }
+    window->probe_at = now + window->silence;
+    if (first_answers)
+        window->answered = -INFINITY; /* others follow: no reason for suspicion */
+    else if (window->answered > window->newest)
+        /* On a slow link the next answer may take as long as this one did. */
+        window->probe_at = now + fmax(window->silence, 2 * (now - window->heard));
+    window->heard = now;
+    /* Anything that comes back ends a timeout's. */
+    double timeout = rtt->smoothed > 0 ? 4 * rtt->smoothed : FIRST_TIMEOUT;
+    window->timeout = fmin(fmax(timeout, LEAST_TIMEOUT), LONGEST_TIMEOUT);
+    window->look_again = now + window->timeout;
+    window->settled = true;
+}
+
+void window_pump(struct tree *tree, double now)
+{
+    struct window *window = &tree->window;
+    if (tree->window.touched)
+        settle(tree, now);
+    if (!queues_are_empty(&tree->flow, tree->peers))
+        return;
+    if (window->settled)
+        resend_missing(tree, window->sent_end, window->newest, false, now);
+    if (send_new(tree, now) && window->settled)
+        resend_missing(tree, window->sent_end, window->newest, true, now);
+    window->settled = false;
+    if (window->outstanding && now >= window->probe_at)
+        end_silence(tree, now);
+    if (window->outstanding && now >= window->look_again) {
+        resend_late(tree, now);
+        /* Twice a timeout is often enough, and looking is not free. */
+        window->look_again = now + window->timeout / 2;
+    }
+}

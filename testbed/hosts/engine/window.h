@@ -1,0 +1,35 @@
+/* A window of slots: when fragments are sent, and sent again. See window.c. */
+#ifndef WINDOW_H
+#define WINDOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Times are seconds on the driver's clock. */
+struct window {
+    uint32_t size;
+    uint32_t outstanding;
+    uint64_t next, sent_end;   /* the lowest that may be unsent; one past the highest sent */
+    uint64_t turns, overtaken; /* taken so far; one past the latest of those done */
+    uint64_t done_end;         /* one past the highest done */
+    double newest;             /* when the latest was sent of those sent once and done */
+    double timeout, look_again;
+    double silence, probe_at; /* how long it may last, and when that is over */
+    double heard;             /* when the latest answer came, or the first in flight was sent */
+    double stalled;           /* what was sent before was in flight during a silence */
+    double answered;          /* when the latest one to be sent twice, and then done, was sent */
+    uint64_t answered_end;    /* and where its chunk ends */
+    bool touched, sampled, first_answers; /* in this batch of packets */
+    bool settled; /* a batch was, and what it shows to be missing has not been sent */
+};
+
+struct tree;
+
+void window_open(struct tree *tree, uint32_t size);
+void window_pump(struct tree *tree, double now);
+void window_answered(struct tree *tree, uint64_t sequence, double now);
+bool window_send(struct tree *tree, uint64_t sequence, uint8_t flags, double now);
+double window_round_trip(const struct tree *tree);
+double window_deadline(const struct window *window);
+
+#endif

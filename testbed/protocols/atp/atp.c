@@ -1,0 +1,81 @@
+/* ATP at a host (Lao et al., NSDI 2021). A fragment sent again bears the resend flag, which makes
+   switches give up what they hold of it. The root names another slot for what follows a fragment
+   that collided, and answers alone who asks again. A sum that leaves the range of int32 is made once
+   more, of floats. */
+#include <stdlib.h>
+
+#include "tree.h"
+
+static uint32_t slot(const struct tree *tree, uint64_t sequence)
+{
+    return tree->is_root ? place_of(tree, sequence)->slot
+                         : tree->slots[sequence % tree->window.size];
+}
+
+static void answered(struct tree *tree, const struct header *header, uint64_t sequence)
+{
+    tree->slots[sequence % tree->window.size] = be32toh(header->next_slot);
+}
+
+/* Dynamic re-hash: the fragment that follows in this place uses another slot. */
+static uint32_t rehash(struct tree *tree, uint32_t taken)
+{
+    if (!tree->slots_count)
+        return taken;
+    if (tree->next_spare == tree->slots_count)
+        tree->next_spare = 0;
+    uint32_t fresh = tree->slots[tree->next_spare];
+    tree->slots[tree->next_spare++] = taken;
+    return fresh;
+}
+
+static void ask_for_floats(struct tree *tree, uint64_t sequence)
+{
+    struct place *place = place_of(tree, sequence);
+    place->floats = calloc(VALUES, sizeof *place->floats);
+    if (!place->floats)
+        abort();
+    place->counted = 0;
+    root_answer(tree, KIND_ACK, sequence);
+}
+
+static void send_floats(struct tree *tree, const struct header *header, uint64_t sequence, double now)
+{
+    struct place *place = place_of(tree, sequence);
+    if (!(header->flags & FLAG_OVERFLOW) || place->as_floats)
+        return;
+    place->as_floats = place->resent = true;
+    window_send(tree, sequence, 0, now);
+}
+
+static void take_floats(struct tree *tree, const struct packet *packet, uint64_t sequence,
+                        uint64_t ranks)
+{
+    struct place *place = place_of(tree, sequence);
+    if (!(packet->header.flags & FLAG_FLOATS)) {
+        root_take_late(tree, &packet->header, sequence, ranks);
+        return;
+    }
+    if (place->counted & ranks || ranks & (ranks - 1))
+        return; /* counted already; or a sum, but nobody adds floats */
+    add_floats(place->floats, packet->values);
+    place->counted |= ranks;
+    if (place->counted != tree->everyone)
+        return;
+    float_sums_to_wire(row_of(tree, sequence), place->floats);
+    place->flags = (uint8_t)((place->flags & ~FLAG_OVERFLOW) | FLAG_FLOATS);
+    root_return_sum(tree, sequence);
+}
+
+static const struct rules rules = {
+    .resend_flag = FLAG_RESEND,
+    .answers_one = true,
+    .slot = slot,
+    .answered = answered,
+    .asked = send_floats,
+    .rehash = rehash,
+    .too_wide = ask_for_floats,
+    .take_again = take_floats,
+};
+
+const struct protocol atp = {ON_TREES, .rules = &rules, .control = &aimd};

@@ -1,0 +1,368 @@
+/* A rank's pair of reliable connections on a ring of hosts (NetReduce over RoCEv2): it sends its
+   values to the next rank and receives from the one before, and switches on the way put the sum in
+   their place. Acknowledgements are cumulative; what was overtaken is asked for by its number. */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "flow.h"
+#include "roce.h"
+
+static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
+static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
+enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
+
+/* The peers: whereto values go, a switch or the next rank; the next rank, whereto a sum goes that is
+   sent again; and the rank before, to which this one acknowledges. */
+enum { TO, AFTER, BEFORE, PEERS };
+
+struct ring {
+    struct flow flow;
+    uint8_t rank;
+    uint32_t outgoing, incoming; /* numbers of the two connections */
+    uint32_t message;            /* packets in one, at most */
+    uint32_t window;             /* messages in flight */
+    uint64_t next, received, acked, messages;
+    uint64_t highest; /* one past the last fragment received */
+    uint32_t span;    /* places: what may be in flight, twice */
+    bool *got;
+    double *sent_at;
+    bool *resent;
+    double timeout, look_again;
+    double silence, probe_at; /* how long it may last, and when that is over */
+    bool answer;              /* something came that is not acknowledged yet */
+};
+
+static int ring_open(struct flow *flow, const struct role *role)
+{
+    struct ring *ring = (struct ring *)flow;
+    if (role->peers != PEERS)
+        return -EINVAL;
+    const uint32_t first = (uint32_t)role->tree * MAX_WORKERS;
+    ring->rank = role->rank;
+    ring->outgoing = first + role->rank;
+    ring->incoming = first + (uint32_t)__builtin_ctzll(role->ranks[BEFORE]);
+    ring->message = role->message;
+    ring->window = role->window;
+    ring->timeout = ring->silence = FIRST_TIMEOUT;
+    ring->look_again = ring->probe_at = -INFINITY;
+    ring->span = 2 * role->window * role->message;
+    ring->got = calloc(ring->span, sizeof *ring->got);
+    ring->sent_at = calloc(ring->span, sizeof *ring->sent_at);
+    ring->resent = calloc(ring->span, sizeof *ring->resent);
+    flow->queues = calloc(PEERS, sizeof *flow->queues);
+    if (!ring->got || !ring->sent_at || !ring->resent || !flow->queues)
+        return -ENOMEM;
+    for (int i = 0; i < PEERS; i++)
+        if (queue_open(&flow->queues[flow->queues_count++], role->addresses[i], role->ranks[i],
+                       2 * ring->span))
+            return -ENOMEM;
+    return 0;
+}
+
+static void ring_close(struct flow *flow)
+{
+    struct ring *ring = (struct ring *)flow;
+    free(ring->got);
+    free(ring->sent_at);
+    free(ring->resent);
+}
+
+static int ring_push(struct flow *flow, enum operation operation, int32_t *values,
+                     uint64_t fragments)
+{
+    struct ring *ring = (struct ring *)flow;
+    if (operation != ALL_REDUCE)
+        return -EINVAL;
+    if (!fragments)
+        return 0;
+    struct chunk *chunk = chunks_push(&flow->chunks, operation, values, fragments);
+    if (!chunk)
+        return -ENOMEM;
+    chunk->message = ring->messages;
+    ring->messages += (fragments + ring->message - 1) / ring->message;
+    return 0;
+}
+
+/* What is received is here; what the next rank has acknowledged need not be sent again. */
+static uint64_t ring_done(const struct flow *flow)
+{
+    const struct ring *ring = (const struct ring *)flow;
+    return ring->received < ring->acked ? ring->received : ring->acked;
+}
+
+static uint64_t message_of(const struct ring *ring, const struct chunk *chunk, uint64_t fragment)
+{
+    return chunk->message + (fragment - chunk->first) / ring->message;
+}
+
+static uint64_t first_of(const struct ring *ring, const struct chunk *chunk, uint64_t fragment)
+{
+    return fragment - (fragment - chunk->first) % ring->message;
+}
+
+static bool is_received(const struct ring *ring, uint64_t fragment)
+{
+    return fragment < ring->received || ring->got[fragment % ring->span];
+}
+
+static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
+{
+    const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
+    const uint64_t message = message_of(ring, chunk, fragment);
+    const uint64_t first = first_of(ring, chunk, fragment);
+    const uint64_t left = chunk->end - first, count = left < ring->message ? left : ring->message;
+    const bool opens = fragment == first, closes = fragment == first + count - 1;
+    const bool is_sum = is_received(ring, fragment);
+    struct bth bth = {.partition = 0xffff, .reserved = is_sum ? IS_SUM : 0};
+    bth.opcode = opens ? closes ? SEND_ONLY : SEND_FIRST : closes ? SEND_LAST : SEND_MIDDLE;
+    put24(bth.connection, ring->outgoing);
+    put24(bth.sequence, fragment);
+    uint8_t head[sizeof bth + sizeof(struct header)];
+    memcpy(head, &bth, sizeof bth);
+    if (opens) {
+        const uint64_t live = message % (2 * ring->window);
+        const struct header header = {
+            .kind = KIND_DATA,
+            .tree = htobe16(ring->flow.tree),
+            .sequence = htobe32((uint32_t)first),
+            .slot = htobe32((uint32_t)(live * ring->message)),
+            .next_slot = htobe32((uint32_t)((message % LIVE_MESSAGES) << 24 | count)),
+            .bitmap = htobe64(UINT64_C(1) << ring->rank),
+        };
+        memcpy(head + sizeof bth, &header, sizeof header);
+    }
+    struct queue *queue = &ring->flow.queues[is_sum ? AFTER : TO];
+    if (!queue_put(queue, fragment, head, opens ? sizeof head : sizeof bth, true))
+        return false;
+    ring->sent_at[fragment % ring->span] = now;
+    return true;
+}
+
+/* What was put in its place since it was queued is not its own. */
+static const int32_t *ring_values(struct flow *flow, const struct outgoing *packet, int32_t *stage)
+{
+    const struct ring *ring = (const struct ring *)flow;
+    const struct chunk *chunk = chunk_of(&flow->chunks, packet->fragment);
+    const bool as_sum = ((const struct bth *)packet->head)->reserved & IS_SUM;
+    if (!chunk || as_sum != is_received(ring, packet->fragment))
+        return NULL;
+    swap_values(stage, memory_of(chunk, packet->fragment));
+    return stage;
+}
+
+/* A switch that missed a message's first packet knows none of the others: it goes again, too. */
+static bool send_again(struct ring *ring, uint64_t fragment, double now)
+{
+    const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
+    if (!chunk || fragment >= ring->next)
+        return true;
+    const uint64_t first = first_of(ring, chunk, fragment), both[] = {first, fragment};
+    for (int i = first == fragment; i < 2; i++) {
+        if (is_received(ring, both[i]) && both[i] != fragment)
+            continue;
+        if (!send_fragment(ring, both[i], now))
+            return false;
+        ring->resent[both[i] % ring->span] = true;
+        ring->flow.counters.retransmitted++;
+    }
+    return true;
+}
+
+static void answer(struct ring *ring, uint8_t syndrome, uint64_t sequence)
+{
+    struct answer packet = {.bth = {.opcode = ACKNOWLEDGE, .partition = 0xffff},
+                            .syndrome = syndrome};
+    put24(packet.bth.connection, ring->incoming);
+    put24(packet.bth.sequence, sequence);
+    queue_put(&ring->flow.queues[BEFORE], sequence, &packet, sizeof packet, false);
+}
+
+/* Only of a sum that came in its turn: one that was retransmitted for somebody took longer. */
+static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
+{
+    if (fragment < ring->highest || fragment >= ring->next || ring->resent[fragment % ring->span])
+        return;
+    rtt_sample(&ring->flow.rtt, now - ring->sent_at[fragment % ring->span]);
+}
+
+/* Whatever comes ends a silence and what was made longer by it. */
+static void hear(struct ring *ring, double now)
+{
+    const double round_trip = ring->flow.rtt.smoothed;
+    ring->timeout = ring->silence = FIRST_TIMEOUT;
+    if (round_trip > 0) {
+        ring->timeout = fmin(fmax(4 * round_trip, LEAST_TIMEOUT), LONGEST_TIMEOUT);
+        ring->silence = fmax(2 * round_trip, LEAST_SILENCE);
+    }
+    ring->probe_at = now + ring->silence;
+}
+
+static void take_values(struct ring *ring, uint64_t fragment, const int32_t *values, double now)
+{
+    ring->answer = true;
+    const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
+    if (!chunk || fragment >= ring->received + ring->span || is_received(ring, fragment))
+        return;
+    swap_values(memory_of(chunk, fragment), values);
+    ring->got[fragment % ring->span] = true;
+    measure_round_trip(ring, fragment, now);
+    hear(ring, now);
+    if (fragment >= ring->highest)
+        ring->highest = fragment + 1;
+    while (ring->received < ring->flow.chunks.pushed && ring->got[ring->received % ring->span])
+        ring->got[ring->received++ % ring->span] = false;
+}
+
+static void take_answer(struct ring *ring, const struct answer *packet, double now)
+{
+    const uint64_t number = whole_number(get24(packet->bth.sequence), ring->acked);
+    if (packet->syndrome == NAK_SEQUENCE) {
+        if (number >= ring->acked && number < ring->next &&
+            now - ring->sent_at[number % ring->span] > ring->flow.rtt.smoothed / 2)
+            send_again(ring, number, now);
+        return;
+    }
+    /* An acknowledgement names the last fragment that is there without a gap. */
+    if (number + 1 <= ring->acked || number >= ring->next)
+        return;
+    hear(ring, now);
+    for (uint64_t each = ring->acked; each <= number; each++)
+        ring->resent[each % ring->span] = false;
+    ring->acked = number + 1;
+}
+
+static int tree_of_connection(const void *packet, size_t size)
+{
+    const struct bth *bth = packet;
+    const bool known = size == sizeof(struct answer) || size == SHORT_DATA ||
+                       size == sizeof(struct data);
+    return known ? (int)(get24(bth->connection) / MAX_WORKERS) : -1;
+}
+
+static void ring_take(struct flow *flow, const void *packet, size_t size, double now)
+{
+    struct ring *ring = (struct ring *)flow;
+    const struct data *data = packet;
+    const uint8_t opcode = data->bth.opcode;
+    const uint32_t number = get24(data->bth.connection);
+    const uint64_t fragment = whole_number(get24(data->bth.sequence), ring->received);
+    const bool opens = opcode == SEND_FIRST || opcode == SEND_ONLY;
+    const bool follows = opcode == SEND_MIDDLE || opcode == SEND_LAST;
+    if (size == sizeof(struct answer)) {
+        if (opcode == ACKNOWLEDGE && number == ring->outgoing)
+            take_answer(ring, packet, now);
+    } else if (number != ring->incoming) {
+        return;
+    } else if (opens && size == sizeof *data) {
+        take_values(ring, fragment, data->rest + HEADER_BYTES / 4, now);
+    } else if (follows && size == SHORT_DATA) {
+        take_values(ring, fragment, data->rest, now);
+    }
+}
+
+/* Ask the rank before for what is missing, so far as later ones have overtaken it. */
+static void ask(struct ring *ring, uint64_t overtaken)
+{
+    int asked = 0;
+    for (uint64_t each = ring->received; each < overtaken && asked < ASKED_AT_ONCE; each++)
+        if (!ring->got[each % ring->span]) {
+            answer(ring, NAK_SEQUENCE, each);
+            asked++;
+        }
+}
+
+/* Acknowledge what came, and ask for what did not. */
+static void answer_all(struct ring *ring)
+{
+    if (!ring->answer)
+        return;
+    ring->answer = false;
+    if (ring->received)
+        answer(ring, ACK, ring->received - 1);
+    if (ring->highest > REORDERING)
+        ask(ring, ring->highest - REORDERING);
+}
+
+static void send_new(struct ring *ring, double now)
+{
+    struct chunks *chunks = &ring->flow.chunks;
+    while (ring->next < chunks->pushed) {
+        const struct chunk *chunk = chunk_of(chunks, ring->next);
+        const uint64_t message = message_of(ring, chunk, ring->next);
+        const struct chunk *lowest = chunk_of(chunks, ring->received);
+        uint64_t open = lowest ? message_of(ring, lowest, ring->received) : ring->messages;
+        if (message >= open + ring->window || !send_fragment(ring, ring->next, now))
+            return;
+        if (ring->acked == ring->next++)
+            ring->probe_at = now + ring->silence;
+    }
+}
+
+static void resend_late(struct ring *ring, double now)
+{
+    if (now < ring->look_again)
+        return;
+    bool late = false;
+    for (uint64_t each = ring->acked; each < ring->next; each++)
+        if (ring->sent_at[each % ring->span] < now - ring->timeout) {
+            late = true;
+            if (!send_again(ring, each, now))
+                break;
+        }
+    if (late)
+        ring->timeout = fmin(2 * ring->timeout, LONGEST_TIMEOUT);
+    ring->look_again = now + ring->timeout / 2;
+}
+
+/* After two round trips of silence something was lost, or what would have told of it: whoever waits
+   asks, and sends again what it waits for and what the next rank has not acknowledged. Who has
+   nothing to wait for need not: the others ask it. */
+static void end_silence(struct ring *ring, double now)
+{
+    if (ring->acked == ring->next || now < ring->probe_at)
+        return;
+    ask(ring, ring->highest > ring->received ? ring->highest : ring->received + 1);
+    if (ring->acked < ring->received)
+        send_again(ring, ring->acked, now);
+    for (uint64_t each = ring->received; each < ring->next; each++) {
+        if (!is_received(ring, each) && !send_again(ring, each, now))
+            break;
+        if (each >= ring->highest)
+            break; /* one, as a probe */
+    }
+    ring->silence = fmin(2 * ring->silence, LONGEST_TIMEOUT);
+    ring->probe_at = now + ring->silence;
+}
+
+static void ring_pump(struct flow *flow, double now)
+{
+    struct ring *ring = (struct ring *)flow;
+    answer_all(ring);
+    chunks_advance(&flow->chunks, ring_done(flow), 0);
+    if (!queues_are_empty(flow, BEFORE))
+        return;
+    send_new(ring, now);
+    end_silence(ring, now);
+    resend_late(ring, now);
+}
+
+static double ring_deadline(const struct flow *flow)
+{
+    const struct ring *ring = (const struct ring *)flow;
+    return ring->acked < ring->next ? fmin(ring->look_again, ring->probe_at) : INFINITY;
+}
+
+const struct protocol netreduce = {
+    .size = sizeof(struct ring),
+    .control = &none,
+    .open = ring_open,
+    .close = ring_close,
+    .push = ring_push,
+    .tree_of = tree_of_connection,
+    .take = ring_take,
+    .pump = ring_pump,
+    .deadline = ring_deadline,
+    .done = ring_done,
+    .values = ring_values,
+};
