@@ -31,5 +31,4 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     plan=plan,
-    steps=lambda plan: 2,
 )

@@ -68,6 +68,5 @@ SYSTEM = System(
     ),
     servers=(1, 1),
     plan=plan,
-    steps=lambda plan: 1,
     options={"window": WINDOW},
 )

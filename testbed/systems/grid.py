@@ -22,6 +22,7 @@ from testbed.systems.gradient_routing import (
 from testbed.systems.racks import by_rack
 from testbed.systems.system import WINDOW, Assignment, Option, System, one_of
 from testbed.topology.fabric import Fabric
+from testbed.topology.paths import path
 from testbed.units import format_rate, parse_rate
 
 EXACT_WAYS = 40
@@ -98,10 +99,8 @@ def _ways(
     if strategy == "none":
         return [past, *detours(fabric, tor, server)]
     if strategy == "nearest":
-        node = tor
-        while node not in fabric.ina and node != server:
-            node = fabric.next_hops(node, server)[0]
-        switches = [node] if node != server else []
+        on_the_way = path(fabric, tor, server)
+        switches = [node for node in on_the_way if node in fabric.ina][:1]
     return [past, *(to_switch(fabric, tor, switch) for switch in switches)]
 
 
@@ -205,7 +204,6 @@ SYSTEM = System(
     ),
     servers=(1, 1),
     plan=plan,
-    steps=lambda plan: 1 if plan.trees else 2,
     options={
         "strategy": one_of("grid", "nearest", "none"),
         "links": one_of("bind", "suffice"),

@@ -11,6 +11,7 @@ from testbed.systems import ring
 from testbed.systems.racks import by_rack, fullest, two_levels
 from testbed.systems.system import Assignment, Option, System
 from testbed.topology.fabric import Fabric
+from testbed.topology.paths import path
 
 MESSAGES = 2
 PACKETS = 170
@@ -56,13 +57,8 @@ def _merging(job: Assignment, fabric: Fabric) -> str | None:
 
 def _remoteness(fabric: Fabric, tors: Collection[str], switch: str) -> tuple[int, int]:
     """Links from all ``tors`` to ``switch``, and of these from the furthest."""
-    links = dict.fromkeys(tors, 0)
-    for tor in tors:
-        at = tor
-        while at != switch:
-            at = fabric.next_hops(at, switch)[0]
-            links[tor] += 1
-    return sum(links.values()), max(links.values())
+    links = [len(path(fabric, tor, switch)) - 1 for tor in tors]
+    return sum(links), max(links)
 
 
 def _count(default: int, of_what: str) -> Option:
@@ -105,6 +101,5 @@ SYSTEM = System(
     ),
     servers=(0, 0),
     plan=plan,
-    steps=lambda plan: 1 if plan.trees else 2 * (plan.workers - 1),
     options={"window": _count(MESSAGES, "messages"), "message": _count(PACKETS, "packets")},
 )

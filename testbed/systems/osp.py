@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 from importlib import import_module
 
-from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.plan.program import Plan
 from testbed.systems.system import WINDOW, Assignment, Option, System, one_of
@@ -111,7 +110,6 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     plan=plan,
-    steps=chain.length,
     options={
         "carrier": one_of(*CARRIERS),
         "importance": one_of("first", "last", "size", "random"),

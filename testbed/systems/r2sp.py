@@ -34,5 +34,4 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     plan=plan,
-    steps=lambda plan: 2,
 )

@@ -36,7 +36,6 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     plan=plan,
-    steps=lambda plan: 2,
     options={
         "staleness": Option(
             STALENESS,

@@ -67,6 +67,5 @@ SYSTEM = System(
     ),
     servers=(1, 1),
     plan=plan,
-    steps=lambda plan: 1,
     options={"window": WINDOW},
 )

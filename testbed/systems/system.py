@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from testbed.plan import chain
 from testbed.plan.program import Plan
 from testbed.topology.fabric import Fabric
 from testbed.workload.trace import Trace
@@ -67,8 +66,6 @@ class System:
         reading: rules that are this project's own reading, where the source is silent.
         servers: how many parameter servers it takes, least and most.
         plan: turns an assignment on a fabric into a plan; ValueError says what it cannot do.
-        steps: length of the chain of dependent transfers in that plan, each of which pays the
-            per-step latency once a bucket; the textbook's, if there is one.
         options: the options that a job may give it, by name.
     """
 
@@ -81,7 +78,6 @@ class System:
     reading: tuple[str, ...]
     servers: tuple[int, int]
     plan: Callable[[Assignment, Fabric], Plan]
-    steps: Callable[[Plan], int] = chain.length
     options: Mapping[str, Option] = field(default_factory=dict)
 
     def settle(self, given: Mapping[str, Any]) -> dict[str, Any]:

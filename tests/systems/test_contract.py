@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from shapes import TRACE, WORKERS, assignments, bare_fabrics, deployments, planned
 
+from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.plan.checker import PlanError, check
-from testbed.plan.program import Receive
+from testbed.plan.program import Receive, TreeOperation
+from testbed.plan.stages import Stages, stretches
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import fat_tree, leaf_spine
 
@@ -61,6 +66,44 @@ def test_every_plan_has_a_closed_form(system):
     servers = fabric.hosts[7 : 7 + system.servers[0]]
     plan = system.plan(Assignment(fabric.hosts[:7], servers, trace=TRACE), fabric)
     assert 0.9 < model.seconds_per_byte(plan, fabric) * 1e10 / 8 < 10
+
+
+def at_length(plan):
+    """What part of a bucket takes each hop, by the operations."""
+    total = defaultdict(Fraction)
+    for step in chain.steps(plan):
+        for what in step:
+            tree = isinstance(what, TreeOperation)
+            hop = (type(what), what.tree) if tree else (what.source, what.to)
+            total[hop] += plan.share(what.chunk)
+    return dict(total)
+
+
+def in_rounds(plan):
+    """The same by the rounds of its stages."""
+    total = defaultdict(Fraction)
+    for ring in itertools.chain.from_iterable(stretches(plan)):
+        for hop in ring.hops:
+            key = hop if isinstance(hop, tuple) else (type(hop), hop.tree)
+            total[key] += ring.rounds * ring.share
+    return dict(total)
+
+
+@every_system
+@pytest.mark.parametrize("racks", [(4,), (2, 1), (3, 3), (5, 2, 1), (4, 4, 4, 4), (1, 1, 1, 3)])
+def test_rounds_are_the_operations_in_short(system, racks):
+    bare = leaf_spine(2, len(racks), racks, 1e10, 1e10, 100_000)
+    for ina in ((), bare.tors[:1], bare.tors[::2], bare.tors):
+        fabric = bare.with_ina(ina)
+        least = system.servers[0]
+        workers = len(fabric.hosts) - least
+        job = Assignment(fabric.hosts[:workers], fabric.hosts[workers:], trace=TRACE)
+        plan = system.plan(job, fabric)
+        if isinstance(plan.programs, Stages):
+            assert in_rounds(plan) == at_length(plan)
+            rounds = sum(max(ring.rounds for ring in stage) for stage in plan.programs.stages)
+            assert rounds >= chain.length(plan)
+            assert rounds == chain.length(plan) or not plan.programs.in_step
 
 
 def test_systems_are_told_apart():

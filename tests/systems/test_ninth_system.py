@@ -9,6 +9,7 @@ import pytest
 from shapes import WORKERS, assignments, bare_fabrics, deployments, planned
 
 import testbed.systems
+from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.systems import Assignment, discover, registry
 from testbed.topology.builders import leaf_spine
@@ -39,7 +40,7 @@ def test_the_contract_proves_it(star, workers):
 def test_its_closed_form_follows_from_its_plan(star):
     fabric = leaf_spine(1, 1, 5, 8.0, 8.0, 10**6)  # a byte each second
     plan = star.plan(Assignment(fabric.hosts), fabric)
-    assert star.steps(plan) == 2
+    assert chain.length(plan) == 2
     assert model.seconds_per_byte(plan, fabric) == pytest.approx(4, rel=0.1)
 
 
