@@ -24,6 +24,7 @@ from testbed.backends.flow.routes import Links, Ways
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
 from testbed.plan.program import Plan
+from testbed.plan.stages import Stages, stretches
 from testbed.plan.units import Unit
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import fat_tree, leaf_spine
@@ -242,7 +243,7 @@ def theirs(case: Case, size: int) -> list[float]:
         network.Route(number[node], number[host], number[hop])
     for plan in case.plans:
         hosts = [number[host] for host in plan.hosts]
-        if plan.stretches:
+        if isinstance(plan.programs, Stages):
             around = [hosts[source] for source, _ in hops_around(plan)]
             network.Ring(around, size // 4 // len(hosts) * 4)
         else:
@@ -268,13 +269,13 @@ def routes(case: Case) -> list[tuple[str, str, str]]:
 
 def hops_around(plan: Plan) -> list[tuple[int, int]]:
     """The ring of a plan that has no other."""
-    ((ring,),) = plan.stretches
+    ((ring,),) = stretches(plan)
     return [hop for hop in ring.hops if isinstance(hop, tuple)]
 
 
 def pairs(plan: Plan) -> list[tuple[str, str]]:
     """Hosts that send and receive."""
-    if plan.stretches:
+    if isinstance(plan.programs, Stages):
         hops = hops_around(plan)
     else:
         hops = [(rank, plan.workers) for rank in range(plan.workers)]

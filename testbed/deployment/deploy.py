@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from testbed import wire
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import window
 from testbed.experiment.findings import suggestion
 from testbed.experiment.schema import Experiment, Job
-from testbed.plan import cost as model
 from testbed.plan.checker import check
+from testbed.plan.cost import ClosedForm, Expected, Timing, seconds_per_byte
 from testbed.plan.program import Plan
 from testbed.plan.units import Unit, cut
 from testbed.protocols.allocation import Window
@@ -78,7 +77,7 @@ class DeployedJob:
         }[self.job.quantisation]
 
     @cached_property
-    def expected(self) -> tuple[model.Expected, ...]:
+    def expected(self) -> tuple[Expected, ...]:
         """The closed form of each iteration."""
         return self._iterations(0.0)
 
@@ -90,7 +89,7 @@ class DeployedJob:
         found = self._iterations(busiest_s / (count * self.gradient_bytes))
         return sum(each.iteration_s for each in found[self.job.warmup :])
 
-    def _iterations(self, least_pace: float) -> tuple[model.Expected, ...]:
+    def _iterations(self, least_pace: float) -> tuple[Expected, ...]:
         """Everyone waits for whoever computes longest, except where no barrier binds: there the
         slowest worker of all is the last to end. A byte takes ``least_pace`` at least (s).
         """
@@ -100,38 +99,26 @@ class DeployedJob:
         else:
             decisive = max(self.paces, key=sum)
         if self.forward:
-            return model.replayed(
-                self.plan,
-                self.fabric,
-                self._pieces(1.0),
-                [unit.bucket for unit in self.units],
-                self.forward,
-                self.compute_s,
-                decisive,
-                self.step_s,
-                self.system.steps(self.plan),
-                least_pace,
-            )
+            return self._form.replayed(self._timing(1.0, least_pace), decisive)
         # To the percent, so that a thousand unsteady iterations are not a thousand to work out.
         forms = {
-            pace: self._iteration(pace, least_pace)
+            pace: self._form.iteration(self._timing(pace, least_pace))
             for pace in {round(pace, 2) for pace in decisive}
         }
         return tuple(forms[round(pace, 2)] for pace in decisive)
 
-    def _iteration(self, pace: float, least_pace: float) -> model.Expected:
-        return model.iteration(
-            self.plan,
-            self.fabric,
-            self._pieces(pace),
-            self.compute_s * pace,
-            self.step_s,
-            self.system.steps(self.plan),
-            least_pace,
-        )
+    @cached_property
+    def _form(self) -> ClosedForm:
+        return ClosedForm(self.plan, self.fabric, self.step_s)
 
-    def _pieces(self, pace: float) -> list[tuple[float, float]]:
-        return [(unit.ready_s * pace, unit.elements * 4) for unit in self.units]
+    def _timing(self, pace: float, least_pace: float) -> Timing:
+        return Timing(
+            pieces=[(unit.ready_s * pace, unit.elements * 4) for unit in self.units],
+            compute_s=self.compute_s * pace,
+            least_pace=least_pace,
+            buckets=[unit.bucket for unit in self.units],
+            forward=self.forward,
+        )
 
     @property
     def gap_s(self) -> float:
@@ -226,8 +213,7 @@ def _deploy(
         plan = system.plan(replace(assignment, options=options, trace=trace), fabric)
     except ValueError as error:
         raise DeploymentError(str(error)) from error
-    if plan.workers <= wire.MAX_WORKERS:
-        check(plan)  # beyond, only the simulator goes, and the proof grows with the square
+    check(plan)
     if job.forward == "by_tensor" and plan.consistency is not None:
         raise DeploymentError(
             f"forward: found by_tensor, wanted whole for {system.name}, whose workers go on with"
@@ -239,7 +225,7 @@ def _deploy(
         buckets = after_compute(buckets, compute_s)
     units = cut(buckets, plan, scale, fabric.values)
     if job.order == "priority":
-        units = by_priority(units, buckets, model.seconds_per_byte(plan, fabric))
+        units = by_priority(units, buckets, seconds_per_byte(plan, fabric))
         plan = replace(plan, credit=plan.credit or PRIORITY_CREDIT)
     return DeployedJob(
         number=number,

@@ -13,6 +13,7 @@ from testbed.protocols import protocol_of
 from testbed.protocols.allocation import Allocation, Window
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
+from testbed.topology.paths import EvenPaths
 
 LARGEST_WINDOW = 256
 
@@ -27,9 +28,10 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     if not plan.trees:
         return Window(0)
     streams: Counter[tuple[str, str]] = Counter()
+    paths = EvenPaths(fabric)
     for tree in plan.trees:
         for child, parent in tree.parent.items():
-            streams.update(_links(fabric, child, parent))
+            streams.update(paths.shares(child, parent).keys())
     frame = framing(fabric).frame
     fair = min(fabric.link(*ends).queue // 2 // (frame * count) for ends, count in streams.items())
     fair = max(2, min(fair, LARGEST_WINDOW, fabric.slots // 2))
@@ -41,14 +43,6 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
             f"window: found {fragments}, wanted at most the {fabric.slots} slots of a switch"
         )
     return Window(fragments, message, fragments * busiest.streams * frame * 8 / rate)
-
-
-def _links(fabric: Fabric, source: str, to: str) -> set[tuple[str, str]]:
-    """Every directed link on a shortest path."""
-    if source == to:
-        return set()
-    hops = fabric.next_hops(source, to)
-    return {(source, hop) for hop in hops}.union(*(_links(fabric, hop, to) for hop in hops))
 
 
 def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Allocation]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from testbed.plan.program import Operation, Plan, Receive, Send, TreeOperation, Update
+from testbed.plan.stages import Stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,12 @@ WRITTEN_OUT = 64
 def length(plan: Plan) -> int:
     """Transfers on the longest chain of those that wait for one another.
 
-    A large plan in stretches is not written out for this. It is as long as these one after
+    Large plans of stages are not written out for this. They are as long as these one after
     another, which is exact where every rank goes as many rounds as the others.
     """
-    if plan.stretches and plan.workers > WRITTEN_OUT:
-        return sum(max(ring.rounds for ring in stretch) for stretch in plan.stretches)
+    programs = plan.programs
+    if isinstance(programs, Stages) and plan.workers > WRITTEN_OUT:
+        return sum(max(ring.rounds for ring in stage) for stage in programs.stages)
     return len(steps(plan))
 
 

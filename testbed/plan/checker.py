@@ -3,22 +3,32 @@
 A chunk at a rank is the multiset of contributions summed in it. When the program ends, each
 worker must hold each chunk with every worker's contribution exactly once. Where workers update
 parameters instead, these must hold that, and each worker its own contribution and none twice.
+
+Chunks are independent, but for the order in which they use a tree. Of a large plan only some are
+followed, evenly spaced: all of them would take time and memory that grow with the cube of workers.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict, deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, reduce
+from operator import add
+from typing import NamedTuple, TypeAlias
 
 from testbed.plan.program import (
     Multicast,
     Operation,
     Plan,
+    Program,
     Receive,
     Send,
     SwitchReduce,
     TreeOperation,
     Update,
 )
+from testbed.plan.stages import Stages
 from testbed.plan.trees import Tree
 
 
@@ -26,21 +36,50 @@ class PlanError(Exception):
     """The plan does not compute the sum; the message lists every fault found."""
 
 
+WHOLE = 64
+"""Workers up to which every chunk is followed."""
+
+FOLLOWED = 4096
+"""In larger plans, about so many chunks at all workers together."""
+
+
 def check(plan: Plan) -> None:
-    """Prove that ``plan`` sums every chunk exactly once at every worker. PlanError if not."""
+    """Prove that ``plan`` sums every chunk exactly once at every worker. PlanError if not.
+
+    Of a plan with more than `WHOLE` workers it is proved for a sample of its chunks.
+    """
     faults = [fault for tree in plan.trees for fault in _tree_faults(plan, tree)]
     if len(plan.programs) != len(plan.hosts):
         faults.append(f"{len(plan.programs)} programs for {len(plan.hosts)} ranks")
     if sum(plan.share(chunk) for chunk in range(plan.chunks)) != 1:
         faults.append("the chunks' shares do not add up to a bucket")
+    chunks: Sequence[int] = range(plan.chunks)
+    if plan.workers > WHOLE and not faults:
+        chunks = _sample(plan)
+        plan = replace(plan, programs=_only(plan, frozenset(chunks)))
     if not faults:
-        faults = _update_faults(plan)
+        faults = _update_faults(plan, chunks)
     if not faults:
-        faults = [fault for index in range(len(plan.trees)) for fault in _order(plan, index)]
+        uses = _uses(plan)
+        faults = [fault for index in range(len(plan.trees)) for fault in _order(plan, index, uses)]
     if not faults:
-        faults = _Run(plan).faults()
+        faults = _Run(plan, chunks, uses).faults()
     if faults:
         raise PlanError(f"{plan.system}: " + "; ".join(faults))
+
+
+def _sample(plan: Plan) -> Sequence[int]:
+    """The chunks that are followed, the first and the last among them."""
+    count = min(plan.chunks, max(2, FOLLOWED // plan.workers))
+    return sorted({place * (plan.chunks - 1) // max(1, count - 1) for place in range(count)})
+
+
+def _only(plan: Plan, chunks: Collection[int]) -> tuple[Program, ...]:
+    """What the programs do with ``chunks``."""
+    if isinstance(plan.programs, Stages):
+        return plan.programs.written(chunks)
+    same = cache(lambda program: tuple(op for op in program if op.chunk in chunks))
+    return tuple(map(same, plan.programs))
 
 
 def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
@@ -65,20 +104,33 @@ def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
     return faults
 
 
-def _order(plan: Plan, index: int) -> list[str]:
+Uses: TypeAlias = Mapping[int, Mapping[int, Sequence[TreeOperation]]]
+"""The operations on each tree, by rank, in the order of its program."""
+
+
+def _uses(plan: Plan) -> Uses:
+    uses: defaultdict[int, dict[int, list[TreeOperation]]] = defaultdict(dict)
+    for rank, program in enumerate(plan.programs):
+        for op in program:
+            if isinstance(op, TreeOperation):
+                uses[op.tree].setdefault(rank, []).append(op)
+    return uses
+
+
+def _order(plan: Plan, index: int, all_uses: Uses) -> list[str]:
     """Fragments are numbered in the order of use, so all that take part must agree on it."""
-    uses = {rank: _uses(plan, rank, index) for rank in plan.ranks}
+    uses = all_uses.get(index, {})
     taking_part = plan.trees[index].participants
     faults = [
         f"rank {rank} uses tree {index} without being on it"
-        for rank, used in uses.items()
-        if used and rank not in taking_part
+        for rank in uses
+        if rank not in taking_part
     ]
     first = min(taking_part)
     faults += [
         f"ranks {first} and {rank} use tree {index} in different orders"
         for rank in sorted(taking_part)
-        if uses[rank] != uses[first]
+        if uses.get(rank) != uses.get(first)
     ]
     # A slot is free for what follows in it once the sender is done, which differs between kinds.
     if len(kinds := {type(use).__name__ for used in uses.values() for use in used}) > 1:
@@ -86,7 +138,7 @@ def _order(plan: Plan, index: int) -> list[str]:
     return faults
 
 
-def _update_faults(plan: Plan) -> list[str]:
+def _update_faults(plan: Plan, chunks: Sequence[int]) -> list[str]:
     updates = [
         (rank, op) for rank in plan.ranks for op in plan.programs[rank] if isinstance(op, Update)
     ]
@@ -110,33 +162,58 @@ def _update_faults(plan: Plan) -> list[str]:
         if server_of.setdefault(op.chunk, op.server) != op.server
     ]
     return faults + [
-        f"chunk {chunk} is updated nowhere"
-        for chunk in range(plan.chunks)
-        if chunk not in server_of
+        f"chunk {chunk} is updated nowhere" for chunk in chunks if chunk not in server_of
     ]
 
 
-def _uses(plan: Plan, rank: int, index: int) -> list[TreeOperation]:
-    operations = plan.programs[rank]
-    return [op for op in operations if isinstance(op, TreeOperation) and op.tree == index]
+class _Sum(NamedTuple):
+    """A multiset of contributions, a bit for each rank: those in it, and those in it again."""
+
+    once: int = 0
+    again: int = 0
+
+    def __add__(self, other: object) -> _Sum:
+        assert isinstance(other, _Sum)
+        again = self.again | other.again | (self.once & other.once)
+        return _Sum(self.once | other.once, again)
+
+    def count(self, rank: int) -> int:
+        return (self.once >> rank & 1) + (self.again >> rank & 1)
+
+    def few(self, ranks: int, rank: int) -> tuple[Sequence[int], int]:
+        """Counts that are as good as all of the first ``ranks``, and the place of ``rank``'s.
+
+        Of two contributions each: that of the first rank with the least, and that of ``rank``.
+        """
+        least = next((bits for bits in self if bits != (1 << ranks) - 1), self.again)
+        first = (~least & least + 1).bit_length() - 1
+        if rank == min(first, ranks - 1):
+            return (self.count(rank),), 0
+        return (self.count(min(first, ranks - 1)), self.count(rank)), 1
+
+    def seen_by(self, rank: int) -> str:
+        """In words, ``rank``'s own contribution first."""
+        ranks = sorted(range(self.once.bit_length()), key=lambda each: (each != rank, each))
+        return str({each: count for each in ranks if (count := self.count(each))})
 
 
 class _Run:
     """Executes all ranks' programs until nothing more can move."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.held: dict[tuple[int, int], Counter[int]] = {
-            (rank, chunk): Counter({rank: 1} if rank < plan.workers else {})
+    def __init__(self, plan: Plan, chunks: Sequence[int], uses: Uses) -> None:
+        self.plan, self.chunks = plan, chunks
+        self.everyone = _Sum((1 << plan.workers) - 1)
+        self.held = {
+            (rank, chunk): _Sum(1 << rank if rank < plan.workers else 0)
             for rank in plan.ranks
-            for chunk in range(plan.chunks)
+            for chunk in chunks
         }
-        self.wire: dict[tuple[int, int, int], deque[Counter[int]]] = {}
+        self.wire: dict[tuple[int, int, int], deque[_Sum]] = {}
         self.released: set[tuple[int, int]] = set()
         self.added: set[tuple[int, int]] = set()
         # A tree's fragments are numbered in the order of use, so a use waits for those before it.
         self.uses = [
-            deque(_uses(plan, min(tree.participants), index))
+            deque(uses.get(index, {}).get(min(tree.participants), ()))
             for index, tree in enumerate(plan.trees)
         ]
         # Per rank and chunk, what is still to be done: the order that binds is the chunk's.
@@ -146,7 +223,7 @@ class _Run:
                 self.todo.setdefault((rank, operation.chunk), deque()).append(operation)
 
     def faults(self) -> list[str]:
-        while any([self._advance(rank, chunk) for rank, chunk in self.todo]):
+        while self._sweep():
             pass
         stuck = [
             f"rank {rank} waits for ever in {queue[0]}"
@@ -159,11 +236,19 @@ class _Run:
             if queue
         ]
         wrong = [
-            f"rank {rank} ends with {dict(self.held[rank, chunk])} in chunk {chunk}"
+            f"rank {rank} ends with {self.held[rank, chunk].seen_by(rank)} in chunk {chunk}"
             for rank, chunk in self._final()
             if not self._is_right(rank, chunk)
         ]
         return stuck + unread + wrong
+
+    def _sweep(self) -> bool:
+        """Whether anything moved. Whom a chunk comes to is looked at again at once."""
+        self.ready, moved = deque(self.todo), False
+        while self.ready:
+            rank, chunk = self.ready.popleft()
+            moved |= (rank, chunk) in self.todo and self._advance(rank, chunk)
+        return moved
 
     def _final(self) -> list[tuple[int, int]]:
         """Every rank and chunk that must end right: the workers', and where updates were added."""
@@ -173,14 +258,14 @@ class _Run:
             for op in ops
             if isinstance(op, Update)
         }
-        workers = [(r, c) for r in range(self.plan.workers) for c in range(self.plan.chunks)]
+        workers = [(rank, chunk) for rank in range(self.plan.workers) for chunk in self.chunks]
         return workers + sorted(servers)
 
     def _is_right(self, rank: int, chunk: int) -> bool:
-        held, everyone = self.held[rank, chunk], Counter(range(self.plan.workers))
+        held = self.held[rank, chunk]
         if self.plan.consistency is None or rank >= self.plan.workers:
-            return held == everyone
-        return held[rank] == 1 and held <= everyone
+            return held == self.everyone
+        return held.count(rank) == 1 and held + self.everyone == (self.everyone.once, held.once)
 
     def _advance(self, rank: int, chunk: int) -> bool:
         queue, moved = self.todo[rank, chunk], False
@@ -193,8 +278,9 @@ class _Run:
         chunk = operation.chunk
         if isinstance(operation, Send):
             self.wire.setdefault((rank, operation.to, chunk), deque()).append(
-                self.held[rank, chunk].copy()
+                self.held[rank, chunk]
             )
+            self.ready.append((operation.to, chunk))
             return True
         if isinstance(operation, Receive):
             arrived = self.wire.get((operation.source, rank, chunk))
@@ -214,18 +300,16 @@ class _Run:
         parameters = self.held[operation.server, chunk]
         assert consistency is not None
         if (rank, chunk) not in self.added:
-            if not consistency.may_add(self._counts(parameters), rank):
+            if not consistency.may_add(*parameters.few(self.plan.workers, rank)):
                 return False
             parameters += self.held[rank, chunk]
+            self.held[operation.server, chunk] = parameters
             self.added.add((rank, chunk))
-        if not consistency.may_answer(self._counts(parameters), rank):
+        if not consistency.may_answer(*parameters.few(self.plan.workers, rank)):
             return False
-        self.held[rank, chunk] = parameters.copy()
+        self.held[rank, chunk] = parameters
         self.added.remove((rank, chunk))
         return True
-
-    def _counts(self, parameters: Counter[int]) -> list[int]:
-        return [parameters[worker] for worker in range(self.plan.workers)]
 
     def _on_tree(self, rank: int, operation: TreeOperation) -> bool:
         """Happens at once, when everyone on the tree has come to it."""
@@ -241,16 +325,18 @@ class _Run:
             return False
         self.uses[operation.tree].popleft()
         members = tree.rank_of.values()
-        total = sum((self.held[each, chunk] for each in members), Counter[int]())
+        total = reduce(add, (self.held[each, chunk] for each in members), _Sum())
         if isinstance(operation, SwitchReduce):
             assert tree.root_rank is not None
             self.held[tree.root_rank, chunk] += total
         elif isinstance(operation, Multicast):
             assert tree.root_rank is not None
             for each in members:
-                self.held[each, chunk] = self.held[tree.root_rank, chunk].copy()
+                self.held[each, chunk] = self.held[tree.root_rank, chunk]
         else:
             for each in tree.participants:
-                self.held[each, chunk] = total.copy()
-        self.released |= {(each, chunk) for each in tree.participants - {rank}}
+                self.held[each, chunk] = total
+        others = [(each, chunk) for each in tree.participants - {rank}]
+        self.released.update(others)
+        self.ready.extend(others)
         return True

@@ -14,13 +14,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache, cached_property
 from typing import TypeAlias
 
-from testbed.plan import chain
+from testbed.plan import chain, overlap
 from testbed.plan.chain import Transfer
 from testbed.plan.program import Multicast, Plan, SwitchReduce, TreeOperation
+from testbed.plan.stages import Stages, stretches
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
+from testbed.topology.paths import EvenPaths
 from testbed.workload.replay import Need, stalled_s
 
 Load = dict[tuple[str, str], float]
@@ -34,25 +37,22 @@ def link_loads(plan: Plan, fabric: Fabric) -> Load:
 
     A switch s that can aggregate only so much is a link (s, s), for the gradients that it sums.
     """
-    return _sum(_phase_loads(plan, fabric))
-
-
-def _phase_loads(plan: Plan, fabric: Fabric) -> list[Load]:
     loads = _Loads(plan, fabric)
-    return [loads.of(phase) for phase in _phases(plan)]
+    return _sum(loads.of(phase) for phase in _phases(plan))
 
 
 def _phases(plan: Plan) -> list[Phase]:
-    """The plan's stretches or, where it has none, the steps of its chain."""
-    if not plan.stretches:
+    """The plan's stages or, where it has none, the steps of its chain."""
+    found = stretches(plan)
+    if not found:
         return [[(what, plan.share(what.chunk)) for what in step] for step in chain.steps(plan)]
     return [
         [
             (Transfer(0, *hop) if isinstance(hop, tuple) else hop, ring.rounds * ring.share)
-            for ring in stretch
+            for ring in stage
             for hop in ring.hops
         ]
-        for stretch in plan.stretches
+        for stage in found
     ]
 
 
@@ -69,7 +69,7 @@ class _Loads:
 
     def __init__(self, plan: Plan, fabric: Fabric) -> None:
         self._plan, self._fabric, self._framing = plan, fabric, framing(fabric)
-        self._ways: dict[tuple[str, str], Load] = {}
+        self._paths = EvenPaths(fabric)
 
     def of(self, phase: Phase) -> Load:
         load: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -83,6 +83,11 @@ class _Loads:
                 self._add(source, to, float(share) / self._framing.tcp_efficiency, load)
                 self._add(to, source, float(share) * self._framing.tcp_ack_share, load)
         return dict(load)
+
+    def seconds(self, what: Transfer | TreeOperation) -> list[tuple[tuple[str, str], float]]:
+        """What a byte of a transfer takes on each of its links."""
+        load = self.of([(what, Fraction(1))])
+        return [(link, 8 * each / _rate(self._fabric, *link)) for link, each in load.items()]
 
     def _on_tree(
         self, operation: TreeOperation, share: float, load: defaultdict[tuple[str, str], float]
@@ -113,19 +118,8 @@ class _Loads:
             load[source, tor] += amount
             load[tor, via] += amount
             source = via
-        for link, share in self._way(source, to).items():
+        for link, share in self._paths.shares(source, to).items():
             load[link] += share * amount
-
-    def _way(self, source: str, to: str) -> Load:
-        """What part of a stream takes which link: next hops share evenly."""
-        if (source, to) not in self._ways:
-            hops = self._fabric.next_hops(source, to)
-            way = {(source, hop): 1 / len(hops) for hop in hops}
-            for hop in hops:
-                for link, share in self._way(hop, to).items():
-                    way[link] = way.get(link, 0.0) + share / len(hops)
-            self._ways[source, to] = way
-        return self._ways[source, to]
 
 
 def seconds_per_byte(plan: Plan, fabric: Fabric) -> float:
@@ -153,113 +147,139 @@ class Expected:
     gap_s: float = 0.0
 
 
-def iteration(
-    plan: Plan,
-    fabric: Fabric,
-    pieces: Sequence[tuple[float, float]],
-    compute_s: float,
-    step_s: float = 0.0,
-    steps: int = 0,
-    least_pace: float = 0.0,
-) -> Expected:
-    """One iteration of ``plan`` on an otherwise idle fabric.
+@dataclass(frozen=True)
+class Timing:
+    """When one iteration's gradients are ready.
 
-    ``pieces`` are (ready_s, bytes) of the units in order, which follow one another on the
-    busiest link. A unit is through that link no earlier than the one before, and ends when the
-    phases that load other links are over too, and ``steps`` transfers that wait for one another
-    have paid ``step_s`` each. Units do so side by side. ``least_pace`` is what a byte of gradient
-    takes at least, if a link is known to carry more than its even share (s).
-
-    A second stage is units of the iteration before, ready at 0: where U of M bytes are deferred
-    and the rest is ready after compute T, that is T + (M-U)·pace + max(0, U·pace - T).
-
-    Workers that update parameters without a barrier, evenly spaced, do not meet: an iteration
-    lasts as long as it does for one worker alone, unless a round of everyone's transfers needs
-    longer. Workers that begin together spread out by themselves, but only after some iterations.
-    Who takes turns pushes nothing before all of it is ready.
+    Attributes:
+        pieces: (ready_s, bytes) of the units in order.
+        compute_s: forward and backward.
+        least_pace: what a byte of gradient takes at least, if a link is known to carry more than
+            its even share (s).
+        buckets: that of each piece, for iterations that wait for buckets.
+        forward: the parts of the forward pass, each with the bucket that it waits for.
     """
-    if plan.consistency is None or plan.consistency.is_barrier:
-        finish = max(compute_s, _end(plan, fabric, pieces, steps * step_s, least_pace))
-        return Expected(finish, finish - compute_s)
-    if plan.consistency.turns:
-        last = max((ready_s for ready_s, _ in pieces), default=0.0)
-        pieces = [(last, size) for _, size in pieces]
-    alone = max(
-        _end(_only(plan, worker), fabric, pieces, steps * step_s) for worker in range(plan.workers)
-    )
-    pace = max(least_pace, seconds_per_byte(plan, fabric))
-    together = pace * sum(size for _, size in pieces)
-    finish = max(compute_s, alone, together)
-    return Expected(finish, finish - compute_s, finish / plan.workers)
+
+    pieces: Sequence[tuple[float, float]]
+    compute_s: float = 0.0
+    least_pace: float = 0.0
+    buckets: Sequence[int] = ()
+    forward: Sequence[Need] = ()
 
 
-def replayed(
-    plan: Plan,
-    fabric: Fabric,
-    pieces: Sequence[tuple[float, float]],
-    buckets: Sequence[int],
-    forward: Sequence[Need],
-    compute_s: float,
-    paces: Sequence[float],
-    step_s: float = 0.0,
-    steps: int = 0,
-    least_pace: float = 0.0,
-) -> tuple[Expected, ...]:
-    """Iterations of which each begins as soon as the one before has computed.
+class ClosedForm:
+    """How long ``plan`` takes on an otherwise idle fabric.
 
-    Its ``forward`` pass waits on the way for the sums of the iteration before, bucket by bucket.
-    It lasts from that one's last sum to its own. ``buckets``: of each piece, whose times and order
-    are as in `iteration`; ``paces``: by what each iteration's times are multiplied. What is ready
-    at 0 is so once all before it is summed.
+    Units follow one another on the busiest link. A unit is through that link no earlier than the
+    one before, and ends when the phases that load other links are over too, and the transfers
+    that wait for one another have paid ``step_s`` each. Units do so side by side.
 
-    Pieces are summed one after another here. Where ranks have many under way at once, as a ring
-    without credit has, those that the forward pass needs first come later: then it is a bound.
+    Where a plan's stages overlap, a unit alone is followed chunk by chunk (see `overlap`), unless
+    it has more workers than chains are written out for: then stages wait for one another.
     """
-    seconds = _seconds(plan, fabric, least_pace)
-    found: list[Expected] = []
-    start = over = 0.0
-    arrived: dict[int, float] = {}
-    for factor in paces:
-        stalled = stalled_s(forward, start, arrived, factor)
-        ready = [
-            (start + stalled + ready_s * factor if ready_s > 0 else over, size)
-            for ready_s, size in pieces
-        ]
-        start += stalled + compute_s * factor
-        for bucket, end in zip(buckets, _ends(seconds, ready, steps * step_s), strict=True):
-            arrived[bucket] = end
-        before, over = over, max(start, *arrived.values())
-        found.append(Expected(over - before, max(0.0, over - before - compute_s * factor)))
-    return tuple(found)
 
+    def __init__(self, plan: Plan, fabric: Fabric, step_s: float = 0.0) -> None:
+        self._plan, self._fabric, self._step_s = plan, fabric, step_s
+        self._loads = _Loads(plan, fabric)
+        self._followed_s = cache(
+            lambda size: overlap.alone_s(plan, size, step_s, self._loads.seconds)
+        )
 
-def _end(
-    plan: Plan,
-    fabric: Fabric,
-    pieces: Sequence[tuple[float, float]],
-    chain_s: float,
-    least_pace: float = 0.0,
-) -> float:
-    return max(_ends(_seconds(plan, fabric, least_pace), pieces, chain_s), default=0.0)
+    @cached_property
+    def _seconds(self) -> tuple[float, float]:
+        """What a byte takes on the busiest link, and on those of all phases together."""
+        loads = [self._loads.of(phase) for phase in _phases(self._plan)]
+        pace = _busiest(_sum(loads), self._fabric)
+        return pace, sum(_busiest(phase, self._fabric) for phase in loads)
 
+    @cached_property
+    def _chain_s(self) -> float:
+        return self._step_s * chain.length(self._plan) if self._step_s else 0.0
 
-def _seconds(plan: Plan, fabric: Fabric, least_pace: float) -> tuple[float, float]:
-    """A byte's time on the busiest link, and that of a byte alone."""
-    loads = _phase_loads(plan, fabric)
-    pace = max(least_pace, _busiest(_sum(loads), fabric))
-    return pace, max(pace, sum(_busiest(phase, fabric) for phase in loads))
+    def iteration(self, timing: Timing) -> Expected:
+        """One iteration.
 
+        A second stage is units of the iteration before, ready at 0: where U of M bytes are
+        deferred and the rest is ready after compute T, that is
+        T + (M-U)·pace + max(0, U·pace - T).
 
-def _ends(
-    seconds: tuple[float, float], pieces: Sequence[tuple[float, float]], chain_s: float
-) -> Iterator[float]:
-    """When each of the pieces is summed."""
-    pace, alone = seconds
-    through = end = 0.0
-    for ready_s, size in pieces:
-        through = max(ready_s, through) + size * pace
-        end = max(through + size * (alone - pace) + chain_s, end + size * pace)
-        yield end
+        Workers that update parameters without a barrier, evenly spaced, do not meet: an iteration
+        lasts as long as it does for one worker alone, unless a round of everyone's transfers needs
+        longer. Workers that begin together spread out by themselves, but only after some
+        iterations. Who takes turns pushes nothing before all of it is ready.
+        """
+        plan, consistency = self._plan, self._plan.consistency
+        if consistency is None or consistency.is_barrier:
+            finish = max(timing.compute_s, self._end(timing))
+            return Expected(finish, finish - timing.compute_s)
+        if consistency.turns:
+            last = max((ready_s for ready_s, _ in timing.pieces), default=0.0)
+            timing = replace(timing, pieces=[(last, size) for _, size in timing.pieces])
+        lonely = replace(timing, least_pace=0.0)
+        alone = max(
+            ClosedForm(_only(plan, worker), self._fabric, self._step_s)._end(lonely)
+            for worker in range(plan.workers)
+        )
+        pace = max(timing.least_pace, self._seconds[0])
+        finish = max(timing.compute_s, alone, pace * sum(size for _, size in timing.pieces))
+        return Expected(finish, finish - timing.compute_s, finish / plan.workers)
+
+    def replayed(self, timing: Timing, paces: Sequence[float]) -> tuple[Expected, ...]:
+        """Iterations of which each begins as soon as the one before has computed.
+
+        The forward pass waits on the way for the sums of the iteration before, bucket by bucket.
+        An iteration lasts from the last sum of the one before to its own. ``paces``: by what each
+        iteration's times are multiplied. What is ready at 0 is so once all before it is summed.
+
+        Pieces are summed one after another here. Where ranks have many under way at once, as a
+        ring without credit has, those that the forward pass needs first come later: then it is a
+        bound.
+        """
+        found: list[Expected] = []
+        start = over = 0.0
+        arrived: dict[int, float] = {}
+        for factor in paces:
+            stalled = stalled_s(timing.forward, start, arrived, factor)
+            ready = [
+                (start + stalled + ready_s * factor if ready_s > 0 else over, size)
+                for ready_s, size in timing.pieces
+            ]
+            computed = timing.compute_s * factor
+            start += stalled + computed
+            ends = self._ends(replace(timing, pieces=ready))
+            arrived |= dict(zip(timing.buckets, ends, strict=True))
+            before, over = over, max(start, *arrived.values())
+            found.append(Expected(over - before, max(0.0, over - before - computed)))
+        return tuple(found)
+
+    def _end(self, timing: Timing) -> float:
+        return max(self._ends(timing), default=0.0)
+
+    def _ends(self, timing: Timing) -> Iterator[float]:
+        """When each of the pieces is summed."""
+        pace = max(timing.least_pace, self._seconds[0])
+        fixed_s, per_byte = self._alone(tuple(size for _, size in timing.pieces))
+        through = end = 0.0
+        for ready_s, size in timing.pieces:
+            through = max(ready_s, through) + size * pace
+            end = max(through + fixed_s + size * max(0.0, per_byte - pace), end + size * pace)
+            yield end
+
+    def _alone(self, sizes: tuple[float, ...]) -> tuple[float, float]:
+        """What a unit alone takes whatever its size, and for each byte."""
+        programs = self._plan.programs
+        if not (
+            sizes
+            and isinstance(programs, Stages)
+            and programs.overlap
+            and self._plan.workers <= chain.WRITTEN_OUT
+        ):
+            return self._chain_s, self._seconds[1]
+        least, most = min(sizes), max(sizes)
+        per_byte = self._followed_s(most) / most
+        if least < most:
+            per_byte = (self._followed_s(most) - self._followed_s(least)) / (most - least)
+        return max(0.0, self._followed_s(most) - per_byte * most), per_byte
 
 
 def _only(plan: Plan, worker: int) -> Plan:

@@ -7,11 +7,11 @@ different chunks are independent; on one chunk they run in the order of the prog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import TypeAlias, overload
+from typing import TypeAlias
 
 from testbed.plan.trees import Tree
 
@@ -110,57 +110,6 @@ class Consistency:
 Program: TypeAlias = tuple[Operation, ...]
 
 
-class LazyPrograms(Sequence[Program]):
-    """The programs of so many ``ranks``, written down when one of them is first read.
-
-    A ring of N has N² operations, which nobody needs who knows its stretches.
-    """
-
-    def __init__(self, ranks: int, write: Callable[[], Sequence[Sequence[Operation]]]) -> None:
-        self._ranks, self._write = ranks, write
-        self._written: tuple[Program, ...] | None = None
-
-    def _programs(self) -> tuple[Program, ...]:
-        if self._written is None:
-            self._written = tuple(map(tuple, self._write()))
-        return self._written
-
-    def __len__(self) -> int:
-        return self._ranks
-
-    @overload
-    def __getitem__(self, rank: int) -> Program: ...
-
-    @overload
-    def __getitem__(self, rank: slice) -> tuple[Program, ...]: ...
-
-    def __getitem__(self, rank: int | slice) -> Program | tuple[Program, ...]:
-        return self._programs()[rank]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._programs() == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._programs())
-
-
-Hop: TypeAlias = tuple[int, int] | TreeOperation
-"""From one position of a ring to the next: a unicast (source, to), or an operation on a tree."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ring:
-    """Rounds that are all alike: in each, every position hands a chunk on, ``share`` of a bucket.
-
-    ``hops`` are in the order in which a chunk takes them; which chunk a tree operation names does
-    not matter.
-    """
-
-    rounds: int
-    share: Fraction
-    hops: tuple[Hop, ...]
-
-
 @dataclass(frozen=True)
 class Plan:
     """How one job synchronises one bucket.
@@ -170,8 +119,8 @@ class Plan:
         hosts: the host of each rank. Ranks below ``workers`` train, the others serve.
         workers: number of ranks that contribute a gradient and must receive the sum.
         chunks: parts into which a bucket is cut.
-        programs: one sequence of operations per rank. All that take part in a tree use it for
-            the same chunks in the same order.
+        programs: one sequence of operations per rank, or the stages from which they are written.
+            All that take part in a tree use it for the same chunks in the same order.
         trees: aggregation trees that the operations name by index.
         partition: largest piece of a bucket, in bytes, that runs the program on its own, so
             that pieces pipeline; None runs whole buckets.
@@ -182,9 +131,6 @@ class Plan:
         consistency: for programs of updates; None means that every worker receives the sum.
         pins: flows, by source and destination host, and the neighbour of the source's ToR by which
             each goes instead of a shortest path.
-        stretches: the same as ``programs`` in short, where these are rings: one stretch after
-            another, each of rings that turn side by side. Empty where they are not. Between
-            stretches everyone waits for everyone, which programs need not where rings differ.
     """
 
     system: str
@@ -199,7 +145,6 @@ class Plan:
     deferred: frozenset[int] = frozenset()
     consistency: Consistency | None = None
     pins: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    stretches: tuple[tuple[Ring, ...], ...] = ()
 
     @property
     def ranks(self) -> range:

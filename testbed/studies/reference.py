@@ -137,14 +137,28 @@ def _digest(content: Any) -> str:
 
 def _job(job: DeployedJob) -> Any:
     """What of a job decides what is sent when."""
+    made = job.plan
+    # Names are those of the first references: a digest is of what a plan says, not of how.
     plan = {
-        field.name: _plain(getattr(job.plan, field.name))
-        for field in fields(job.plan)
-        # Stretches say what programs say, and systems' names nothing.
-        if field.name not in ("stretches", "system")
+        "hosts": made.hosts,
+        "workers": made.workers,
+        "chunks": made.chunks,
+        "programs": made.programs,
+        "trees": made.trees,
+        "partition": made.partition,
+        "credit": made.credit,
+        "shares": made.shares,
+        "deferred": made.deferred,
+        "consistency": made.consistency,
+        "pins": made.pins,
     }
     timing = (job.units, job.compute_s, job.paces, job.step_s, job.start_s, job.window)
-    return [plan, _plain(timing), job.job.iterations, job.job.warmup]
+    return [
+        {name: _plain(said) for name, said in plan.items()},
+        _plain(timing),
+        job.job.iterations,
+        job.job.warmup,
+    ]
 
 
 def _plain(value: Any) -> Any:

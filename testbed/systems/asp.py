@@ -32,5 +32,4 @@ SYSTEM = System(
     servers=(1, 64),
     waits=False,
     plan=plan,
-    steps=lambda plan: 2,
 )

@@ -71,6 +71,5 @@ SYSTEM = System(
     aggregates=True,
     carries=True,
     plan=plan,
-    steps=lambda plan: 1,
     options=WithWindow,
 )

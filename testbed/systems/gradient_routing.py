@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from testbed.systems.racks import by_rack
 from testbed.topology.fabric import Fabric
+from testbed.topology.paths import EvenPaths
 
 Load: TypeAlias = Mapping[tuple[str, str], float]
 """What part of a stream is on each directed link."""
@@ -58,17 +59,9 @@ class Routing:
     summed: Mapping[str, float]
 
 
-def flow(fabric: Fabric, source: str, to: str) -> dict[tuple[str, str], float]:
+def flow(fabric: Fabric, source: str, to: str) -> Load:
     """The part of a flow on each directed link, ECMP sets sharing evenly."""
-    load: defaultdict[tuple[str, str], float] = defaultdict(float)
-    left = {source: 1.0}
-    while left:
-        node, amount = left.popitem()
-        hops = fabric.next_hops(node, to)
-        for hop in hops:
-            load[node, hop] += amount / len(hops)
-            left[hop] = left.get(hop, 0.0) + amount / len(hops)
-    return dict(load)
+    return EvenPaths(fabric).shares(source, to)
 
 
 def there_and_back(fabric: Fabric, a: str, b: str) -> Load:

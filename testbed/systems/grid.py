@@ -27,6 +27,7 @@ from testbed.systems.gradient_routing import (
 from testbed.systems.racks import by_rack
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
+from testbed.topology.paths import path
 from testbed.units import RATE_PATTERN, format_rate, parse_rate
 
 EXACT_WAYS = 40
@@ -103,10 +104,8 @@ def _ways(
     if strategy == "none":
         return [past, *detours(fabric, tor, server)]
     if strategy == "nearest":
-        node = tor
-        while node not in fabric.ina and node != server:
-            node = fabric.next_hops(node, server)[0]
-        switches = [node] if node != server else []
+        on_the_way = path(fabric, tor, server)
+        switches = [node for node in on_the_way if node in fabric.ina][:1]
     return [past, *(to_switch(fabric, tor, switch) for switch in switches)]
 
 
@@ -253,6 +252,5 @@ SYSTEM = System(
     aggregates=True,
     carries=True,
     plan=plan,
-    steps=lambda plan: 1 if plan.trees else 2,
     options=GridOptions,
 )

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from testbed.plan.program import LazyPrograms, Plan, Ring
+from testbed.plan.program import Plan
+from testbed.plan.stages import Ring, Stage, Stages, Turn
 from testbed.systems.racks import by_rack
-from testbed.systems.ring import Programs, gather, hops, scatter, transfer
+from testbed.systems.ring import hops
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
@@ -25,39 +26,29 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     owners = [[rack[int(start * len(rack)) - 1] for rack in racks] for start in pieces]
     shares = [(end - start) / across for start, end in pairwise(cuts)]
 
-    def write() -> Programs:
-        programs: Programs = [[] for _ in job.workers]
-        for rack in racks:
-            for segment, source, to in scatter(len(rack)):
-                for chunk in _chunks(segment, len(rack), pieces, across):
-                    transfer(programs, chunk, rack[source], rack[to], reduce=True)
-        for piece, own in enumerate(owners):
-            for chunk, source, to in scatter(across):
-                transfer(programs, piece * across + chunk, own[source], own[to], reduce=True)
-            for chunk, source, to in gather(across):
-                transfer(programs, piece * across + chunk, own[source], own[to], reduce=False)
-        for rack in racks:
-            for segment, source, to in gather(len(rack)):
-                for chunk in _chunks(segment, len(rack), pieces, across):
-                    transfer(programs, chunk, rack[source], rack[to], reduce=False)
-        return programs
+    segments = {
+        length: tuple(tuple(_chunks(segment, length, pieces, across)) for segment in range(length))
+        for length in {len(rack) for rack in racks}
+    }
 
-    within = tuple(
-        Ring(len(rack) - 1, Fraction(1, len(rack)), hops(rack)) for rack in racks if len(rack) > 1
-    )
+    def within(turn: Turn) -> Stage:
+        return tuple(Ring(hops(rack), segments[len(rack)], turn) for rack in racks)
+
     between = tuple(
-        Ring(2 * (across - 1), share, hops(own))
-        for share, own in zip(shares, owners, strict=True)
-        if across > 1
+        Ring(
+            hops(own),
+            tuple((chunk,) for chunk in range(piece * across, (piece + 1) * across)),
+            Turn.BOTH,
+        )
+        for piece, own in enumerate(owners)
     )
     return Plan(
         system="hierarchical-ring",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=len(pieces) * across,
-        programs=LazyPrograms(len(job.workers), write),
+        programs=Stages(len(job.workers), [within(Turn.SCATTER), between, within(Turn.GATHER)]),
         shares=tuple(share for share in shares for _ in range(across)),
-        stretches=tuple(stretch for stretch in (within, between, within) if stretch),
     )
 
 

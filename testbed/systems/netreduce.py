@@ -14,6 +14,7 @@ from testbed.systems import ring
 from testbed.systems.racks import by_rack, fullest, two_levels
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
+from testbed.topology.paths import path
 
 MESSAGES = 2
 PACKETS = 170
@@ -59,13 +60,8 @@ def _merging(job: Assignment, fabric: Fabric) -> str | None:
 
 def _remoteness(fabric: Fabric, tors: Collection[str], switch: str) -> tuple[int, int]:
     """Links from all ``tors`` to ``switch``, and of these from the furthest."""
-    links = dict.fromkeys(tors, 0)
-    for tor in tors:
-        at = tor
-        while at != switch:
-            at = fabric.next_hops(at, switch)[0]
-            links[tor] += 1
-    return sum(links.values()), max(links.values())
+    links = [len(path(fabric, tor, switch)) - 1 for tor in tors]
+    return sum(links), max(links)
 
 
 class NetReduceOptions(Options):
@@ -122,6 +118,5 @@ SYSTEM = System(
     servers=(0, 0),
     aggregates=True,
     plan=plan,
-    steps=lambda plan: 1 if plan.trees else 2 * (plan.workers - 1),
     options=NetReduceOptions,
 )

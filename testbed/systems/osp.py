@@ -11,7 +11,6 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from testbed import systems
 from testbed.experiment.fields import is_number
 from testbed.experiment.findings import shown, suggestion
-from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.plan.program import Plan
 from testbed.systems.system import Assignment, System, WithWindow
@@ -171,6 +170,5 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     plan=plan,
-    steps=chain.length,
     options=OspOptions,
 )

@@ -59,5 +59,4 @@ SYSTEM = System(
     reference=True,
     carries=True,
     plan=plan,
-    steps=lambda plan: 2,
 )

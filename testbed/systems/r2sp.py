@@ -35,5 +35,4 @@ SYSTEM = System(
     servers=(1, 64),
     waits=False,
     plan=plan,
-    steps=lambda plan: 2,
 )

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 from testbed.experiment.fields import sequence
-from testbed.plan.program import (
-    Hop,
-    LazyPrograms,
-    Multicast,
-    Plan,
-    Ring,
-    SwitchAllReduce,
-    SwitchReduce,
-    TreeOperation,
-)
+from testbed.plan.program import Multicast, Plan, SwitchAllReduce, SwitchReduce
+from testbed.plan.stages import Hop, Ring, Stage, Stages, Turn
 from testbed.plan.trees import Tree
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems.racks import by_rack
-from testbed.systems.ring import Programs, gather, scatter, transfer
 from testbed.systems.ring import hops as ring_hops
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
@@ -50,48 +40,34 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     trees: list[Tree] = []
     local, up, down = _grow(ring, ranks, trees)
 
-    def write() -> Programs:
-        programs: Programs = [[] for _ in ranks]
+    chunks = tuple((chunk,) for chunk in range(len(ring)))
+    around = list(enumerate(ring_hops(agents)))
 
-        def together(operation: TreeOperation) -> None:
-            for rank in trees[operation.tree].participants:
-                programs[rank].append(operation)
+    def turning(turn: Turn, hops: Iterable[Hop]) -> Stage:
+        return (Ring(tuple(hops), chunks, turn),)
 
-        for chunk, source, to in scatter(len(ring)):
-            if source in up:
-                together(SwitchReduce(chunk, up[source]))
-            else:
-                transfer(programs, chunk, agents[source], agents[to], reduce=True)
-        for position, tree in local.items():
-            # The chunk that ends here; the agent's part of it holds what the others' sums came to.
-            together(SwitchAllReduce((position + 1) % len(ring), tree))
-        for chunk, source, to in gather(len(ring)):
-            if to in down:
-                together(Multicast(chunk, down[to]))
-            else:
-                transfer(programs, chunk, agents[source], agents[to], reduce=False)
-        return programs
-
-    def turning(hops: Iterable[Hop]) -> tuple[Ring, ...]:
-        return (Ring(len(ring) - 1, share, tuple(hops)),) if len(ring) > 1 else ()
-
-    share, around = Fraction(1, len(ring)), list(enumerate(ring_hops(agents)))
-    stretches = (
-        turning(SwitchReduce(0, up[at]) if at in up else hop for at, hop in around),
-        tuple(Ring(1, share, (SwitchAllReduce(0, tree),)) for tree in local.values()),
-        turning(
-            Multicast(0, down[to]) if (to := (at + 1) % len(ring)) in down else hop
-            for at, hop in around
+    stages = [
+        turning(Turn.SCATTER, (SwitchReduce(0, up[at]) if at in up else hop for at, hop in around)),
+        # The chunk that ends here; the agent's part of it holds what the others' sums came to.
+        tuple(
+            Ring((SwitchAllReduce(0, tree),), (chunks[(position + 1) % len(ring)],), Turn.ONCE)
+            for position, tree in local.items()
         ),
-    )
+        turning(
+            Turn.GATHER,
+            (
+                Multicast(0, down[to]) if (to := (at + 1) % len(ring)) in down else hop
+                for at, hop in around
+            ),
+        ),
+    ]
     return Plan(
         system="rina",
         hosts=job.workers,
         workers=len(ranks),
         chunks=len(ring),
-        programs=LazyPrograms(len(ranks), write),
+        programs=Stages(len(ranks), stages, trees),
         trees=tuple(trees),
-        stretches=tuple(stretch for stretch in stretches if stretch),
     )
 
 
@@ -193,6 +169,5 @@ SYSTEM = System(
     servers=(0, 0),
     aggregates=True,
     plan=plan,
-    steps=lambda plan: 2 * (plan.chunks - 1) + (1 if plan.trees else 0),
     options=RinaOptions,
 )

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
-from functools import partial
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from testbed.experiment.options import Options
-from testbed.plan.program import LazyPrograms, Operation, Plan, Receive, Ring, Send
+from testbed.plan.program import Plan
+from testbed.plan.stages import Ring, Stages, Turn
 from testbed.systems.racks import by_rack, dealt
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
-Programs = list[list[Operation]]
-
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """N chunks that go round the ring twice; see ``scatter`` and ``gather``."""
+    """N chunks that go round the ring twice."""
     if job.options.get("order") == "naive":
         order = dealt(job.workers, fabric)
     else:
@@ -27,53 +24,19 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         order = tuple(host for rack in racks for host in rack)
     ranks = {host: rank for rank, host in enumerate(job.workers)}
     ring = [ranks[host] for host in order]
-    length = len(ring)
-    both = Ring(2 * (length - 1), Fraction(1, length), hops(ring))
+    chunks = tuple((chunk,) for chunk in range(len(ring)))
     return Plan(
         system="ring",
         hosts=job.workers,
-        workers=length,
-        chunks=length,
-        programs=LazyPrograms(length, partial(_programs, ring)),
-        stretches=((both,),) if length > 1 else (),
+        workers=len(ring),
+        chunks=len(ring),
+        programs=Stages(len(ring), [(Ring(hops(ring), chunks, Turn.BOTH),)]),
     )
-
-
-def _programs(ring: Sequence[int]) -> Programs:
-    programs: Programs = [[] for _ in ring]
-    for chunk, source, to in scatter(len(ring)):
-        transfer(programs, chunk, ring[source], ring[to], reduce=True)
-    for chunk, source, to in gather(len(ring)):
-        transfer(programs, chunk, ring[source], ring[to], reduce=False)
-    return programs
 
 
 def hops(ring: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Each position's rank and the next one's."""
     return tuple(zip(ring, (*ring[1:], ring[0]), strict=True))
-
-
-def scatter(length: int) -> Iterator[tuple[int, int, int]]:
-    """Reduce-scatter as (chunk, source, to), positions on a ring, step by step.
-
-    In step t position p passes chunk p-t on. In the end position p has the sum of chunk p+1.
-    """
-    for step in range(length - 1):
-        for position in range(length):
-            yield (position - step) % length, position, (position + 1) % length
-
-
-def gather(length: int) -> Iterator[tuple[int, int, int]]:
-    """All-gather, in the same form: in step t position p, which has chunk p+1, passes p+1-t on."""
-    for step in range(length - 1):
-        for position in range(length):
-            yield (position + 1 - step) % length, position, (position + 1) % length
-
-
-def transfer(programs: Programs, chunk: int, source: int, to: int, *, reduce: bool) -> None:
-    """Add to the ranks' programs that ``chunk`` goes from rank ``source`` to rank ``to``."""
-    programs[source].append(Send(chunk, to))
-    programs[to].append(Receive(chunk, source, reduce))
 
 
 class RingOptions(Options):
@@ -108,6 +71,5 @@ SYSTEM = System(
     reference=True,
     calibrates="hosts",
     plan=plan,
-    steps=lambda plan: 2 * (plan.workers - 1),
     options=RingOptions,
 )

@@ -52,6 +52,5 @@ SYSTEM = System(
     servers=(1, 64),
     waits=False,
     plan=plan,
-    steps=lambda plan: 2,
     options=SspOptions,
 )

@@ -70,6 +70,5 @@ SYSTEM = System(
     calibrates="switches",
     carries=True,
     plan=plan,
-    steps=lambda plan: 1,
     options=WithWindow,
 )

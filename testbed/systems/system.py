@@ -10,7 +10,6 @@ from pydantic import Field
 
 from testbed.experiment import options
 from testbed.experiment.options import Options
-from testbed.plan import chain
 from testbed.plan.program import Plan
 from testbed.topology.fabric import Fabric
 from testbed.workload.trace import Trace
@@ -62,8 +61,6 @@ class System:
         reading: rules that are this project's own reading, where the source is silent.
         servers: how many parameter servers it takes, least and most.
         plan: turns an assignment on a fabric into a plan; ValueError says what it cannot do.
-        steps: length of the chain of dependent transfers in that plan, each of which pays the
-            per-step latency once a bucket; the textbook's, if there is one.
         options: the model of the options that a job may give it. They appear in the JSON schema
             and are checked when an experiment file is read.
         baseline: its place among the baselines, which the report shows first; 0 for all others.
@@ -84,7 +81,6 @@ class System:
     reading: tuple[str, ...]
     servers: tuple[int, int]
     plan: Callable[[Assignment, Fabric], Plan]
-    steps: Callable[[Plan], int] = chain.length
     options: type[Options] = Options
     baseline: int = 0
     reference: bool = False

@@ -53,7 +53,9 @@ def test_both_together_hide_what_neither_does_alone(tmp_path, system):
     jct = {}
     for order in ("backward", "priority"):
         for forward in ("whole", "by_tensor"):
-            row, _ = run(told(tmp_path, system, order, forward), tmp_path)
+            # The last iteration, beside which none begins, counts for little.
+            made = told(tmp_path, system, order, forward, jobs__0__iterations=12)
+            row, _ = run(made, tmp_path)
             jct[order, forward] = row.jct_s
             # A bound for rings, where units under way together are on different links at a time.
             assert 0.97 * row.expected_jct_s <= row.jct_s <= 1.2 * row.expected_jct_s

@@ -164,6 +164,7 @@ def test_shares_of_no_fragments_are_summed_too(system):
     job = []
     for task in plain:
         (part,) = task.trees
+        assert part is not None
         trees = (part, replace(part, tree=1))
         job.append(replace(task, plan=plan, units=units, gradients=gradients, trees=trees))
     with Launcher(job, [None] * len(job)) as launcher:

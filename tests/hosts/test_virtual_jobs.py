@@ -84,7 +84,7 @@ def jobs(draw) -> list[Task]:
     paces = draw(st.lists(st.sampled_from([0.2, 1.0, 3.0]), min_size=1, max_size=3))
     gap_s = draw(st.sampled_from([0.0, 0.02]))
     job = tasks(plan, sizes, paces, step_s=draw(st.sampled_from([0.0, 0.004])))
-    units, forward = job[0].units, ()
+    units, forward = job[0].units, job[0].forward
     if plan.consistency is None:
         late = draw(st.integers(0, len(sizes)))
         units = tuple(replace(unit, deferred=unit.bucket < late) for unit in units)

@@ -269,3 +269,19 @@ def test_uses_of_two_trees_that_wait_for_each_other_in_turn_are_found():
         )
     )
     assert "rank 1 waits for ever in SwitchAllReduce(chunk=0, tree=0)" in said
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_a_large_plan_is_checked_by_a_sample_of_its_chunks(name):
+    fabric = leaf_spine(4, 20, 8, 1e10, 1e10, 1)
+    fabric = fabric.with_ina(fabric.tors[:12])
+    servers = fabric.hosts[-1:] if registry[name].servers[1] else ()
+    job = Assignment(fabric.hosts[:150], servers, registry[name].settle({}), trace=load("resnet50"))
+    right = registry[name].plan(job, fabric)
+    check(right)
+    damaged = list(right.programs)
+    damaged[77] = damaged[77][1:]
+    if registry[name].servers[1]:  # else a chunk that is not followed may be the one that lacks
+        assert "rank" in faults(replace(right, programs=tuple(damaged)))
+    damaged[77] = ()
+    assert "rank" in faults(replace(right, programs=tuple(damaged)))

@@ -1,74 +1,80 @@
-"""What a plan says in short must be what its programs say at length."""
+"""Programs of stages: their operations, and the rounds that follow from them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from testbed.plan import chain
-from testbed.plan.program import LazyPrograms, Plan, Send, TreeOperation
+from testbed.plan.program import Receive, Send, SwitchAllReduce
+from testbed.plan.stages import Ring, Rounds, Stages, Turn, stretches
+from testbed.plan.trees import Tree
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 
-RACKS = [(4,), (2, 1), (3, 3), (5, 2, 1), (4, 4, 4, 4), (1, 1, 1, 3)]
+THREE = ((0,), (1,), (2,))
 
 
-def at_length(plan: Plan) -> dict[object, Fraction]:
-    """What part of a bucket takes each hop, by the programs."""
-    total: defaultdict[object, Fraction] = defaultdict(Fraction)
-    for step in chain.steps(plan):
-        for what in step:
-            tree = isinstance(what, TreeOperation)
-            hop = (type(what), what.tree) if tree else (what.source, what.to)
-            total[hop] += plan.share(what.chunk)
-    return dict(total)
+def test_a_ring_scatters_and_gathers():
+    ring = Ring(((0, 1), (1, 2), (2, 0)), THREE, Turn.BOTH)
+    moves = list(ring.moves(range(3)))
+    assert moves[:3] == [(0, 0, True), (1, 1, True), (2, 2, True)]
+    assert moves[3:6] == [(2, 0, True), (0, 1, True), (1, 2, True)]
+    assert moves[6:9] == [(1, 0, False), (2, 1, False), (0, 2, False)]
+    assert len(moves) == 3 * ring.rounds == 12
+    assert list(ring.moves([1])) == [move for move in moves if move[0] == 1]
+    assert replace(ring, turn=Turn.GATHER).rounds == replace(ring, turn=Turn.SCATTER).rounds == 2
 
 
-def in_short(plan: Plan) -> dict[object, Fraction]:
-    total: defaultdict[object, Fraction] = defaultdict(Fraction)
-    for stretch in plan.stretches:
-        for ring in stretch:
-            for hop in ring.hops:
-                key = hop if isinstance(hop, tuple) else (type(hop), hop.tree)
-                total[key] += ring.rounds * ring.share
-    return dict(total)
+def test_operations_follow_from_stages():
+    tree = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, SWITCHML)
+    around = Ring(((0, 1), (1, 0)), ((0, 2), (1, 3)), Turn.SCATTER)
+    local = Ring((SwitchAllReduce(0, 0),), ((1,),), Turn.ONCE)
+    alone = Ring(((0, 0),), ((0,),), Turn.BOTH)
+    programs = Stages(2, [(around,), (alone,), (local,)], [tree])
+    assert programs.stages == ((around,), (local,))  # there is nowhere to hand anything on to
+    assert programs.transfers == 5
+    assert not programs.in_step
+    assert programs[0] == (
+        *(Send(0, 1), Send(2, 1), Receive(1, 1, True), Receive(3, 1, True)),
+        SwitchAllReduce(1, 0),
+    )
+    assert programs.written([1])[0] == (Receive(1, 1, True), SwitchAllReduce(1, 0))
+    assert len(programs) == 2 and programs[:1] == programs[0:1] and programs == tuple(programs)
 
 
-@pytest.mark.parametrize("name", ["ring", "rina", "hierarchical-ring", "netreduce"])
-@pytest.mark.parametrize("racks", RACKS, ids=str)
-def test_stretches_are_the_programs_in_short(name, racks):
-    bare = leaf_spine(2, len(racks), racks, 1e10, 1e10, 100_000)
-    some = False
-    for ina in ((), bare.tors[:1], bare.tors[::2], bare.tors):
+def test_positions_keep_step_where_all_are_alike():
+    bare = leaf_spine(2, 3, (3, 3, 2), 1e10, 1e10, 100_000)
+
+    def programs(name, ina=(), workers=8):
         fabric = bare.with_ina(ina)
-        plan = registry[name].plan(Assignment(fabric.hosts), fabric)
-        if plan.stretches:
-            assert in_short(plan) == at_length(plan)
-            rounds = sum(max(ring.rounds for ring in stretch) for stretch in plan.stretches)
-            uneven = name == "hierarchical-ring" and len(set(racks)) > 1
-            assert rounds >= chain.length(plan) if uneven else rounds == chain.length(plan)
-            some = True
-    assert some
+        return registry[name].plan(Assignment(fabric.hosts[:workers]), fabric).programs
+
+    assert programs("ring").in_step
+    assert programs("rina").in_step and programs("rina", bare.tors).in_step
+    assert not programs("rina", ["t0"]).in_step  # an agent and a tree are not alike
+    assert not programs("hierarchical-ring").in_step and programs("hierarchical-ring").overlap
+    assert programs("hierarchical-ring", workers=3).in_step  # a single rack
 
 
-def test_programs_are_written_when_they_are_read_and_once():
-    written = []
-
-    def write() -> list[list[Send]]:
-        written.append(True)
-        return [[Send(0, 1)], []]
-
-    programs = LazyPrograms(2, write)
-    assert len(programs) == 2 and not written
-    assert programs[0] == (Send(0, 1),) and programs[-1] == () and programs[:1] == programs[0:1]
-    assert programs == ((Send(0, 1),), ()) and ((Send(0, 1),), ()) == programs
-    assert written == [True]
+def test_a_segment_is_what_its_chunks_are():
+    ring = Ring(((0, 1), (1, 0)), ((0, 1), (2,)), Turn.BOTH)
+    plan = replace(
+        registry["ring"].plan(Assignment(("h0", "h1")), leaf_spine(1, 1, 2, 1, 1, 1)),
+        chunks=3,
+        programs=Stages(2, [(ring,)]),
+        shares=(Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)),
+    )
+    assert stretches(plan) == ((Rounds(2, Fraction(1, 2), ring.hops),),)
+    with pytest.raises(ValueError, match="segments of 2 sizes"):
+        stretches(replace(plan, shares=None))
 
 
 @pytest.mark.parametrize("name", ["ring", "rina", "hierarchical-ring"])
-def test_the_chain_of_a_large_plan_is_that_of_its_stretches(name):
+def test_the_chain_of_a_large_plan_is_that_of_its_stages(name):
     fabric = leaf_spine(1, 18, 4, 1e10, 1e10, 100_000)
     plan = registry[name].plan(Assignment(fabric.hosts), fabric.with_ina(fabric.tors))
     assert plan.workers > chain.WRITTEN_OUT
@@ -78,5 +84,6 @@ def test_the_chain_of_a_large_plan_is_that_of_its_stretches(name):
 def test_a_ring_of_thousands_is_planned_without_its_operations():
     fabric = leaf_spine(1, 64, 32, 1e10, 1e10, 100_000)
     plan = registry["ring"].plan(Assignment(fabric.hosts), fabric)
-    ((both,),) = plan.stretches
+    ((both,),) = stretches(plan)
     assert both.rounds == 2 * 2047 and both.hops[-1] == (2047, 0)
+    assert chain.length(plan) == 2 * 2047

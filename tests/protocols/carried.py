@@ -88,12 +88,14 @@ def plan(protocol: Protocol, fabric: Fabric, root: str) -> Plan:
         programs = [[SwitchReduce(0, 0), Multicast(0, 1)]] * len(hosts)
     elif Update in protocol.operations:
         hosts = (*hosts, server)
-        programs = [*([[Update(0, WORKERS)]] * WORKERS), []]
+        pushing: list[Operation] = [Update(0, WORKERS)]
+        programs = [*([pushing] * WORKERS), []]
     else:
         others = range(1, WORKERS)
         centre: list[Operation] = [*(Receive(0, r, True) for r in others)]
         centre += [Send(0, rank) for rank in others]
-        programs = [centre, *([[Send(0, 0), Receive(0, 0, False)]] * len(others))]
+        other: list[Operation] = [Send(0, 0), Receive(0, 0, False)]
+        programs = [centre, *([other] * len(others))]
     return Plan(
         system=protocol.name,
         hosts=hosts,

@@ -6,6 +6,10 @@ simulator to real packets and a report.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
+from fractions import Fraction
+
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
@@ -13,7 +17,10 @@ from shapes import TRACE, WORKERS, assignments, bare_fabrics, deployments, plann
 from tiny import data
 
 import testbed
+from testbed.plan import chain
 from testbed.plan import cost as model
+from testbed.plan.program import TreeOperation
+from testbed.plan.stages import Stages, stretches
 from testbed.report import figures
 from testbed.report.evaluated import evaluated
 from testbed.studies.reporting import styles
@@ -65,6 +72,22 @@ def test_every_plan_has_a_closed_form(system):
     assert 0.9 < model.seconds_per_byte(plan, fabric) * 1e10 / 8 < 10
 
 
+@pytest.mark.parametrize("racks", [(4,), (2, 1), (3, 3), (5, 2, 1), (4, 4, 4, 4), (1, 1, 1, 3)])
+def test_rounds_are_the_operations_in_short(system, racks):
+    bare = leaf_spine(2, len(racks), racks, 1e10, 1e10, 100_000)
+    for ina in ((), bare.tors[:1], bare.tors[::2], bare.tors):
+        fabric = bare.with_ina(ina)
+        least = system.servers[0]
+        workers = len(fabric.hosts) - least
+        job = Assignment(fabric.hosts[:workers], fabric.hosts[workers:], trace=TRACE)
+        plan = system.plan(job, fabric)
+        if isinstance(plan.programs, Stages):
+            assert _in_rounds(plan) == _at_length(plan)
+            rounds = sum(max(ring.rounds for ring in stage) for stage in plan.programs.stages)
+            assert rounds >= chain.length(plan)
+            assert rounds == chain.length(plan) or not plan.programs.in_step
+
+
 def test_what_is_published_and_what_is_our_reading_are_both_said(system):
     assert system.citation
     assert system.published
@@ -95,6 +118,27 @@ def test_what_is_declared_is_what_it_does_by_default(system):
     plan = system.plan(Assignment(workers, servers, system.settle({}), TRACE), fabric)
     assert system.aggregates == bool(plan.trees)
     assert system.waits == (plan.consistency is None)
+
+
+def _at_length(plan):
+    """What part of a bucket takes each hop, by the operations."""
+    total = defaultdict(Fraction)
+    for step in chain.steps(plan):
+        for what in step:
+            tree = isinstance(what, TreeOperation)
+            hop = (type(what), what.tree) if tree else (what.source, what.to)
+            total[hop] += plan.share(what.chunk)
+    return dict(total)
+
+
+def _in_rounds(plan):
+    """The same by the rounds of its stages."""
+    total = defaultdict(Fraction)
+    for ring in itertools.chain.from_iterable(stretches(plan)):
+        for hop in ring.hops:
+            key = hop if isinstance(hop, tuple) else (type(hop), hop.tree)
+            total[key] += ring.rounds * ring.share
+    return dict(total)
 
 
 def _run(system, folder, **changes):

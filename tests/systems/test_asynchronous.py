@@ -59,13 +59,17 @@ def test_a_round_loads_the_servers_link_as_ps_does(name):
     assert pace == pytest.approx(model.seconds_per_byte(planned("ps"), FABRIC))
 
 
+def form(plan, pieces):
+    return model.ClosedForm(plan, FABRIC).iteration(model.Timing(pieces, compute_s=0.2))
+
+
 PIECES = [(0.2, 4e6)] * 25
 ALONE = 0.2 + STREAM * 104e6
 """Compute, then push and pull at the full rate; the last partition's pull shows."""
 
 
 def expected(name, workers, **options):
-    return model.iteration(planned(name, workers, **options), FABRIC, PIECES, compute_s=0.2)
+    return form(planned(name, workers, **options), PIECES)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
@@ -95,15 +99,12 @@ def test_the_servers_link_is_always_busy_when_there_is_no_room(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_iteration_is_no_shorter_than_compute(name):
     pieces = [(0.1, 1000.0)]
-    found = model.iteration(planned(name, 3), FABRIC, pieces, compute_s=0.2)
+    found = form(planned(name, 3), pieces)
     assert found.iteration_s == 0.2 and found.exposed_s == 0
 
 
 def test_only_turns_wait_for_the_last_gradient():
     pieces = [(0.1, 4e6), (0.2, 4e6)]
-    last = {
-        name: model.iteration(planned(name, 2), FABRIC, pieces, compute_s=0.2).iteration_s
-        for name in NAMES
-    }
+    last = {name: form(planned(name, 2), pieces).iteration_s for name in NAMES}
     assert last["asp"] == last["ssp"] == pytest.approx(0.2 + STREAM * 8e6, rel=0.01)
     assert last["r2sp"] == pytest.approx(0.2 + STREAM * 12e6, rel=0.01)

@@ -9,6 +9,7 @@ import pytest
 from contract import *  # noqa: F403
 
 import testbed.systems
+from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.systems import Assignment, discover, registry
 from testbed.topology.builders import leaf_spine
@@ -31,7 +32,7 @@ def system(monkeypatch):
 def test_its_closed_form_follows_from_its_plan(system):
     fabric = leaf_spine(1, 1, 5, 8.0, 8.0, 10**6)  # a byte each second
     plan = system.plan(Assignment(fabric.hosts), fabric)
-    assert system.steps(plan) == 2
+    assert chain.length(plan) == 2
     assert model.seconds_per_byte(plan, fabric) == pytest.approx(4, rel=0.1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.units import cut
@@ -66,7 +67,7 @@ def test_the_plan_is_the_carriers():
             carried.partition,
         )
         assert plan.system == "osp" and plan.deferred
-        assert OSP.steps(plan) == system.steps(carried)
+        assert chain.length(plan) == chain.length(carried)
 
 
 def test_importance_by_hand():
@@ -130,7 +131,7 @@ def test_an_iteration_is_compute_the_first_stage_and_what_compute_does_not_hide(
     later = size(trace, deferred)
     buckets = after_compute(fill(trace, deferred=deferred), trace.compute_s)
     pieces = [(bucket.ready_s, bucket.bytes) for bucket in buckets]
-    found = model.iteration(plan, narrow, pieces, trace.compute_s)
+    found = model.ClosedForm(plan, narrow).iteration(model.Timing(pieces, trace.compute_s))
     exposed = (trace.bytes - later) * slow + max(0.0, later * slow - trace.compute_s)
     assert found.iteration_s == pytest.approx(trace.compute_s + exposed)
     assert found.exposed_s == pytest.approx(exposed)
@@ -142,7 +143,11 @@ def test_what_is_hidden_is_won():
     for deferred in ((), plan.deferred):
         buckets = after_compute(fill(trace, 10**6, 10**6, deferred=deferred), trace.compute_s)
         pieces = [(unit.ready_s, unit.elements * 4) for unit in cut(buckets, plan, 1)]
-        lasts.append(model.iteration(plan, FABRIC, pieces, trace.compute_s).iteration_s)
+        lasts.append(
+            model.ClosedForm(plan, FABRIC)
+            .iteration(model.Timing(pieces, trace.compute_s))
+            .iteration_s
+        )
     hidden = size(trace, plan.deferred) * model.seconds_per_byte(plan, FABRIC)
     assert hidden > 0.9 * trace.compute_s
     assert lasts[0] - lasts[1] == pytest.approx(hidden, rel=0.1)

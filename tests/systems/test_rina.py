@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Multicast, Receive, Send, SwitchAllReduce, SwitchReduce
@@ -45,7 +46,7 @@ def test_without_ina_it_is_a_ring():
     assert plan.programs == ring.programs
     assert plan.chunks == ring.chunks
     assert plan.trees == ()
-    assert RINA.steps(plan) == registry["ring"].steps(ring)
+    assert chain.length(plan) == chain.length(ring)
 
 
 def test_one_rack_with_ina_costs_what_switchml_does():
@@ -96,7 +97,7 @@ def test_an_autonomous_worker_sends_and_receives():
 def test_the_chain_is_as_long_as_there_are_groups(ina, group_count):
     plan = rina(HOSTS, ina)
     assert plan.chunks == group_count
-    assert RINA.steps(plan) == 2 * (group_count - 1) + 1
+    assert chain.length(plan) == 2 * (group_count - 1) + 1
 
 
 def test_agents_can_be_asked_for():

@@ -64,7 +64,7 @@ def test_one_level_of_a_hierarchy_is_a_ring(racks):
 def test_a_hierarchy_has_a_shorter_chain(racks, n):
     fabric = leaf_spine(2, racks, n, 1e10, 1e10, 10**6)
     plan = HIERARCHY.plan(Assignment(fabric.hosts), fabric)
-    assert HIERARCHY.steps(plan) == 2 * (n - 1) + 2 * (racks - 1)
+    assert chain.length(plan) == 2 * (n - 1) + 2 * (racks - 1)
     assert plan.chunks == racks * n
     assert {plan.share(chunk) for chunk in range(plan.chunks)} == {Fraction(1, racks * n)}
 

@@ -7,10 +7,11 @@ pins it, a tree's switches share the equally short ways among their children.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from testbed.plan.program import Multicast, SwitchAllReduce, SwitchReduce, TreeO
 from testbed.plan.trees import Tree
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
+from testbed.topology.paths import EvenPaths, path
 
 Load = dict[int, float]
 
@@ -68,6 +70,7 @@ class Ways:
         self._fabric, self._assumptions, self._job, self._name = fabric, assumptions, job, name
         self.framing = framing(fabric)
         self._number, self._capacity = links.number, links.capacity
+        self._even = EvenPaths(fabric)
         self._split = cache(self._split_evenly)
 
     def stream(self, source: int, to: int) -> Demand:
@@ -124,12 +127,10 @@ class Ways:
         Scaled.
         """
         whole = first = 0.0
-        at = source
-        while at != to:
-            hop = self._fabric.next_hops(at, to)[0]
-            sending = frame / float(self._capacity[self._number[at, hop]])
+        for link in pairwise(path(self._fabric, source, to)):
+            sending = frame / float(self._capacity[self._number[link]])
             whole += sending + self._assumptions.hop_s
-            first, at = first or sending, hop
+            first = first or sending
         scale = self._assumptions.scale
         return whole * scale, (whole - first) * scale
 
@@ -150,26 +151,19 @@ class Ways:
         return self._hashed(source, to)
 
     def _hashed(self, source: str, to: str) -> list[tuple[int, float]]:
-        way, at = [], source
-        while at != to:
-            hops = self._fabric.next_hops(at, to)
-            hop = hops[0] if len(hops) == 1 else hops[self._hash(at, source, to) % len(hops)]
-            way.append((self._number[at, hop], 1.0))
-            at = hop
-        return way
+        def hashed(at: str, hops: Sequence[str]) -> str:
+            return hops[self._hash(at, source, to) % len(hops)]
+
+        return [
+            (self._number[link], 1.0) for link in pairwise(path(self._fabric, source, to, hashed))
+        ]
 
     def _hash(self, at: str, source: str, to: str) -> int:
         text = f"{self._assumptions.seed}/{at}/{self._name}/{source}/{to}"
         return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
     def _split_evenly(self, source: str, to: str) -> Mapping[int, float]:
-        hops = self._fabric.next_hops(source, to)
-        way: Load = defaultdict(float)
-        for hop in hops:
-            way[self._number[source, hop]] += 1 / len(hops)
-            if hop != to:
-                _add(way, self._split(hop, to).items(), 1 / len(hops))
-        return way
+        return {self._number[link]: share for link, share in self._even.shares(source, to).items()}
 
 
 def _add(load: Load, way: Iterable[tuple[int, float]], amount: float) -> None:

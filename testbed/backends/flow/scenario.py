@@ -56,8 +56,10 @@ class Assumptions:
         hop_s: latency of a link: propagation, and whatever a switch takes.
         scale: by what bytes and times were multiplied. Latencies, a frame's as well, are the real
             cluster's and are scaled here: frames do not shrink as messages do.
-        closed_from: from how many workers on a regular plan is simulated in closed stretches and
-            not operation by operation.
+        closed_from: from how many workers on a plan whose positions keep step is simulated in
+            closed stretches and not operation by operation.
+        most_transfers: of a unit, up to which other plans are simulated operation by operation;
+            larger ones are approximated by closed stretches.
         resolution: the part of a message that may be left when it counts as sent, so that what
             ends nearly together ends together.
     """
@@ -67,6 +69,7 @@ class Assumptions:
     hop_s: float = 0.0
     scale: float = 1.0
     closed_from: int = 33
+    most_transfers: int = 100_000
     resolution: float = 1e-6
 
 

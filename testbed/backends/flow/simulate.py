@@ -12,11 +12,23 @@ from testbed.backends.flow.scenario import Assumptions, Job, Timeline
 from testbed.backends.flow.stretches import Stretches
 from testbed.backends.flow.training import Training
 from testbed.backends.flow.updates import Updates
+from testbed.plan.stages import Stages
 from testbed.topology.fabric import Fabric
 
 
 class Stalled(Exception):
     """A job's ranks wait for one another for ever: its plan is not one (see the checker)."""
+
+
+def _is_closed(job: Job, assumptions: Assumptions) -> bool:
+    """Whether rounds are simulated as one, which is exact where all positions keep step."""
+    programs = job.plan.programs
+    return (
+        isinstance(programs, Stages)
+        and bool(programs.stages)
+        and job.plan.workers >= assumptions.closed_from
+        and (programs.in_step or programs.transfers > assumptions.most_transfers)
+    )
 
 
 def simulate(
@@ -37,7 +49,7 @@ def simulate(
         ways = Ways(fabric, links, assumptions, job, f"job {number}")
         if job.plan.consistency is not None:
             training.synchroniser = Updates(job, ways, channels, agenda, training.finished)
-        elif job.plan.stretches and job.plan.workers >= assumptions.closed_from:
+        elif _is_closed(job, assumptions):
             training.synchroniser = Stretches(job, links, ways, channels, training.finished)
         else:
             training.synchroniser = Programs(job, ways, channels, agenda, training.finished)

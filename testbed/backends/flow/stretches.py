@@ -1,8 +1,11 @@
-"""Regular plans in closed stretches: rounds that are all alike are one transfer, not thousands.
+"""Plans in closed stretches: rounds that are all alike are one transfer, not thousands.
 
 In a ring every position sends, waits for what the one before sent, and sends that on. Its round
 therefore lasts as long as the slowest position needs to send, or as long as sending, latency and
 the cost of a step take together on the way round, divided by the positions: whichever is more.
+
+Between stages everyone waits for everyone. Programs do so where all positions are alike; elsewhere
+this is an approximation, for plans that are too large to be followed operation by operation.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from testbed.backends.flow.cycles import Cycle, Leg
 from testbed.backends.flow.fairness import max_min
 from testbed.backends.flow.routes import Demand, Links, Ways
 from testbed.backends.flow.scenario import Job
-from testbed.plan.program import Hop, Ring
+from testbed.plan.stages import Hop, Rounds, stretches
 
-Stretch = Sequence[Ring]
+Stretch = Sequence[Rounds]
 
 
 class Stretches:
@@ -41,8 +44,8 @@ class Stretches:
         self._job, self._links, self._ways = job, links, ways
         self._channels, self._finished = channels, finished
         self._hops: dict[Hop, Demand] = {}
-        stretches = job.plan.stretches
-        parts = [[each] for each in stretches] if job.plan.trees else [stretches]
+        found = stretches(job.plan)
+        parts = [[each] for each in found] if job.plan.trees else [found]
         self._cycles = [self._cycle(part) for part in parts]
         self._arrived: dict[int, int] = {}
 
@@ -60,10 +63,10 @@ class Stretches:
         size = 4.0 * self._job.units[number % len(self._job.units)].elements
         self._channels.turn(self._cycles[cycle], size, self._go_on, number, cycle + 1)
 
-    def _cycle(self, stretches: Sequence[Stretch]) -> Cycle:
-        together = _sum(chain.from_iterable(map(self._sent, chain.from_iterable(stretches))))
+    def _cycle(self, stages: Sequence[Stretch]) -> Cycle:
+        together = _sum(chain.from_iterable(map(self._sent, chain.from_iterable(stages))))
         (slowest,) = self._seconds([together])
-        legs = [self._leg(stretch, slowest) for stretch in stretches]
+        legs = [self._leg(stretch, slowest) for stretch in stages]
         return self._channels.cycle(together, legs, queued=bool(self._job.plan.trees))
 
     def _leg(self, stretch: Stretch, whole: float) -> Leg:
@@ -75,7 +78,7 @@ class Stretches:
         pause, wait = max((ring.rounds * self._wait(ring), self._wait(ring)) for ring in stretch)
         return Leg(slowest / whole, min(1.0, mean / slowest), pause, wait)
 
-    def _sent(self, ring: Ring) -> list[Demand]:
+    def _sent(self, ring: Rounds) -> list[Demand]:
         """What a byte of a unit costs at each position."""
         times = ring.rounds * float(ring.share)
         return [
@@ -88,7 +91,7 @@ class Stretches:
             for hop in map(self._hop, ring.hops)
         ]
 
-    def _wait(self, ring: Ring) -> float:
+    def _wait(self, ring: Rounds) -> float:
         """What a round waits, at the mean position."""
         return fmean(self._job.step_s + self._hop(hop).latency_s for hop in ring.hops)
 

@@ -55,11 +55,6 @@ def trained(name: str, fabric: Fabric, workers: int, trace: str = "resnet50", **
 
 def expected(job: Job, fabric: Fabric) -> model.Expected:
     """The closed form of one iteration."""
-    return model.iteration(
-        job.plan,
-        fabric,
-        [(unit.ready_s, 4 * unit.elements) for unit in job.units],
-        job.compute_s,
-        job.step_s,
-        registry[job.plan.system].steps(job.plan),
-    )
+    pieces = [(unit.ready_s, 4 * unit.elements) for unit in job.units]
+    form = model.ClosedForm(job.plan, fabric, job.step_s)
+    return form.iteration(model.Timing(pieces, job.compute_s))

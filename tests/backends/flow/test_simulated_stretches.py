@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from simulated import job, plan
 
@@ -19,7 +21,9 @@ CLOSED, STEPWISE = 0, 10**9
 
 def times(fabric, *jobs, ecmp="hash"):
     return [
-        simulate(fabric, jobs, Assumptions(ecmp=ecmp, closed_from=closed_from)).jct_s(0)
+        simulate(
+            fabric, jobs, Assumptions(ecmp=ecmp, closed_from=closed_from, most_transfers=0)
+        ).jct_s(0)
         for closed_from in (CLOSED, STEPWISE)
     ]
 
@@ -80,3 +84,32 @@ def test_uneven_racks_in_a_hierarchy_of_rings_are_about_right():
     made = job(plan("hierarchical-ring", fabric, 11), [64_000_000])
     closed, stepwise = times(fabric, made, ecmp="even")
     assert closed == pytest.approx(stepwise, rel=0.2)
+
+
+def simulated(name, workers, ina, closed_from=33, sizes=(64_000_000,)):
+    fabric = leaf_spine(2, 11, 3, 1e10, 1e10, 10**6)
+    made = plan(name, fabric.with_ina(fabric.tors[:ina]), workers)
+    assumptions = Assumptions(ecmp="even", closed_from=closed_from)
+    return simulate(fabric, [job(made, sizes)], assumptions).jct_s(0)
+
+
+@pytest.mark.parametrize("sizes", [(64_000_000,), (32_000_000,) * 2], ids=["one", "two"])
+@pytest.mark.parametrize(("name", "ina"), [("ring", 0), ("rina", 0), ("rina", 5), ("rina", 11)])
+def test_time_moves_smoothly_where_closed_stretches_begin(name, ina, sizes):
+    before, after = (simulated(name, workers, ina, sizes=sizes) for workers in (32, 33))
+    assert after == pytest.approx(before, rel=0.005)
+    assert after == pytest.approx(simulated(name, 33, ina, STEPWISE, sizes), rel=0.01)
+
+
+def test_a_large_hierarchy_of_rings_is_followed_operation_by_operation():
+    assert simulated("hierarchical-ring", 33, 0) == simulated("hierarchical-ring", 33, 0, STEPWISE)
+
+
+def test_a_slow_link_in_a_large_ring():
+    fabric = leaf_spine(2, 9, 4, 1e10, 1e10, 10**6)
+    links = (
+        replace(link, rate=2.5e9) if "h7" in (link.a, link.b) else link for link in fabric.links
+    )
+    slow = replace(fabric, links=tuple(links))
+    closed, stepwise = times(slow, job(plan("ring", slow, 36), [32_000_000] * 2), ecmp="even")
+    assert closed == pytest.approx(stepwise, rel=0.01)

@@ -1,0 +1,198 @@
+"""Programs of rings, described once: by which positions hand which chunks on to whom.
+
+The operations of every rank are written from this when they are first read: a ring of N has N²,
+which few need. The rounds, which the closed form and large simulations go by, follow from it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain
+from typing import TypeAlias, overload
+
+from testbed.plan.program import Operation, Plan, Program, Receive, Send, TreeOperation
+from testbed.plan.trees import Tree
+
+Hop: TypeAlias = tuple[int, int] | TreeOperation
+"""From one position of a ring to the next: a unicast (source, to), or an operation on a tree."""
+
+
+class Turn(Enum):
+    """What goes round.
+
+    SCATTER: reduce-scatter. In step t position p hands segment p-t on; in the end position p has
+    the sum of segment p+1. GATHER: all-gather. In step t position p hands segment p+1-t on. BOTH:
+    the one, then the other. ONCE: each position hands its own segment on, once.
+    """
+
+    SCATTER = "scatter"
+    GATHER = "gather"
+    BOTH = "both"
+    ONCE = "once"
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Positions that each hand a segment on to the next, round after round.
+
+    Attributes:
+        hops: one for each position, in the order in which a segment takes them. The chunk that a
+            tree operation names does not matter.
+        segments: the chunks of each segment, as many as there are positions.
+        turn: see `Turn`.
+    """
+
+    hops: tuple[Hop, ...]
+    segments: tuple[tuple[int, ...], ...]
+    turn: Turn
+
+    @property
+    def rounds(self) -> int:
+        """How many times each position hands a segment on."""
+        once_round = len(self.hops) - 1
+        return {Turn.BOTH: 2 * once_round, Turn.ONCE: 1}.get(self.turn, once_round)
+
+    def moves(self, segments: Collection[int]) -> Iterator[tuple[int, int, bool]]:
+        """The hand-overs of ``segments`` in order, as (segment, position, whether it is added)."""
+        length = len(self.hops)
+        if self.turn is Turn.ONCE:
+            yield from ((segment, segment, True) for segment in sorted(segments))
+        for gathers in (False, True):
+            if self.turn not in (Turn.BOTH, Turn.GATHER if gathers else Turn.SCATTER):
+                continue
+            for step in range(length - 1):
+                shift = step - gathers
+                for position in sorted((segment + shift) % length for segment in segments):
+                    yield (position - shift) % length, position, not gathers
+
+    def kept(self, chunks: Collection[int] | None) -> Collection[int]:
+        """The segments that hold any of ``chunks``; None stands for all."""
+        if chunks is None:
+            return range(len(self.segments))
+        return [
+            place
+            for place, own in enumerate(self.segments)
+            if any(chunk in chunks for chunk in own)
+        ]
+
+
+Stage: TypeAlias = tuple[Ring, ...]
+"""Rings that turn side by side."""
+
+
+class Stages(Sequence[Program]):
+    """The programs of so many ``ranks`` that go through ``stages`` one after another.
+
+    A chunk goes on to its next stage by itself: no stage waits for the whole of the one before.
+    ``trees`` are the plan's.
+    """
+
+    def __init__(self, ranks: int, stages: Sequence[Stage], trees: Sequence[Tree] = ()) -> None:
+        self._ranks, self._trees = ranks, trees
+        self.stages = tuple(
+            rings for stage in stages if (rings := tuple(ring for ring in stage if ring.rounds))
+        )
+
+    def written(self, chunks: Collection[int] | None = None) -> tuple[Program, ...]:
+        """The operations of every rank on ``chunks``, or on all."""
+        programs: list[list[Operation]] = [[] for _ in range(self._ranks)]
+        for ring in chain.from_iterable(self.stages):
+            for segment, position, adds in ring.moves(ring.kept(chunks)):
+                hop = ring.hops[position]
+                for chunk in ring.segments[segment]:
+                    if chunks is not None and chunk not in chunks:
+                        continue
+                    if isinstance(hop, tuple):
+                        source, to = hop
+                        programs[source].append(Send(chunk, to))
+                        programs[to].append(Receive(chunk, source, adds))
+                    else:
+                        together = replace(hop, chunk=chunk)
+                        for rank in self._trees[hop.tree].participants:
+                            programs[rank].append(together)
+        return tuple(map(tuple, programs))
+
+    @cached_property
+    def _programs(self) -> tuple[Program, ...]:
+        return self.written()
+
+    @property
+    def in_step(self) -> bool:
+        """Whether all positions are alike, and so keep step: each stage has as many rounds for
+        everyone, with hops of one kind, and none begins before the one before it is over.
+        """
+        return not self.overlap and all(
+            len({(ring.rounds, type(hop)) for ring in stage for hop in ring.hops}) == 1
+            for stage in self.stages
+        )
+
+    @property
+    def overlap(self) -> bool:
+        """Whether stages overlap: the first chunk of a segment goes on before the last is there."""
+        return len(self.stages) > 1 and any(
+            len(ring.segments[0]) > 1 for stage in self.stages for ring in stage
+        )
+
+    @property
+    def transfers(self) -> int:
+        """How often a chunk is handed on, in all."""
+        return sum(
+            ring.rounds * sum(map(len, ring.segments)) for stage in self.stages for ring in stage
+        )
+
+    def __len__(self) -> int:
+        return self._ranks
+
+    @overload
+    def __getitem__(self, rank: int) -> Program: ...
+
+    @overload
+    def __getitem__(self, rank: slice) -> tuple[Program, ...]: ...
+
+    def __getitem__(self, rank: int | slice) -> Program | tuple[Program, ...]:
+        return self._programs[rank]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._programs == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._programs)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A ring without its chunks: in each round every position hands on ``share`` of a bucket."""
+
+    rounds: int
+    share: Fraction
+    hops: tuple[Hop, ...]
+
+
+def stretches(plan: Plan) -> tuple[tuple[Rounds, ...], ...]:
+    """The rounds of each stage, of rings that turn side by side; none if the plan has no stages.
+
+    ValueError if a ring's segments are not all of one size.
+    """
+    if not isinstance(plan.programs, Stages):
+        return ()
+    known: dict[int, Fraction] = {}
+    return tuple(
+        tuple(Rounds(ring.rounds, _share(plan, ring, known), ring.hops) for ring in stage)
+        for stage in plan.programs.stages
+    )
+
+
+def _share(plan: Plan, ring: Ring, known: dict[int, Fraction]) -> Fraction:
+    """What part of a bucket a segment is; rings of equal racks hold the same segments."""
+    if id(ring.segments) not in known:
+        sizes = {sum(map(plan.share, segment), Fraction()) for segment in ring.segments}
+        if len(sizes) > 1:
+            raise ValueError(
+                f"{plan.system}: a ring has segments of {len(sizes)} sizes, wanted one"
+            )
+        known[id(ring.segments)] = sizes.pop()
+    return known[id(ring.segments)]
