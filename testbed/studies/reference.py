@@ -139,19 +139,19 @@ def _job(job: DeployedJob) -> Any:
     """What of a job decides what is sent when."""
     made = job.plan
     # Names are those of the first references: a digest is of what a plan says, not of how.
-    plan = {
-        "hosts": made.hosts,
-        "workers": made.workers,
-        "chunks": made.chunks,
-        "programs": made.programs,
-        "trees": made.trees,
-        "partition": made.partition,
-        "credit": made.credit,
-        "shares": made.shares,
-        "deferred": made.deferred,
-        "consistency": made.consistency,
-        "pins": made.pins,
-    }
+    plan = dict(
+        hosts=made.hosts,
+        workers=made.workers,
+        chunks=made.chunks,
+        programs=made.programs,
+        trees=made.trees,
+        partition=made.partition,
+        credit=made.credit,
+        shares=made.shares,
+        deferred=made.deferred,
+        consistency=made.consistency,
+        pins=made.pins,
+    )
     timing = (job.units, job.compute_s, job.paces, job.step_s, job.start_s, job.window)
     return [
         {name: _plain(said) for name, said in plan.items()},

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed import protocols, systems
+from testbed import protocols
 
 PACKAGE = Path(protocols.__file__).parents[1]
-PROTOCOLS, SYSTEMS = set(protocols.registry), set(systems.registry)
+PROTOCOLS = set(protocols.registry)
 TOLD = {"examples", "description", "help"}  # what people read
-
-FILES = {"hosts/aggregation.py": {"ring"}}  # a C file's name, not a system's
 
 
 def modules(*homes: str) -> dict[str, ast.Module]:
@@ -103,11 +101,6 @@ def test_protocols_do_not_decide_on_one_another(name):
         if module.startswith("protocols/"):
             assert not imported_by(tree), module
             assert name not in set(literals(tree)), module
-
-
-@pytest.mark.parametrize("name", ELSEWHERE)
-def test_a_system_is_known_in_its_file_alone(name):
-    assert SYSTEMS & set(literals(ELSEWHERE[name])) <= FILES.get(name, set())
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,8 @@ from reference_switch import ReferenceSwitch
 
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
-from testbed.hosts.aggregation import wire_header
+from testbed.hosts.aggregation import protocols_table
 from testbed.hosts.launcher import Launcher
-from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.plan.checker import PlanError, check
 from testbed.plan.program import Operation
@@ -62,9 +61,7 @@ def test_the_simulator_and_the_closed_form_agree(protocol, shape):
     fabric = racks(sizes, ina)
     plan = made_of(protocol, fabric, root)
     pieces = tuple(Unit(i, i * 10**6, 10**6, 0.0) for i in range(8))
-    expected = model.iteration(
-        plan, fabric, [(0.0, 4e6)] * 8, 0.0, steps=chain.length(plan), step_s=0.0
-    )
+    expected = model.ClosedForm(plan, fabric).iteration(model.Timing([(0.0, 4e6)] * 8))
     job = Job(plan, pieces, 0.0, ((1.0,),) * WORKERS)
     found = simulate(fabric, [job], Assumptions("even"))
     assert found.jct_s(0) == pytest.approx(expected.iteration_s, rel=0.01)
@@ -168,8 +165,8 @@ def test_numbers_are_those_of_p4_and_of_the_engine():
     numbers = {name.upper(): each.number for name, each in on_trees().items()}
     enum = re.search(r"enum bit<8> Style \{(.*?)\}", (SOURCES / "headers.p4").read_text(), re.S)
     assert {name: int(n) for name, n in re.findall(r"(\w+)\s*=\s*(\d+)", enum[1])} == numbers
-    engine = re.findall(r"STYLE_(\w+) = (\d+)", wire_header())
-    assert {name: int(n) for name, n in engine} == numbers
+    engine = re.findall(r"\[(\d+)\] = &(\w+)", protocols_table())
+    assert {name.upper(): int(n) for n, name in engine} == numbers
 
 
 @every_one_on_trees

@@ -86,7 +86,7 @@ def test_the_timeline_is_drawn(end: str, tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_told_without_traceback(words: list[str], message: str) -> None:
     result = run(*words)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert message in result.output and "Traceback" not in result.output
 
 
