@@ -27,7 +27,7 @@ from reference_switch import ReferenceSwitch
 
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
-from testbed.hosts.aggregation import wire_header
+from testbed.hosts.aggregation import protocols_table
 from testbed.hosts.launcher import Launcher
 from testbed.plan import chain
 from testbed.plan import cost as model
@@ -168,8 +168,8 @@ def test_numbers_are_those_of_p4_and_of_the_engine():
     numbers = {name.upper(): each.number for name, each in on_trees().items()}
     enum = re.search(r"enum bit<8> Style \{(.*?)\}", (SOURCES / "headers.p4").read_text(), re.S)
     assert {name: int(n) for name, n in re.findall(r"(\w+)\s*=\s*(\d+)", enum[1])} == numbers
-    engine = re.findall(r"STYLE_(\w+) = (\d+)", wire_header())
-    assert {name: int(n) for name, n in engine} == numbers
+    engine = re.findall(r"\[(\d+)\] = &(\w+),", protocols_table())
+    assert {name.upper(): int(n) for n, name in engine} == numbers
 
 
 @every_one_on_trees
