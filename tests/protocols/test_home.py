@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from testbed import protocols
 
 PACKAGE = Path(protocols.__file__).parents[1]
 PROTOCOLS = set(protocols.registry)
+ENGINE = sorted((PACKAGE / "hosts" / "engine").glob("*.[ch]"))
 TOLD = {"examples", "description", "help"}  # what people read
 
 
@@ -101,6 +103,12 @@ def test_protocols_do_not_decide_on_one_another(name):
         if module.startswith("protocols/"):
             assert not imported_by(tree), module
             assert name not in set(literals(tree)), module
+
+
+@pytest.mark.parametrize("path", ENGINE, ids=lambda path: path.name)
+def test_the_engine_names_no_protocol(path):
+    words = set(re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S).lower()))
+    assert not words & {*protocols.on_trees(), "style"}
 
 
 @pytest.mark.parametrize(

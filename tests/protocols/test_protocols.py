@@ -165,7 +165,7 @@ def test_numbers_are_those_of_p4_and_of_the_engine():
     numbers = {name.upper(): each.number for name, each in on_trees().items()}
     enum = re.search(r"enum bit<8> Style \{(.*?)\}", (SOURCES / "headers.p4").read_text(), re.S)
     assert {name: int(n) for name, n in re.findall(r"(\w+)\s*=\s*(\d+)", enum[1])} == numbers
-    engine = re.findall(r"\[(\d+)\] = &(\w+)", protocols_table())
+    engine = re.findall(r"\[(\d+)\] = &(\w+),", protocols_table())
     assert {name.upper(): int(n) for n, name in engine} == numbers
 
 

@@ -1,0 +1,75 @@
+"""Engines on a clock of the test's own: queues and losses, the same in every run."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from ina_loopback import SLOT, TREE, drawn
+from star import Star
+
+from testbed import wire
+from testbed.hosts.aggregation import Engine, Operation
+from testbed.protocols import on_trees
+from testbed.protocols.roles import Child, Member, Root
+
+WORKERS, ROOT = 8, "10.0.0.100"
+SUMMED = [each for each in on_trees().values() if each.name in ("atp", "switchml")]
+every_one_summed = pytest.mark.parametrize("protocol", SUMMED, ids=lambda each: each.name)
+
+
+def address(rank: int) -> str:
+    return f"10.0.0.{rank + 1}"
+
+
+def all_reduce(protocol, fragments: int, window: int, pace, loss=0.0, seed=1) -> tuple[float, int]:
+    """Of all workers, at a root that serves; seconds and fragments sent again. Sums are checked."""
+    shares = protocol.shares_slots
+    slots = list(range(SLOT, SLOT + window)) if shares else [SLOT]
+    children = tuple(Child(address(rank), frozenset({rank})) for rank in range(WORKERS))
+    workers = {rank: address(rank) for rank in range(WORKERS)}
+    with ExitStack() as stack:
+        engines = {at: stack.enter_context(Engine()) for at in (*workers.values(), ROOT)}
+        engines[ROOT].add(
+            Root(TREE, protocol, window, [] if shares else [SLOT], children, True, workers)
+        )
+        values = [drawn(fragments, wire.VALUES, seed=rank) // WORKERS for rank in workers]
+        total = np.sum(values, axis=0, dtype=np.int32)
+        star = Star(engines, workers.values(), pace, loss, seed)
+        for rank, at in workers.items():
+            engines[at].add(Member(TREE, protocol, window, slots, rank, ROOT))
+            engines[at].push(0, Operation.ALL_REDUCE, values[rank].ctypes.data, fragments)
+            star.pump(at)
+        members = [engines[at] for at in workers.values()]
+        took = star.run(lambda: all(each.done(0) == fragments for each in members), 1000)
+        for each in values:
+            np.testing.assert_array_equal(each, total)
+        return took, sum(each.counters(0).retransmitted for each in members)
+
+
+def sequence_of(packet: bytes) -> int:
+    return int(np.frombuffer(packet[: wire.HEADER.itemsize], wire.HEADER)["sequence"][0])
+
+
+@every_one_summed
+@pytest.mark.parametrize(("window", "seconds"), [(16, 0.016), (64, 0.004), (234, 0.0027)])
+def test_what_waits_in_a_queue_is_not_sent_again(protocol, window, seconds):
+    """The queue is empty for the first fragments, and holds the rest of a window for the others."""
+    fragments = 4 * window
+    took, again = all_reduce(
+        protocol, fragments, window, lambda packet: seconds if sequence_of(packet) > 1 else 1e-4
+    )
+    # A probe or two each, before the first long round trip is over.
+    assert again <= max(3 * WORKERS, 0.01 * fragments * WORKERS)
+    assert took <= 1.1 * fragments * seconds
+
+
+@every_one_summed
+@pytest.mark.parametrize(("window", "loss", "longest"), [(1, 0.05, 0.15), (16, 0.1, 0.005)])
+def test_losses_on_all_links_do_not_make_silences_ever_longer(protocol, window, loss, longest):
+    """All wait for one another's retransmissions, and hardly a fragment is not hit."""
+    fragments = 400
+    took, again = all_reduce(protocol, fragments, window, lambda _: 1e-4, loss)
+    assert again >= loss * fragments * WORKERS
+    assert took <= longest * fragments

@@ -1,0 +1,285 @@
+"""A rank on NetReduce's ring, packet by packet, on a clock of the test's own."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from ina_loopback import TREE, drawn
+from star import Star
+
+from testbed import wire
+from testbed.hosts.aggregation import Engine, Operation
+from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
+from testbed.protocols.roles import Neighbours
+
+RANKS, RANK, WINDOW, MESSAGE = 3, 1, 2, 4
+SWITCH = "10.0.0.100"
+IN_FLIGHT = WINDOW * MESSAGE
+ACK, IS_SUM, BTH = 0, 1, 12
+BASE = np.dtype(
+    [("opcode", "u1"), ("flags", "u1"), ("partition", ">u2"), ("reserved", "u1"),
+     ("connection", "u1", 3), ("acknowledge", "u1"), ("sequence", "u1", 3)]
+)  # fmt: skip
+
+
+def address(rank: int) -> str:
+    return f"10.0.0.{rank % RANKS + 1}"
+
+
+def neighbours(rank: int) -> Neighbours:
+    return Neighbours(
+        TREE, NETREDUCE, rank, SWITCH, address(rank + 1), address(rank - 1 + RANKS),
+        (rank - 1) % RANKS, MESSAGE, WINDOW,
+    )  # fmt: skip
+
+
+class Parsed:
+    """A packet's fields; ``header`` is the INA one, ``values`` native int32, None where none is."""
+
+    def __init__(self, packet: bytes) -> None:
+        base = np.frombuffer(packet[:BTH], BASE)[0]
+        self.opcode, self.reserved = int(base["opcode"]), int(base["reserved"])
+        self.connection = int.from_bytes(base["connection"].tobytes(), "big")
+        self.sequence = int.from_bytes(base["sequence"].tobytes(), "big")
+        self.header = self.values = None
+        if self.opcode == wire.ACKNOWLEDGE:
+            self.syndrome = packet[BTH]
+            return
+        at = BTH
+        if self.opcode in (wire.SEND_FIRST, wire.SEND_ONLY):
+            self.header = np.frombuffer(packet[at : at + wire.HEADER.itemsize], wire.HEADER)[0]
+            at += wire.HEADER.itemsize
+        self.values = np.frombuffer(packet[at:], ">i4").astype(np.int32)
+        assert len(self.values) == wire.VALUES
+
+
+def base(opcode: int, rank: int, sequence: int) -> bytes:
+    connection = wire.connection(TREE, rank).to_bytes(3, "big")
+    return bytes([opcode, 0, 255, 255, 0, *connection, 0]) + sequence.to_bytes(3, "big")
+
+
+def a_sum(sequence: int, values=7) -> bytes:
+    """As it comes from the rank before, which sent it in a message."""
+    opens = sequence % MESSAGE == 0
+    packet = base(wire.SEND_FIRST if opens else wire.SEND_MIDDLE, RANK - 1, sequence)
+    header = bytes(wire.HEADER.itemsize) if opens else b""
+    return packet + header + np.broadcast_to(np.array(values, ">i4"), wire.VALUES).tobytes()
+
+
+def an_answer(sequence: int, syndrome: int = ACK) -> bytes:
+    return base(wire.ACKNOWLEDGE, RANK, sequence) + bytes([syndrome, 0, 0, 0])
+
+
+class Played:
+    """Rank 1 of three, and a clock that moves when it is told to."""
+
+    def __init__(self, engine: Engine, values: np.ndarray) -> None:
+        self.engine, self.values, self.now = engine, values, 1000.0
+        engine.add(neighbours(RANK))
+        engine.push(0, Operation.ALL_REDUCE, values.ctypes.data, len(values))
+
+    def hear(self, *packets: bytes, after: float = 0.0) -> list[tuple[str, Parsed]]:
+        """What it sends, and whereto, in that time, if these packets arrive at its end."""
+        end = self.now + after
+        sent = []
+        while (due := self.engine.pump(self.now)) <= end:
+            sent += self._sent()
+            self.now = max(due, self.now + 1e-6)
+        sent += self._sent()
+        self.now = end
+        for each in packets:
+            self.engine.take(each, self.now)
+        self.engine.pump(self.now)
+        return sent + self._sent()
+
+    def _sent(self) -> list[tuple[str, Parsed]]:
+        return [(to, Parsed(packet)) for to, packet in self.engine.packets()]
+
+    @property
+    def retransmitted(self) -> int:
+        return self.engine.counters(0).retransmitted
+
+
+@pytest.fixture
+def played() -> Iterator[Played]:
+    with Engine() as engine:
+        yield Played(engine, drawn(30, wire.VALUES))
+
+
+def data(sent) -> list[int]:
+    return [each.sequence for _, each in sent if each.values is not None]
+
+
+def asked(sent) -> list[int]:
+    return [
+        each.sequence
+        for to, each in sent
+        if each.opcode == wire.ACKNOWLEDGE and each.syndrome == wire.NAK_SEQUENCE
+    ]
+
+
+def acknowledged(sent) -> list[int]:
+    return [
+        each.sequence
+        for to, each in sent
+        if each.opcode == wire.ACKNOWLEDGE and each.syndrome == ACK
+    ]
+
+
+def test_it_sends_a_window_of_messages_and_no_more(played):
+    sent = played.hear()
+    assert data(sent) == list(range(IN_FLIGHT))
+    for to, each in sent:
+        place = each.sequence % MESSAGE
+        assert to == SWITCH
+        assert each.connection == wire.connection(TREE, RANK)
+        np.testing.assert_array_equal(each.values, played.values[each.sequence])
+        assert (each.header is not None) == (place == 0)
+        if each.header is not None:
+            assert each.opcode == wire.SEND_FIRST
+            assert each.header["tree"] == TREE
+            assert each.header["bitmap"] == 1 << RANK
+            assert each.header["next_slot"] % 2**24 == MESSAGE
+            assert each.header["slot"] == each.sequence % (2 * IN_FLIGHT)
+        else:
+            assert each.opcode == (wire.SEND_LAST if place == MESSAGE - 1 else wire.SEND_MIDDLE)
+
+
+def test_the_last_message_is_as_long_as_what_is_left(played):
+    sent = played.hear()
+    for s in range(len(played.values)):
+        sent += played.hear(a_sum(s), an_answer(s))
+    last = [each for _, each in sent if each.sequence >= 28 and each.values is not None]
+    assert [each.opcode for each in last] == [wire.SEND_FIRST, wire.SEND_LAST]
+    assert last[0].header["next_slot"] % 2**24 == 2
+    assert played.engine.done(0) == 30
+    assert not played.retransmitted
+
+
+def test_a_sum_replaces_what_was_there_and_is_acknowledged(played):
+    played.hear()
+    sent = played.hear(*(a_sum(s, s) for s in range(MESSAGE)))
+    assert data(sent) == list(range(IN_FLIGHT, IN_FLIGHT + MESSAGE))
+    assert acknowledged(sent) == [MESSAGE - 1]
+    assert {to for to, each in sent if each.opcode == wire.ACKNOWLEDGE} == {address(RANK - 1)}
+    np.testing.assert_array_equal(played.values[:MESSAGE, 0], range(MESSAGE))
+    assert played.engine.done(0) == 0  # the next rank may still ask for it
+    played.hear(an_answer(2))
+    assert played.engine.done(0) == 3
+
+
+def test_what_is_overtaken_is_asked_for(played):
+    played.hear()
+    assert not asked(played.hear(*(a_sum(s) for s in (1, 2))))
+    assert asked(played.hear(*(a_sum(s) for s in (3, 4)))) == [0]
+    assert acknowledged(played.hear(a_sum(0))) == [4]
+
+
+def test_who_is_asked_for_a_sum_sends_it_marked_past_the_switch(played):
+    played.hear()
+    played.hear(*(a_sum(s) for s in range(3)), after=0.01)
+    ((to, again),) = [
+        (to, each)
+        for to, each in played.hear(an_answer(1, wire.NAK_SEQUENCE), after=0.02)
+        if each.sequence == 1 and each.values is not None
+    ]
+    assert to == address(RANK + 1)
+    assert again.reserved & IS_SUM
+    assert (again.values == 7).all()
+
+
+def test_who_is_asked_for_its_own_opens_the_message_again(played):
+    played.hear()
+    sent = played.hear(an_answer(2, wire.NAK_SEQUENCE), after=0.05)
+    assert data(sent) == [0, 2]
+    assert {to for to, _ in sent} == {SWITCH}
+    assert not any(each.reserved & IS_SUM for _, each in sent)
+    assert played.retransmitted == 2
+
+
+def test_after_a_silence_it_asks_and_probes_ever_more_slowly(played):
+    played.hear()
+    assert not played.hear(after=0.19)
+    sent = played.hear(after=0.02)
+    assert asked(sent)[0] == 0
+    assert 0 in data(sent)
+    played.hear(after=5)
+    before = played.retransmitted
+    played.hear(after=5)  # a second each by now
+    assert 0 < played.retransmitted - before <= 6 * (IN_FLIGHT + 2)
+
+
+def test_noise_harms_nothing(played):
+    random = np.random.default_rng(5)
+    played.hear()
+    before = played.values.copy()
+    for _ in range(3000):
+        size = int(random.choice([0, 3, BTH, 16, BTH + 1024, BTH + 24 + 1024, 900]))
+        made = bytearray(random.bytes(size))
+        if size >= BTH:
+            made[5:8] = wire.connection(TREE, int(random.choice([2, 5]))).to_bytes(3, "big")
+        played.hear(bytes(made))
+    np.testing.assert_array_equal(played.values, before)
+    assert played.engine.done(0) == 0
+
+
+def test_packets_of_another_port_are_none_of_its(played):
+    played.hear()
+    assert not played.hear(b"", bytes(24), bytes(1048))
+
+
+class Summing:
+    """What a switch does for the ring: a packet goes on once it can bear the sum."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, dict[int, bytes]] = defaultdict(dict)
+        self._sums: dict[int, bytes] = {}
+        self._out: list[tuple[str, bytes]] = []
+
+    def take(self, packet: bytes, now: float) -> None:
+        rank = Parsed(packet).connection - wire.connection(TREE, 0)
+        sequence, held = Parsed(packet).sequence, self._held[Parsed(packet).sequence]
+        held[rank] = packet
+        if sequence in self._sums:
+            self._forward(rank, packet, self._sums[sequence])
+        elif len(held) == RANKS:
+            total = np.sum([Parsed(each).values for each in held.values()], axis=0, dtype=np.int32)
+            self._sums[sequence] = total.astype(">i4").tobytes()
+            for each, own in held.items():
+                self._forward(each, own, self._sums[sequence])
+
+    def _forward(self, rank: int, packet: bytes, values: bytes) -> None:
+        self._out.append((address(rank + 1), packet[: -len(values)] + values))
+
+    def pump(self, now: float) -> float:
+        return math.inf
+
+    def packets(self) -> Iterator[tuple[str, bytes]]:
+        out, self._out = self._out, []
+        return iter(out)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_rank_has_the_sum_whatever_is_lost(loss, seed):
+    fragments = 200
+    values = [drawn(fragments, wire.VALUES, seed=rank) // RANKS for rank in range(RANKS)]
+    total = np.sum(values, axis=0, dtype=np.int32)
+    with ExitStack() as stack:
+        engines = {address(rank): stack.enter_context(Engine()) for rank in range(RANKS)}
+        star = Star({**engines, SWITCH: Summing()}, engines, lambda _: 1e-4, loss, seed)
+        for rank, (at, engine) in enumerate(engines.items()):
+            engine.add(neighbours(rank))
+            for first, end in ((0, 7), (7, 8), (8, fragments)):
+                engine.push(0, Operation.ALL_REDUCE, values[rank][first].ctypes.data, end - first)
+            star.pump(at)
+        star.run(lambda: all(each.done(0) == fragments for each in engines.values()), 100)
+        again = [each.counters(0).retransmitted for each in engines.values()]
+    for each in values:
+        np.testing.assert_array_equal(each, total)
+    assert any(again) == bool(loss)
