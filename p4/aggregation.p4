@@ -1,6 +1,10 @@
 // One packet of a job and the slot that it names: the style decides by the slot's record, the
 // lanes do as it says. A record is read once and written once a packet, as hardware would have it.
 
+#ifdef OWN_PROTOCOL
+#include OWN_PROTOCOL
+#endif
+
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     register<fragment_t>(SLOTS) owners;         // the fragment that a slot holds
     register<bitmap_t>(SLOTS)   contributors;
@@ -9,6 +13,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     SwitchMl() switchml;
     Rack() rack;
     NetReduce() netreduce;
+#ifdef OWN_PROTOCOL
+    Own() own;
+#endif
     Lanes() lanes;
 
     action refuse() {
@@ -59,6 +66,10 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             switchml.apply(hdr, meta, std);
         } else if (meta.style == Style.RACK) {
             rack.apply(hdr, meta, std);
+#ifdef OWN_PROTOCOL
+        } else if (meta.style == Style.OWN) {
+            own.apply(hdr, meta, std);
+#endif
         } else {
             netreduce.apply(hdr, meta, std);
         }

@@ -1,4 +1,4 @@
-// Headers. testbed/dataplane/wire.py defines the INA packet for the hosts; a test holds them equal.
+// Headers. testbed/wire.py defines the INA packet for the hosts; a test holds them equal.
 
 // What a switch has, as configuration: p4c -DSLOTS=… -DVALUES=…; README.md has the real ones.
 #ifndef SLOTS
@@ -126,6 +126,9 @@ struct headers_t {
 }
 
 enum bit<8> Style {
+#ifdef OWN_PROTOCOL
+    OWN       = OWN_NUMBER,     // a user's own protocol
+#endif
     ATP       = 1,
     SWITCHML  = 2,
     RACK      = 3,

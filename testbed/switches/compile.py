@@ -69,7 +69,7 @@ def compile_user_program(source: Path, values: int = wire.VALUES) -> Path:
 
     Its includes are looked for beside it, and then in ``p4/``; ``VALUES`` are those of a packet.
     """
-    flags = [f"-I{SOURCES}", f"-DVALUES={values}"]
+    flags = ["-I.", f"-I{SOURCES}", f"-DVALUES={values}"]
     return kept(source.stem, compile_source(source, flags, "; or give the .json"))
 
 

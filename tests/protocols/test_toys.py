@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from random import Random
 
-from carried import program, registered
+import pytest
+from carried import TOYS, program, registered
 from ina_scene import ADDRESSING, FABRIC, SWITCH
 from ina_traffic import Traffic
 from test_protocols import scene_of
 
 from testbed.protocols import registry
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
+from testbed.switches.compile import COMPILER, compile_user_program
 from testbed.switches.entries import derive
 from testbed.switches.native.target import NativeSwitch
 
@@ -23,7 +26,7 @@ def test_it_is_found_beside_the_registered_ones():
 
 
 def test_its_switch_is_not_that_of_its_hosts():
-    """The same traffic in both switches: more leaves the toy's."""
+    """The same traffic in both programs: more leaves the toy's."""
     copies = {}
     for protocol in (SWITCHML, LOUD):
         told = scene_of(protocol)
@@ -50,3 +53,10 @@ def test_its_hosts_take_the_part_that_another_protocol_gives_them():
     theirs = replace(told, tree=replace(told.tree, protocol=SWITCHML))
     wanted = role(made, 0, theirs, addresses, Window(8), fabric)
     assert found.protocol is wanted.protocol is SWITCHML
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
+def test_its_compiled_program_is_not_stale():
+    source = TOYS / "loud" / "loud.p4"
+    assert compile_user_program(source).read_bytes() == program(LOUD).read_bytes()

@@ -1,4 +1,4 @@
-"""A toy protocol: a switch of its own, and the hosts of another."""
+"""A toy protocol: a P4 control of its own, and the hosts of another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROTOCOL = Loud(
     loss=SWITCHML.loss,
     operations=(SwitchAllReduce,),
     number=5,
-    control=SWITCHML.control,
+    control="loud.p4",
     switch_may_be_root=True,
     reference=MODEL,
 )
