@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -69,7 +70,9 @@ def compile_user_program(source: Path, values: int = wire.VALUES) -> Path:
 
     Its includes are looked for beside it, and then in ``p4/``; ``VALUES`` are those of a packet.
     """
-    flags = ["-I.", f"-I{SOURCES}", f"-DVALUES={values}"]
+    # Relative, because p4c writes the places of sources into what it makes.
+    ours = os.path.relpath(SOURCES, source.resolve().parent)
+    flags = ["-I.", f"-I{ours}", f"-DVALUES={values}"]
     return kept(source.stem, compile_source(source, flags, "; or give the .json"))
 
 
