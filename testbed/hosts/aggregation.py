@@ -1,8 +1,9 @@
 """A rank's part in aggregation trees: the C engine in ``engine/``, loaded into this process.
 
-``push`` says what is next on a tree and where its values lie. An :class:`Engine` knows neither
-clock nor socket: whoever drives it says what arrives and when, and sends what it wants sent. An
-:class:`Endpoint` is one on the machine's clock and a UDP socket, which serves all trees of a rank.
+``push`` gives a tree its next operation and the address of its values. An :class:`Engine` has
+neither clock nor socket: its driver hands in packets with their arrival times, and sends what the
+engine queues. An :class:`Endpoint` is an engine on the machine's clock and a UDP socket; it serves
+all trees of a rank.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _SANITIZED = ["-Werror", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sani
 
 
 class Operation(IntEnum):
-    """What is done to a chunk: as ``plan.program`` names it."""
+    """An operation on a chunk, with its name in ``plan.program``."""
 
     ALL_REDUCE = 0
     REDUCE = 1
@@ -59,7 +60,7 @@ class Operation(IntEnum):
 
 
 class Wake(IntFlag):
-    """Why :meth:`Endpoint.wait` came back."""
+    """Why :meth:`Endpoint.wait` returned."""
 
     PROGRESS = 1
     DEADLINE = 2
@@ -68,11 +69,10 @@ class Wake(IntFlag):
 
 @dataclass(frozen=True)
 class Counters:
-    """What one tree saw at one rank, in fragments.
+    """Counts of fragments of one tree at one rank.
 
-    ``retransmitted`` were sent again; ``collisions`` had found their slot taken; ``overflows``
-    left the range of int32; ``answered_again`` had been complete when they came again; ``ecn``
-    reported a long queue.
+    ``collisions`` found their slot taken; ``overflows`` left the range of int32;
+    ``answered_again`` were complete when they arrived again; ``ecn`` reported a long queue.
     """
 
     retransmitted: int
@@ -105,7 +105,7 @@ class _Counters(ctypes.Structure):
 
 
 class Engine:
-    """A rank's flows, for packets of ``values`` int32; who uses it drives it, on any clock.
+    """A rank's flows, for packets of ``values`` int32; the caller drives it, on any clock.
 
     Raises ``BuildError`` without a C compiler.
     """
@@ -145,7 +145,7 @@ class Engine:
         self.close()
 
     def add(self, role: Role | Neighbours) -> int:
-        """Take part in a tree; the number returned names it in the other methods."""
+        """Take part in a tree. Returns the flow's number, which the other methods take."""
         found = self._library.engine_add(self._engine, ctypes.byref(_role(role)))
         if found < 0:
             raise _error(-found, f"tree {role.tree}")
@@ -155,9 +155,9 @@ class Engine:
     def push(self, flow: int, operation: Operation, address: int, fragments: int) -> None:
         """The next ``fragments`` of the tree's sequence are the chunk at ``address``.
 
-        It is memory of native int32, a packet's per fragment, that must outlive the operation.
-        ALL_REDUCE (members): the sum replaces what is there. REDUCE: members keep it, the root's
-        becomes the sum with theirs. MULTICAST: the root's replaces the members'.
+        The memory is native int32, one packet's values per fragment, and must outlive the
+        operation. ALL_REDUCE (members): the sum replaces the values. REDUCE: members keep their
+        values, and the root adds them to its own. MULTICAST: the root's replace the members'.
         """
         status = self._library.engine_push(
             self._engine, self._known(flow), operation, address, fragments
@@ -166,7 +166,7 @@ class Engine:
             raise _error(-status, f"{operation.name} of {fragments} fragments")
 
     def done(self, flow: int) -> int:
-        """How many fragments, counted from the first of the run, are done without a gap."""
+        """Number of fragments done without a gap, counted from the first of the run."""
         return int(self._library.engine_done(self._engine, self._known(flow)))
 
     def counters(self, flow: int) -> Counters:
@@ -174,7 +174,7 @@ class Engine:
         return Counters(*(getattr(found, field.name) for field in fields(Counters)))
 
     def float_sums(self, flow: int) -> npt.NDArray[np.uint64]:
-        """Fragments whose values in place are float32, because int32 was too narrow (ATP)."""
+        """Fragments whose memory holds float32, because int32 was too narrow (ATP)."""
         count = c_uint64()
         found = self._library.engine_float_sums(
             self._engine, self._known(flow), ctypes.byref(count)
@@ -194,15 +194,15 @@ class Engine:
         self._library.engine_take(self._engine, packet, len(packet), now)
 
     def pump(self, now: float) -> float:
-        """Go on after packets, pushes or the time that the last call returned.
+        """Continue after packets, pushes or the time that the last call returned.
 
-        Returns when to call it again if nothing arrives before; infinity for never.
+        Returns when to call it again if nothing arrives before; infinity means never.
         """
         self._library.engine_pump(self._engine, now)
         return float(self._library.engine_deadline(self._engine))
 
     def packets(self) -> Iterator[tuple[str, bytes]]:
-        """What it wants sent, each with its destination."""
+        """Take the packets to be sent, each with its destination."""
         packet = ctypes.create_string_buffer(wire.HEADER.itemsize + 4 * self.values + 64)
         address = c_uint32()
         while size := self._library.engine_next(self._engine, packet, ctypes.byref(address)):
@@ -212,9 +212,9 @@ class Engine:
 class Endpoint(Engine):
     """An engine on a UDP socket at ``address`` and ``port``, where all its flows' packets arrive.
 
-    ``tick_s`` is how long packets may gather after a wake-up before they are read: interrupt
-    moderation, as network cards do it. ``burst`` packets may leave back to back, each of ``values``
-    int32. Raises ``BuildError`` without a C compiler, and OSError as sockets do.
+    ``tick_s`` is how long packets may gather after a wake-up before they are read, like a network
+    card's interrupt moderation. ``burst`` packets may leave back to back, each of ``values`` int32.
+    Raises ``BuildError`` without a C compiler, and OSError as sockets do.
     """
 
     def __init__(
@@ -257,12 +257,12 @@ class Endpoint(Engine):
         return super().add(role)
 
     def wait(self, deadline: float | None = None, other: int = -1) -> Wake:
-        """Work until a chunk that was pushed is done, or ``deadline`` (``time.monotonic``) has
-        come, or the file ``other`` is readable. Raises OSError as sockets do."""
+        """Work until a pushed chunk is done, ``deadline`` (``time.monotonic``) has passed, or the
+        file ``other`` is readable. Raises OSError as sockets do."""
         assert self._engine
         until = math.inf if deadline is None else deadline
         while True:
-            # Between these calls, at least four times a second, signals find their handlers.
+            # Signal handlers run between these calls, at least four times a second.
             reasons = self._library.endpoint_wait(self._endpoint, until, other)
             if reasons < 0:
                 raise _error(-reasons, f"socket at port {self._port}")
@@ -272,7 +272,7 @@ class Endpoint(Engine):
 
 @cache
 def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
-    """The engine for packets of ``values``, compiled now if it was not. Raises ``BuildError``."""
+    """The engine for packets of ``values``, compiled if needed. Raises ``BuildError``."""
     files = [
         path
         for folder in (_ENGINE, *sorted(_PROTOCOLS.iterdir()))
@@ -309,7 +309,7 @@ def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
 
 
 def wire_header(values: int = wire.VALUES) -> str:
-    """``wire`` as a C header, so that there is one truth; packets are of ``values``."""
+    """``wire`` as a C header, so that it has one definition; packets are of ``values``."""
     constants = {k: v for k, v in vars(wire).items() if k[0].isupper() and isinstance(v, int)}
     constants["VALUES"] = values
     members = "".join(f"    uint{bits}_t {name};\n" for name, bits in wire.FIELDS)
@@ -319,7 +319,7 @@ def wire_header(values: int = wire.VALUES) -> str:
 
 
 def protocols_table() -> str:
-    """The protocols' host sides in C by their numbers. One without a file of its own has none."""
+    """C table of the protocols' host sides, by number; no entry for one without a C file."""
     found = {
         name: protocol.number
         for name, protocol in on_trees().items()
@@ -332,7 +332,7 @@ def protocols_table() -> str:
 
 
 def _role(role: Role | Neighbours) -> _Role:
-    """As C has it. ctypes keeps the arrays alive as long as the structure."""
+    """``role`` as a C structure. ctypes keeps the arrays alive as long as the structure."""
     made = _Role(role.tree, role.protocol.number, isinstance(role, Root), window=role.window)
     if isinstance(role, Neighbours):
         _check_ring(role)

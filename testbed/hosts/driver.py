@@ -11,20 +11,20 @@ from testbed.hosts.transport import Rank
 
 
 def drive(rank: Rank, sockets: Sockets, start: float, orders: Connection | None = None) -> float:
-    """Go on with ``rank``, from ``start`` on, until it has ended or anything arrives on ``orders``.
+    """Run ``rank`` from ``start`` on, until it has ended or anything arrives on ``orders``.
 
-    Returns the worst delay, in seconds, with which this process was woken at a time for which the
-    rank waited.
+    Returns the worst delay in seconds between a time for which the rank waited and this process's
+    wake-up.
     """
-    told = select.poll()
+    ordered = select.poll()
     if orders is not None:
         sockets.watch(orders)
-        told.register(orders, select.POLLIN)
+        ordered.register(orders, select.POLLIN)
     late_s = 0.0
     steps = rank.steps(start)
     until = next(steps)
     try:
-        while orders is None or not told.poll(0):
+        while orders is None or not ordered.poll(0):
             now = monotonic()
             if until > now:
                 in_time = sockets.wait(until)

@@ -16,14 +16,14 @@ class Interpreter:
     """Executes rank ``rank``'s program.
 
     Args:
-        plan, rank: whose program.
-        grain: chunks are cut at multiples of so many values.
+        plan, rank: the plan, and the rank whose program runs.
+        grain: chunks are cut at multiples of this many values.
         send: ``send(to, chunk)`` must copy what it cannot send at once.
-        aggregate: ``aggregate(operation, unit, values)`` starts an operation on a tree, whose
-            end is told by :meth:`completed`.
+        aggregate: ``aggregate(operation, unit, values)`` starts an operation on a tree; the
+            caller reports its end to :meth:`completed`.
         finished: called when a unit's program has ended.
-        later: where given, every transfer waits until the chunk is :meth:`resume`\\ d, which
-            ``later(unit, chunk)`` must see to.
+        later: if given, ``later(unit, chunk)`` is called before every transfer, which waits until
+            the caller calls :meth:`resume`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Interpreter:
         return unit in self._units
 
     def arrived(self, source: int, message: Chunk) -> None:
-        """A chunk came from rank ``source``; it waits here until the program asks for it."""
+        """A chunk came from rank ``source``; it is kept until the program receives it."""
         unit, chunk, values = message
         self._early[unit, chunk, source] = values
         if unit in self._units:
@@ -68,13 +68,13 @@ class Interpreter:
             self._retire(unit)
 
     def completed(self, unit: int, chunk: int) -> None:
-        """The operation on a tree that this chunk has come to is done."""
+        """The chunk's current operation on a tree is done."""
         self._units[unit].step(chunk)
         self._advance(unit, chunk)
         self._retire(unit)
 
     def resume(self, unit: int, chunk: int) -> None:
-        """The transfer that this chunk has come to has waited long enough."""
+        """The chunk's current transfer has waited long enough."""
         self._units[unit].waited[chunk] = True
         self._advance(unit, chunk)
         self._retire(unit)
@@ -111,7 +111,7 @@ class Interpreter:
 
 
 class _Unit:
-    """Progress of one unit: its chunks, and where each one stands in the program."""
+    """Progress of one unit: its chunks, and each one's position in the program."""
 
     __slots__ = ("chunks", "position", "waited")
 

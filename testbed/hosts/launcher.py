@@ -1,4 +1,4 @@
-"""All ranks of a run as processes: started together, watched, and gone together."""
+"""All ranks of a run as processes: started, watched and ended together."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PATIENCE = 30.0
 
 
 class RankFailed(Exception):
-    """A rank died or gave up; the message names it and says why."""
+    """A rank died or failed; the message names it and gives the reason."""
 
 
 class Launcher:
-    """A context in which the processes of ``tasks`` live.
+    """A context manager that runs the processes of ``tasks``.
 
     ``namespaces`` gives for each task the path of the network namespace that it runs in, or
     None. Processes are forked from this one, which has loaded everything they need.
@@ -35,7 +35,7 @@ class Launcher:
         self._pipes: list[Connection] = []
 
     def __enter__(self) -> Launcher:
-        # Plain fork: a hundred milliseconds a rank are saved, and no thread runs here.
+        # Plain fork saves a hundred milliseconds a rank, and is safe: no thread runs here.
         context = multiprocessing.get_context("fork")
         for task, namespace in zip(self._tasks, self._namespaces, strict=True):
             ours, theirs = context.Pipe()
@@ -63,7 +63,7 @@ class Launcher:
             for each in self._processes:
                 each.join(2)
         for each in self._processes:
-            each.kill()  # side by side; without effect on one that has ended
+            each.kill()  # all at once; no effect on one that has ended
         for each in self._processes:
             each.join()
         for pipe in self._pipes:
@@ -82,8 +82,8 @@ class Launcher:
         """Run every task to its end; outcomes in the order of the tasks.
 
         ``started`` is called when the first iteration begins. ``watch`` is called about every
-        0.2 s and may raise to end the run. RankFailed if a
-        rank fails or dies, or if the workers are not done after ``timeout`` seconds.
+        0.2 s and may raise to end the run. RankFailed if a rank fails or dies, or if the workers
+        are not done after ``timeout`` seconds.
         """
         everyone = range(len(self._tasks))
         self._gather(everyone, lambda: None, time.monotonic() + PATIENCE)
@@ -110,7 +110,7 @@ class Launcher:
         self, indices: Iterable[int], watch: Callable[[], None], limit: float | None
     ) -> dict[int, object]:
         waiting = {self._pipes[index]: index for index in indices}
-        # Servers may fail while the workers are waited for.
+        # Servers may fail while this waits for the workers.
         watched = {pipe: index for index, pipe in enumerate(self._pipes)}
         answers: dict[int, object] = {}
         while waiting:
@@ -134,7 +134,7 @@ class Launcher:
             code = self._processes[index].exitcode
             raise RankFailed(f"{self._name(index)} died (exit code {code})") from None
         if isinstance(answer, Failure):
-            # A peer's death shows first in its neighbours: name the one that died.
+            # When a rank dies, its neighbours fail first: name the one that died.
             for other, each in enumerate(self._processes):
                 each.join(0.05)
                 if each.exitcode not in (None, 0):

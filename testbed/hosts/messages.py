@@ -1,7 +1,7 @@
-"""What ranks tell one another over their streams, and its form on the wire.
+"""Messages between ranks over their streams, and their form on the wire.
 
-A message is a header, unit (4 bytes), kind (2), chunk (2) and length (4), in network byte order,
-and then as many bytes of int32 in the hosts' byte order.
+A message is a header (unit: 4 bytes, kind: 2, chunk: 2, length: 4) in network byte order, then
+``length`` bytes of int32 in the hosts' byte order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Parameters of a chunk, and how many updates of each worker are in them."""
+    """A chunk's parameters, and how many updates of each worker they contain."""
 
     unit: int
     chunk: int
@@ -44,7 +44,7 @@ Message: TypeAlias = Chunk | Answer | Turn
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of ``message``, values copied."""
+    """The bytes of ``message``; values are copied."""
     if isinstance(message, Chunk):
         unit, chunk, values = message
         return HEADER.pack(unit, 0, chunk, values.nbytes) + values.tobytes()
@@ -57,7 +57,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(unit: int, kind: int, chunk: int, payload: bytearray) -> Message:
-    """The message with this header; its values are those in ``payload``."""
+    """The message with this header; its values share the memory of ``payload``."""
     values = np.frombuffer(payload, np.int32)
     if kind == 0:
         return Chunk(unit, chunk, values)

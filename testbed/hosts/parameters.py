@@ -1,12 +1,12 @@
-"""Parameters at servers, which every worker updates on its own account: ASP, SSP and R2SP.
+"""Parameters at servers, which each worker updates independently: ASP, SSP and R2SP.
 
 A worker sends a chunk of its gradient. The server adds it to its parameters, int32 with
 wrap-around, and answers with them once the plan's consistency allows. An answer says how many
-updates of each worker its parameters contain. So each answer can be checked to the bit, whatever
-the order in which updates came.
+updates of each worker its parameters contain, so each answer can be checked to the bit in
+whatever order updates came.
 
-Where workers take turns, a server tells the next one that it is its turn as soon as it has all that
-the one before pushes in an iteration.
+Where workers take turns, a server gives the turn to the next worker as soon as it has everything
+that the one before pushes in an iteration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from testbed.workload.iteration import IterationTimes
 
 
 class Shard:
-    """One chunk of one unit at its server: parameters, and updates of each worker in them."""
+    """One chunk of one unit at its server: parameters, and the updates that they contain."""
 
     def __init__(self, parameters: Values, workers: int, consistency: Consistency) -> None:
         self.parameters = parameters
@@ -38,9 +38,9 @@ class Shard:
         return self._gate.counts
 
     def push(self, worker: int, gradient: Values) -> Iterator[int]:
-        """Take an update; yield each worker to be answered with what the shard is at that moment.
+        """Take an update; yield each worker to be answered with the shard's state at that moment.
 
-        Nothing more is added before the next one is asked for.
+        Nothing more is added until the caller takes the next one.
         """
         self._early[worker] = gradient
         for added, answered in self._gate.push(worker):
@@ -58,7 +58,7 @@ def may_hold(consistency: Consistency, counts: Sequence[int], worker: int, own: 
 
 
 class Worker:
-    """Computes (waits), pushes each unit once it is ready, and checks all that it pulls."""
+    """Computes (waits), pushes each unit once it is ready, and checks everything it pulls."""
 
     def __init__(self, task: Task, transport: Transport) -> None:
         assert task.plan.consistency is not None
@@ -84,7 +84,7 @@ class Worker:
             compute_end = start + task.compute_s * pace
             ready = [start + unit.ready_s * pace for unit in task.units]
             if self._consistency.turns:
-                # A turn that waited for a backward pass would keep everyone waiting.
+                # A turn that waited for a backward pass would delay all workers.
                 ready = [max(ready)] * len(ready)
             end = yield from self._update(iteration, ready, compute_end)
             self._outcome.iterations.append(IterationTimes(start, compute_end, end))
@@ -99,7 +99,8 @@ class Worker:
     def _update(
         self, iteration: int, ready: Sequence[float], compute_end: float
     ) -> Generator[float, float, float]:
-        """Push what gets ready, pull it all; returns when that and compute have ended."""
+        """Push units as they get ready and pull them all; returns the time when that and the
+        computation have ended."""
         credit = self._task.plan.credit or len(ready)
         begun = 0
         leaving: deque[tuple[float, int]] = deque()
@@ -133,7 +134,7 @@ class Worker:
             self._transport.send(update.server, Chunk(number, update.chunk, values))
 
     def _pull(self, iteration: int) -> bool:
-        """Take all that has arrived; whether there was anything."""
+        """Take everything that has arrived; returns whether there was anything."""
         some = False
         for server, message in self._transport.arrived():
             some = True
@@ -160,7 +161,7 @@ class Worker:
 
 
 class Server:
-    """Adds and answers until told to stop, then checks that it holds every update."""
+    """Adds and answers until it is stopped, then checks that it has every update."""
 
     def __init__(self, task: Task, transport: Transport) -> None:
         plan = task.plan
@@ -196,7 +197,7 @@ class Server:
         unit = message.unit % units
         _, shard = self._shards[unit, message.chunk]
         for worker in shard.push(source, message.values):
-            # Its last update is the one to answer: it has no newer one on its way.
+            # Answer the worker's last update: it has no newer one in flight.
             number = (shard.counts[worker] - 1) * units + unit
             answer = Answer(number, message.chunk, shard.parameters, shard.counts)
             self._transport.send(worker, answer)

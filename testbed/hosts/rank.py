@@ -1,4 +1,4 @@
-"""Which rank runs a task."""
+"""Makes the rank that runs a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.hosts.worker import Worker
 
 
 def make(task: Task, transport: Transport) -> Rank:
-    """What runs ``task``: a worker or a server, of sums or of parameters."""
+    """The rank that runs ``task``: a worker or a server, of sums or of parameters."""
     if task.plan.consistency is None:
         return Worker(task, transport) if task.is_worker else Server(task, transport)
     if task.is_worker:

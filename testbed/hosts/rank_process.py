@@ -1,8 +1,8 @@
 """A rank as a process of its own inside a host's network namespace.
 
-The conversation over the pipe: it says "listening" once its sockets are bound, is told
-"connect", says "connected", is told when to start, and ends with its outcome. A server is
-told "stop" instead. Whatever goes wrong is said as a string with the reason.
+Over the pipe, the rank sends "listening" once its sockets are bound, receives "connect", sends
+"connected", receives the start time, and sends its outcome at the end. A server receives "stop"
+before it sends its outcome. On an error the rank sends a string with the reason.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failure(str):
-    """The reason why a rank could not go on."""
+    """Why a rank could not continue."""
 
 
 def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> None:
-    """Run ``task`` inside the network namespace at path ``namespace`` (None: the present one)."""
+    """Run ``task`` in the network namespace at path ``namespace`` (None: the current one)."""
     die_with_parent(parent)
     # Ctrl-C reaches the whole process group; the harness decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -49,7 +49,8 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
         if not task.is_worker:
             pipe.recv()
         pipe.send(replace(rank.outcome(), late_s=late_s))
-        # Peers may still read from this rank's connections: they stay open until told.
+        # Peers may still read from this rank's connections: keep them open until the launcher
+        # sends a message.
         if task.is_worker:
             linger(sockets, pipe)
         pipe.recv()

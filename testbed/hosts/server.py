@@ -1,4 +1,4 @@
-"""A parameter server as steps: it sums and answers until it is told to stop."""
+"""A parameter server as steps: it sums and answers until it is stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.plan.units import grain
 
 
 class Server:
-    """Runs its part of the program on chunks that come over streams, and is the root of trees."""
+    """Runs its program on chunks that arrive over streams, and is the root of trees."""
 
     def __init__(self, task: Task, transport: Transport) -> None:
         self._task, self._transport = task, transport
@@ -21,7 +21,7 @@ class Server:
             task.rank,
             grain(task.plan, task.values),
             transport.send,
-            # What comes up a tree is answered as it comes, without the program.
+            # The engine answers what comes up a tree, without the program.
             lambda operation, unit, values: None,
             lambda unit: None,
         )

@@ -1,4 +1,4 @@
-"""The kernel's sockets of a rank: streams to other ranks over TCP, packets of aggregation trees."""
+"""A rank's kernel sockets: TCP streams to other ranks, and packets of aggregation trees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from testbed.plan.program import (
 
 
 class Readable(Protocol):
-    """Anything that can be waited for."""
+    """Anything that a selector can wait for."""
 
     def fileno(self) -> int: ...
 
@@ -88,7 +88,7 @@ class Sockets:
             self.flows[tree] = _Flow(self._endpoint, self._endpoint.add(role))
 
     def connect(self, peers: Iterable[int]) -> None:
-        """Connect to ``peers``, all of which must listen."""
+        """Connect to ``peers``, which must all be listening."""
         if self._mesh is not None:
             self._mesh.connect(peers)
 
@@ -97,7 +97,7 @@ class Sockets:
         self._selector.register(readable, selectors.EVENT_READ)
 
     def wait(self, until: float = NEVER) -> bool:
-        """Carry packets until there is something to collect (True), or it is ``until`` (False)."""
+        """Carry packets until there is something to collect (True) or ``until`` passes (False)."""
         if self._endpoint is not None:
             other = self._selector.fileno() if self._selector.get_map() else -1
             return self._endpoint.wait(until, other) != Wake.DEADLINE

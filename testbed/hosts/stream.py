@@ -13,14 +13,14 @@ from testbed import wire
 from testbed.hosts.messages import HEADER, Message, decode, encode
 
 PORT = wire.CHUNKS_PORT
-"""Where rank 0 listens; the others behind it, for two ranks may share a host."""
+"""Where rank 0 listens; rank r listens r ports above it, because ranks may share a host."""
 
 _WAKE_BYTES = 64 * 1024
 _GREETING = struct.Struct("!I")
 
 
 class PeerLost(Exception):
-    """A peer closed its connection in mid-job."""
+    """A peer closed its connection during the job."""
 
 
 @dataclass
@@ -39,15 +39,15 @@ class _Incoming:
     header: tuple[int, int, int] | None = None  # unit, kind, chunk
 
     def want(self, size: int) -> None:
-        """What follows is ``size`` bytes."""
+        """The next ``size`` bytes belong together."""
         self.wanted, self.filled, self.buffer = size, 0, bytearray(size)
 
 
 class Mesh:
     """One rank's TCP connections: one to each peer that it sends to, one from each that sends.
 
-    ``addresses`` are the IP addresses of the ranks. Connections are made in two steps so that
-    every rank listens before any connects.
+    ``addresses`` are the IP addresses of the ranks. Connections are made in two steps, so that
+    all ranks listen before any connects.
     """
 
     def __init__(self, rank: int, addresses: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ class Mesh:
             self._out[peer] = _Outgoing(connection)
 
     def send(self, to: int, message: Message) -> None:
-        """Queue a copy of ``message`` for rank ``to`` and send what the connection takes."""
+        """Queue a copy of ``message`` for rank ``to``, and send what the connection accepts."""
         out = self._out[to]
         idle = not out.queue
         out.queue.append(memoryview(encode(message)))
@@ -92,7 +92,7 @@ class Mesh:
                 self._selector.register(out.socket, selectors.EVENT_WRITE, to)
 
     def poll(self) -> Iterator[tuple[int, Message]]:
-        """Write what can be written; yield messages that arrived whole, each with its source."""
+        """Write what can be written; yield complete messages, each with its source."""
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
                 self._accept()
@@ -104,7 +104,7 @@ class Mesh:
                     self._selector.unregister(key.fileobj)
 
     def flush(self) -> None:
-        """Send all that is queued, however long it takes: a peer may still wait for it."""
+        """Send everything queued, however long it takes: a peer may still wait for it."""
         for peer, out in self._out.items():
             out.socket.setblocking(True)
             self._write(peer, out)
@@ -144,7 +144,7 @@ class Mesh:
                 view = memoryview(incoming.buffer)[incoming.filled :]
                 received = incoming.socket.recv_into(view)
             except BlockingIOError:
-                # Woken by every packet, Python would do little else.
+                # A wake-up for every packet would take most of Python's time.
                 missing = min(incoming.wanted - incoming.filled, _WAKE_BYTES)
                 incoming.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, missing)
                 return
@@ -153,7 +153,7 @@ class Mesh:
             if received == 0:
                 self._selector.unregister(incoming.socket)
                 if incoming.filled or incoming.header:
-                    raise PeerLost(f"rank {incoming.source} closed its connection in mid-chunk")
+                    raise PeerLost(f"rank {incoming.source} closed its connection within a chunk")
                 return
             incoming.filled += received
             if incoming.filled < incoming.wanted:
@@ -166,7 +166,7 @@ class Mesh:
                     incoming.header = unit, kind, chunk
                     incoming.want(length)
                     continue
-                # Nothing to read would look like the connection's end.
+                # A read of 0 bytes would be taken for the connection's end.
                 yield incoming.source, decode(unit, kind, chunk, bytearray())
             else:
                 yield incoming.source, decode(*incoming.header, incoming.buffer)

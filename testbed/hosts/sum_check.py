@@ -1,4 +1,4 @@
-"""A worker's gradients, and whether the sums that it received are the true ones."""
+"""A worker's gradients, and the check of the sums that it received."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 1 << 15
 class SumCheck:
     """Fills ``values``, int32[task.elements], with gradients, and checks them once they are sums.
 
-    What it finds is added to ``outcome``.
+    Results are added to ``outcome``.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class SumCheck:
             self._summed_as_floats.append(slice(first, first + self._task.values))
 
     def quantise(self, iteration: int) -> None:
-        """Note the quantisation error of sums as they were received; one rank's, as all have the
-        same. To be asked for before :meth:`check`."""
+        """Record the quantisation error of the sums as received, at rank 0 only: it is the same
+        for all ranks. Call it before :meth:`check`."""
         gradients = self._gradients
         if gradients.sample is None or self._task.rank != 0:
             return
@@ -58,7 +58,7 @@ class SumCheck:
         for unit in self._task.units:
             self._check_floats(unit, _origin(unit, iteration))
             end = unit.offset + unit.elements
-            # In blocks that stay in the cache: this runs while others communicate.
+            # In blocks that stay in the cache: this runs while other ranks communicate.
             for first in range(unit.offset, end, _BLOCK):
                 block = slice(first, min(first + _BLOCK, end))
                 self._outcome.wrong += self._gradients.mismatches(
@@ -67,7 +67,7 @@ class SumCheck:
         self._outcome.checked += self._values.size
 
     def _check_floats(self, unit: Unit, iteration: int) -> None:
-        """Compare what was summed as floats, and put the sum of integers in its place."""
+        """Compare what was summed as floats, and replace it by the sum of integers."""
         gradients, end = self._gradients, unit.offset + unit.elements
         for part in self._summed_as_floats:
             if not unit.offset <= part.start < end:

@@ -1,4 +1,4 @@
-"""What a rank is told to do, and what it tells afterwards: plain data that crosses processes."""
+"""A rank's task and its outcome: plain data that crosses processes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ class Task:
     """One rank's part of a job.
 
     Attributes:
-        plan, rank: the program and whose part of it.
+        plan, rank: the plan, and the rank that runs its part of it.
         job: number of the job in this run; separates ports and switch memory.
         addresses: IP address of every rank.
-        units: the pieces of one iteration, in the order in which they are sent: one that is
-            ready waits for those before it.
+        units: the pieces of one iteration in sending order: one that is ready waits for those
+            before it.
         compute_s: forward and backward of one iteration, seconds on the emulator's clock.
-        gradients: what every worker contributes, and so the true sum; drawn before the fork,
-            so that all ranks share one copy. None: values do not matter, are neither filled in
-            nor checked.
-        paces: for each iteration, warm-up included, how many times as long as ``compute_s`` this
-            rank computes.
+        gradients: every worker's contribution, and so the true sum; drawn before the fork, so
+            that all ranks share one copy. None: values are neither filled in nor checked.
+        paces: for each iteration, warm-up included, this rank's compute time as a multiple of
+            ``compute_s``.
         trees: this rank's part in each of the plan's trees, None where it has none.
-        start_s: when the job begins, after the run does.
+        start_s: start of the job, seconds after the start of the run.
         step_s: how long a host takes for each transfer before it starts.
-        tick_s: how long a rank that was woken by packets lets more of them gather before it is
-            woken again: interrupt moderation, as network cards do it.
+        tick_s: how long packets may gather after a wake-up before the rank is woken again, like
+            a network card's interrupt moderation.
         values: int32 values in an INA packet.
         burst: packets that may leave back to back, whatever the link's rate.
         forward: the parts of the forward pass, each of which waits for the sums of its bucket
@@ -71,11 +70,11 @@ class Task:
 
 @dataclass
 class RankOutcome:
-    """What a rank saw. ``wrong`` counts received values that differ from the true sum;
-    ``checked`` counts all values compared; ``late_s`` is the worst delay with which this process
-    was woken for its own timer. ``overflows`` counts fragments whose sum left the range of int32,
-    ``floats`` those that were summed as floats instead. ``quantisation_error`` is what rank 0
-    found in the last iteration's sums of real gradients."""
+    """A rank's results. ``wrong`` counts received values that differ from the true sum;
+    ``checked`` counts all values compared; ``late_s`` is the worst delay of a wake-up by this
+    process's own timer. ``overflows`` counts fragments whose sum left the range of int32,
+    ``floats`` those that were summed as floats instead. ``quantisation_error`` is that of the
+    last iteration's sums of real gradients, at rank 0."""
 
     rank: int
     iterations: list[IterationTimes] = field(default_factory=list)

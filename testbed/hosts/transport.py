@@ -1,8 +1,8 @@
-"""A rank as steps, and what carries its messages and fragments between them.
+"""A rank as steps, and the transport of its messages and fragments.
 
-No rank reads a clock or a socket. It says until when it has nothing to do, and a driver goes on
-with it then, or as soon as its transport has something for it: `driver` on the machine's clock and
-sockets, tests on a clock of their own.
+A rank reads no clock and no socket. It yields the time until which it has nothing to do, and a
+driver resumes it then, or as soon as its transport has something for it: `driver` on the machine's
+clock and sockets, tests on a clock of their own.
 """
 
 from __future__ import annotations
@@ -19,49 +19,48 @@ from testbed.hosts.task import RankOutcome
 from testbed.plan.program import TreeOperation
 
 Steps: TypeAlias = Generator[float, float, None]
-"""Yields until when it waits, seconds on the driver's clock; is sent the time at which it goes on.
-
-Whatever it waits for, it also goes on when its transport has something for it."""
+"""Yields the time until which it waits, seconds on the driver's clock; is sent the time at which
+it resumes. It also resumes when its transport has something for it."""
 
 AT_ONCE = -math.inf
-"""It has something to do now, and wants no more than to be told the time."""
+"""Resume now: the rank has something to do and only needs the time."""
 
 NEVER = math.inf
-"""It waits for its transport only."""
+"""The rank waits for its transport only."""
 
 
 class Flow(Protocol):
-    """What carries a tree's fragments at this rank."""
+    """Carries a tree's fragments at this rank."""
 
     def push(self, operation: TreeOperation, values: Values) -> int:
-        """The next fragments of the tree are those of ``values``, whole packets of int32; how many
-        they are. ``values`` stay where they are until these are done."""
+        """Make ``values``, whole packets of int32, the tree's next fragments; returns their number.
+        ``values`` must stay in place until these are done."""
 
     def done(self) -> int:
-        """How many fragments, counted from the first, are done without a gap."""
+        """Number of fragments done without a gap, counted from the first."""
 
     def floats(self) -> npt.NDArray[np.uint64]:
-        """All fragments so far whose sum is in the form of floats."""
+        """All fragments so far whose sums are floats."""
 
 
 class Transport(Protocol):
-    """All that connects a rank with others."""
+    """Connects a rank with others."""
 
     @property
     def flows(self) -> Mapping[int, Flow]:
         """The trees in which the rank takes part, by their number in the plan."""
 
     def send(self, to: int, message: Message) -> None:
-        """Send a copy of ``message`` to rank ``to``, behind what was sent there before."""
+        """Send a copy of ``message`` to rank ``to``, in order."""
 
     def arrived(self) -> Iterable[tuple[int, Message]]:
-        """Messages that have arrived whole since the last call, each with its source."""
+        """Messages completed since the last call, each with its source."""
 
     def flush(self) -> None:
-        """The rank is busy from now on: let nothing that it has sent wait for it."""
+        """Send everything queued: the rank is busy from now on."""
 
     def account(self, outcome: RankOutcome) -> None:
-        """Add what the trees' senders and roots counted."""
+        """Add the counts of the trees' senders and roots."""
 
 
 class Rank(Protocol):
@@ -72,7 +71,7 @@ class Rank(Protocol):
         """The ranks that it sends to over streams."""
 
     def steps(self, start: float) -> Steps:
-        """Its work from ``start`` on: a worker's ends, a server's goes on until it is told to."""
+        """Its work from ``start`` on: a worker's ends by itself, a server's runs until stopped."""
 
     def outcome(self) -> RankOutcome:
-        """What it saw; asked for once, at the end."""
+        """Its results; called once, at the end."""

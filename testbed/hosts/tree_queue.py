@@ -1,8 +1,7 @@
-"""A rank's operations on one tree, in the order in which all of the tree's ranks do them.
+"""A rank's operations on one tree, in an order that all ranks of the tree share.
 
-Sequence numbers tell fragments apart, so everyone on a tree must count them alike: unit after
-unit, and within a unit in the order of the program. An operation that is ready before its turn
-waits.
+Sequence numbers identify fragments, so all ranks on a tree must count them alike: unit by unit,
+and within a unit in program order. An operation that is ready before its turn waits.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from testbed.plan.program import Plan, TreeOperation
 
 @dataclass(frozen=True)
 class Pushed:
-    """An operation under way: its chunk of a unit, and its fragments, ``first`` to ``end``."""
+    """An operation in progress: its chunk of a unit, and its fragments, ``first`` to ``end``."""
 
     unit: int
     chunk: int
@@ -44,7 +43,7 @@ class TreeQueue:
         self._pushed: deque[Pushed] = deque()
 
     def ready(self, operation: TreeOperation, unit: int, values: Values) -> None:
-        """``operation`` of ``unit`` can begin; it does when its turn comes."""
+        """``operation`` of ``unit`` is ready; it begins when its turn comes."""
         turn = unit * len(self._order) + self._order.index(operation)
         self._ready[turn] = operation, unit, values
         while (next_one := self._ready.pop(self._turn, None)) is not None:
@@ -53,13 +52,13 @@ class TreeQueue:
 
     def _push(self, operation: TreeOperation, unit: int, values: Values) -> None:
         first = self._end
-        # A small share of a small unit may be empty: then there is nothing to carry.
+        # A chunk of a small unit may be empty: then there is nothing to carry.
         self._end += self._flow.push(operation, values) if values.size else 0
         self._pushed.append(Pushed(unit, operation.chunk, values, first, self._end))
 
     def completed(self) -> Iterator[tuple[Pushed, npt.NDArray[np.int64]]]:
-        """The operations that have ended since the last call, and which of their fragments, counted
-        from the first of each, were summed as floats."""
+        """The operations that have ended since the last call, each with those of its fragments,
+        counted from its first, that were summed as floats."""
         if self._pushed:
             done = self._flow.done()
             while self._pushed and self._pushed[0].end <= done:

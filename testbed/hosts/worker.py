@@ -57,7 +57,7 @@ class Worker:
             self._iteration = iteration
             if check is not None:
                 check.fill(iteration)
-            # All sums are here before a backward pass begins, so its times are known by now.
+            # All sums arrive before a backward pass begins, so their times are known by now.
             _, stalls = forward(task.forward, start, self._summed, pace)
             stalled = lasting_s(stalls)
             end = yield from self._synchronise(start, stalled, pace)
@@ -79,9 +79,9 @@ class Worker:
     def _synchronise(
         self, start: float, stalled: float, pace: float
     ) -> Generator[float, float, float]:
-        """Sum all units; when that and computing are over."""
+        """Sum all units; returns the time when that and the computation have ended."""
         units, released = self._task.units, 0
-        # What is deferred was ready before the forward pass, whatever that waits for.
+        # Deferred units were ready before the forward pass, whatever it waits for.
         ready = [
             start + (0.0 if unit.deferred else stalled) + unit.ready_s * pace for unit in units
         ]
@@ -100,7 +100,7 @@ class Worker:
                 self._interpreter.resume(unit, chunk)
                 moved = True
             if moved:
-                until = AT_ONCE  # what has begun may be done already, and make room for more
+                until = AT_ONCE  # what has begun may be done already and allow more to begin
                 continue
             if released == len(units) and not self._unfinished and now >= compute_end:
                 return now if units else compute_end
@@ -111,7 +111,7 @@ class Worker:
                 until = min(until, self._later[0][0])
 
     def _collect(self) -> bool:
-        """Go on with all that has arrived; whether there was anything."""
+        """Process everything that has arrived; returns whether there was anything."""
         some = False
         for source, message in self._transport.arrived():
             assert isinstance(message, Chunk)

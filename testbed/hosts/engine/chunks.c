@@ -52,7 +52,7 @@ const struct chunk *chunk_of(struct chunks *chunks, uint64_t fragment)
     uint64_t low = chunks->head, high = chunks->tail;
     if (low == high || fragment < chunk_at(chunks, low)->first || fragment >= chunks->pushed)
         return NULL;
-    /* Neighbours come one after the other: the last one found is a good guess. */
+    /* Fragments arrive roughly in order, so the chunk found last is a good guess. */
     if (chunks->last >= low && chunks->last < high) {
         const struct chunk *last = chunk_at(chunks, chunks->last);
         if (fragment >= last->first && fragment < last->end)

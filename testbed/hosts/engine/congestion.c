@@ -1,12 +1,12 @@
-/* aimd is ATP's (NSDI 2021): ECN halves what is in flight, at most once a round trip, and so does a
-   timeout; every window adds one. A gap takes an eighth of what it misses: the paper halves there as
-   well, the released code does nothing. Our reading, because where links lose at random a window of
-   ATP's is never without a gap, each member seeing the losses of all. */
+/* aimd is ATP's (NSDI 2021): ECN or a timeout halves the fragments allowed in flight, at most once
+   per round trip; every window answered adds one. A gap takes away an eighth for each missing
+   fragment: the paper halves there as well, the released code does nothing. This is our reading:
+   under random loss ATP's window always has a gap, because each member sees the losses of all. */
 #include "congestion.h"
 
 #include <math.h>
 
-static const double TAKEN = 0.125; /* by a fragment that is missed, of those in flight */
+static const double TAKEN = 0.125; /* fragments less in flight for each one missing */
 enum { LEAST_IN_FLIGHT = 8 };
 
 void congestion_open(struct congestion *congestion, const struct control *control, uint32_t window)

@@ -6,15 +6,15 @@
 
 struct congestion {
     const struct control *control;
-    double allowed;       /* in flight */
-    double least, most;
-    double last_cut;      /* when it was halved last */
+    double allowed;       /* fragments in flight */
+    double least, most;   /* limits of `allowed` */
+    double last_cut;      /* time of the last halving */
 };
 
 struct control {
-    void (*answered)(struct congestion *congestion); /* one fragment was */
-    void (*missed)(struct congestion *congestion);   /* one is, as a gap shows */
-    /* A long queue was marked (ECN), or a fragment timed out. */
+    void (*answered)(struct congestion *congestion); /* a fragment was answered */
+    void (*missed)(struct congestion *congestion);   /* a gap shows that a fragment is missing */
+    /* ECN marked a long queue, or a fragment timed out. */
     void (*slow_down)(struct congestion *congestion, double now, double round_trip);
 };
 

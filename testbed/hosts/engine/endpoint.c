@@ -8,8 +8,8 @@
 #include "clock.h"
 #include "socket.h"
 
-static const double SIGNALS = 0.25;      /* how long the interpreter may not see a signal */
-static const double FULL_SOCKET = 0.001; /* no event tells when there is room */
+static const double SIGNALS = 0.25;      /* the longest that the interpreter may miss a signal */
+static const double FULL_SOCKET = 0.001; /* retry time: no event reports that there is room */
 
 struct endpoint {
     struct engine *engine;
@@ -49,7 +49,7 @@ int endpoint_descriptor(const struct endpoint *endpoint)
     return endpoint->socket.fd;
 }
 
-/* Takes what has arrived; how many packets, or -errno. */
+/* Takes the packets that have arrived; returns their number, or -errno. */
 static int receive(struct endpoint *endpoint)
 {
     struct socket *socket = &endpoint->socket;
@@ -62,7 +62,7 @@ static int receive(struct endpoint *endpoint)
     return count;
 }
 
-/* Sends what the socket takes; 0, or -errno. */
+/* Sends as much as the socket accepts; 0, or -errno. */
 static int flush(struct endpoint *endpoint)
 {
     const struct engine *engine = endpoint->engine;
@@ -100,7 +100,7 @@ int endpoint_wait(struct endpoint *endpoint, double deadline, int other)
         if (reasons || now >= signals || count == BATCH) {
             until = now;
         } else if (endpoint->quiet_until > now) {
-            /* What arrives meanwhile is cheaper to take together. */
+            /* Packets that arrive meanwhile are cheaper to take together. */
             struct timespec nap = duration(fmin(endpoint->quiet_until, until) - now);
             if (nanosleep(&nap, NULL))
                 return 0;

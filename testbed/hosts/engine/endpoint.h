@@ -6,11 +6,11 @@
 
 struct endpoint;
 
-/* Why endpoint_wait came back: a mask, or -errno. 0: look for signals, and wait again. */
+/* Why endpoint_wait returned: a mask, or -errno. 0: check for signals, and wait again. */
 enum { PROGRESS = 1, DEADLINE = 2, OTHER = 4 };
 
-/* `tick`: seconds in which packets may gather after a wake-up before they are read. `burst`: how
-   many packets may leave back to back, as one long datagram. */
+/* `tick`: seconds for which packets may gather after a wake-up before they are read. `burst`:
+   number of packets that may leave back to back, as one long datagram. */
 struct endpoint *endpoint_open(uint32_t address, uint16_t port, double tick, int burst, int *error);
 void endpoint_close(struct endpoint *endpoint);
 struct engine *endpoint_engine(struct endpoint *endpoint);

@@ -82,7 +82,7 @@ void engine_take(struct engine *engine, const void *packet, size_t size, double 
 {
     if (!engine->count)
         return;
-    /* Those of one engine arrive at one port, and are of one form. */
+    /* All packets of an engine arrive at one port and have one format. */
     int tree = engine->flows[0]->protocol->tree_of(packet, size);
     int flow = tree < 0 ? 0 : engine->flow_of[tree];
     if (flow)

@@ -1,6 +1,6 @@
-/* All flows of a rank, without clock or socket: the interface that aggregation.py loads. Whoever
-   drives it, sockets (endpoint.h) or a simulation, hands in what arrives and the time, calls
-   engine_pump, and takes what is to be sent. */
+/* All flows of a rank, without clock or socket: the interface that aggregation.py loads. Its
+   driver, sockets (endpoint.h) or a simulation, hands in packets and the time, calls engine_pump,
+   and takes the packets to be sent. */
 #ifndef ENGINE_H
 #define ENGINE_H
 
@@ -11,7 +11,7 @@ enum { TREES = 1 << 16 };
 struct engine {
     struct flow **flows;
     int count;
-    int first; /* flows take turns in being first */
+    int first; /* the flow that sends first; rotates */
     uint16_t flow_of[TREES]; /* by tree: index + 1, 0 for none */
 };
 
@@ -24,13 +24,13 @@ uint64_t engine_done(const struct engine *engine, int flow);
 const struct counters *engine_counters(const struct engine *engine, int flow);
 const uint64_t *engine_float_sums(const struct engine *engine, int flow, uint64_t *count);
 
-/* Times are seconds on the driver's clock, which starts anywhere and never goes back. */
+/* Times are seconds on the driver's clock: any origin, never backwards. */
 void engine_take(struct engine *engine, const void *packet, size_t size, double now);
 void engine_pump(struct engine *engine, double now); /* after packets, pushes or the deadline */
-double engine_deadline(const struct engine *engine); /* INFINITY: it waits for packets alone */
+double engine_deadline(const struct engine *engine); /* INFINITY: it waits for packets only */
 bool engine_progress(struct engine *engine); /* whether a chunk was finished since the last call */
 
-/* Takes the next packet to be sent, in the form of the wire; its size, or 0 for none. */
+/* Takes the next packet to be sent, in wire order; returns its size, or 0 for none. */
 size_t engine_next(struct engine *engine, void *packet, uint32_t *address);
 
 #endif

@@ -1,4 +1,4 @@
-/* A member: contributes fragments, and takes what comes down from the root. */
+/* A member: contributes fragments, and takes the packets that come down from the root. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,14 +24,14 @@ static void remember_float_sum(struct tree *tree, uint64_t sequence)
         size_t room = tree->flow.float_room ? 2 * tree->flow.float_room : 64;
         uint64_t *larger = realloc(tree->flow.float_sums, room * sizeof *larger);
         if (!larger)
-            abort(); /* a sum of unknown type is worse */
+            abort(); /* rather than report a sum with the wrong type */
         tree->flow.float_sums = larger;
         tree->flow.float_room = room;
     }
     tree->flow.float_sums[tree->flow.float_count++] = sequence;
 }
 
-/* The root's answer to what this member sent. */
+/* The root's answer to this member's fragment. */
 static void note_answer(struct tree *tree, const struct header *header, uint64_t sequence, double now)
 {
     if (header->flags & FLAG_COLLISION)
@@ -76,9 +76,9 @@ static void take_result(struct tree *tree, const struct packet *packet, uint64_t
     bool done = sequence < tree->lowest || (here && place_of(tree, sequence)->done);
     if (done) {
         if (chunk && chunk->operation == MULTICAST)
-            send_receipt(tree, sequence); /* the first one went missing */
+            send_receipt(tree, sequence); /* the first one was lost */
     } else if (here && !chunk) {
-        /* Early: kept until it is known where it goes. */
+        /* Early: keep the values until their operation is pushed. */
         memcpy(row_of(tree, sequence), packet->values, sizeof packet->values);
         place_of(tree, sequence)->kept = true;
     } else if (here && chunk->operation == MULTICAST) {

@@ -14,9 +14,10 @@ struct packet {
 };
 
 _Static_assert(sizeof(struct header) == HEADER_BYTES, "the header has no padding");
-_Static_assert(sizeof(struct packet) == HEADER_BYTES + sizeof(int32_t[VALUES]), "nor has a packet");
+_Static_assert(sizeof(struct packet) == HEADER_BYTES + sizeof(int32_t[VALUES]),
+               "a packet has no padding");
 
-/* Loops that compilers turn into a byte shuffle per vector. Either side may be the wire's. */
+/* Loops that compilers turn into a byte shuffle per vector. Either side may be in wire order. */
 static inline void swap_values(int32_t *to, const int32_t *from)
 {
     for (int i = 0; i < VALUES; i++)
@@ -29,8 +30,8 @@ static inline void swap_in_place(int32_t *values)
         values[i] = (int32_t)be32toh((uint32_t)values[i]);
 }
 
-/* Adds with wrap-around; says whether any sum left the range of int32: its sign then differs from
-   that of both terms. */
+/* Adds with wrap-around; returns whether any sum left the range of int32: its sign then differs
+   from that of both terms. */
 static inline bool add_values(int32_t *sum, const int32_t *values)
 {
     uint32_t left = 0;
@@ -53,7 +54,7 @@ static inline bool add_from_wire(int32_t *sum, const int32_t *values)
     return left >> 31;
 }
 
-/* float32 as it travels: the bits of an IEEE single, big-endian in an int32's place. */
+/* float32 on the wire: the bits of an IEEE single, big-endian in an int32's place. */
 union single {
     float value;
     uint32_t bits;

@@ -1,4 +1,4 @@
-/* What is to be sent to one address: heads of packets, whose values are made when they leave. */
+/* Packets to be sent to one address: only their heads; values are added when they leave. */
 #ifndef QUEUE_H
 #define QUEUE_H
 
@@ -17,7 +17,7 @@ struct outgoing {
 
 struct queue {
     uint32_t to;    /* the address, in network order */
-    uint64_t ranks; /* whose contributions come from there, as a mask */
+    uint64_t ranks; /* mask of the ranks whose contributions come from there */
     struct outgoing *packets; /* ring of `mask` + 1 */
     uint32_t mask, head, tail;
 };

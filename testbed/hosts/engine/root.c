@@ -1,7 +1,7 @@
-/* The root of a tree, a host: completes what switches summed below it. It counts each member's
-   contribution once, whatever the network did to it. A server answers a complete fragment with its
-   sum: acknowledgement, result and slot release in one (ATP, section 4); a rank adds the sum to
-   its own values. What it sends to all itself is in window.c; here come the receipts. */
+/* The root of a tree, a host: completes the partial sums of the switches below it. It counts each
+   member's contribution once, whatever the network did to it. A server answers a complete fragment
+   with its sum: acknowledgement, result and slot release in one (ATP, section 4). A rank adds the
+   sum to its own values. window.c has a root's multicasts; their receipts arrive here. */
 #include <stdlib.h>
 
 #include "tree.h"
@@ -88,7 +88,7 @@ static void complete(struct tree *tree, uint64_t sequence)
     }
 }
 
-/* A contribution to a fragment that needs none: its answer went missing, or is still wanting. */
+/* A contribution to a fragment that needs none: its answer was lost or is not sent yet. */
 void root_take_late(struct tree *tree, const struct header *from, uint64_t sequence, uint64_t ranks)
 {
     if (tree->rules->answers_one && !(from->flags & FLAG_RESEND))
@@ -174,7 +174,7 @@ void root_pushed(struct tree *tree, const struct chunk *chunk)
     for (uint64_t s = chunk->first; s < chunk->end && in_reach(tree, s); s++) {
         struct place *place = place_of(tree, s);
         if (chunk->operation == MULTICAST)
-            *place = (struct place){0}; /* whatever came: nobody had a reason to send it */
+            *place = (struct place){0}; /* ignore early packets: there was no reason to send any */
         else if (place->kept)
             complete(tree, s);
     }

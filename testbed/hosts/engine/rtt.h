@@ -1,11 +1,11 @@
-/* Round trips, smoothed as RFC 6298 does; seconds. */
+/* Round-trip times, smoothed as in RFC 6298; seconds. */
 #ifndef RTT_H
 #define RTT_H
 
 #include <math.h>
 
 struct rtt {
-    double smoothed, variation; /* 0 before the first */
+    double smoothed, variation; /* 0 before the first sample */
 };
 
 static inline void rtt_sample(struct rtt *rtt, double sample)

@@ -16,13 +16,13 @@
 
 enum {
     BUFFER = 4 << 20,
-    LONGEST = 65000, /* bytes of a datagram that the kernel cuts */
+    LONGEST = 65000, /* bytes of a datagram that the kernel segments */
 };
 
 static void widen(int fd, int forced, int plain)
 {
     int bytes = BUFFER;
-    /* The forced variant goes beyond the system's limit; root may, others take what they get. */
+    /* The forced variant exceeds the system's limit, but needs root; else the limit applies. */
     if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes))
         setsockopt(fd, SOL_SOCKET, plain, &bytes, sizeof bytes);
 }
@@ -70,7 +70,7 @@ int socket_receive(struct socket *from)
     return count;
 }
 
-struct ancillary { /* one control message, of an uint16_t */
+struct ancillary { /* one control message with a uint16_t */
     _Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(uint16_t))];
 };
 
@@ -85,12 +85,12 @@ static void cut_into(struct msghdr *message, struct ancillary *control, uint16_t
     memcpy(CMSG_DATA(header), &size, sizeof size);
 }
 
-/* Datagrams made of the first packets of a queue. */
+/* Datagrams made from the first packets of a queue. */
 struct load {
     struct mmsghdr messages[BATCH];
     struct ancillary controls[BATCH];
     struct iovec parts[BATCH][2];
-    uint32_t until[BATCH]; /* where the queue stands once this datagram has gone */
+    uint32_t until[BATCH]; /* the queue's head once this datagram is sent */
     int datagrams;
 };
 
@@ -113,7 +113,7 @@ static void pack(struct socket *through, struct flow *flow, struct queue *queue,
             continue;
         }
         const size_t values = payload ? sizeof(int32_t[VALUES]) : 0;
-        /* Only packets of one size can be cut from one datagram. */
+        /* All packets of one datagram must have the same size. */
         if (!load->datagrams || in_datagram == burst || packet->size + values != size) {
             load->messages[load->datagrams].msg_hdr = (struct msghdr){
                 .msg_name = to,
@@ -126,7 +126,7 @@ static void pack(struct socket *through, struct flow *flow, struct queue *queue,
         }
         int last = load->datagrams - 1;
         struct msghdr *message = &load->messages[last].msg_hdr;
-        /* The parts of one datagram lie side by side, two a packet; the second may be empty. */
+        /* The parts of one datagram are adjacent, two per packet; the second may be empty. */
         load->parts[packets][0] = (struct iovec){packet->head, packet->size};
         load->parts[packets][1] = (struct iovec){(void *)(uintptr_t)payload, values};
         message->msg_iovlen += 2;
@@ -149,9 +149,9 @@ int socket_flush(struct socket *through, struct flow *flow, struct queue *queue)
         if (taken > 0) {
             queue->head = load.until[taken - 1];
         } else if (errno == EIO && through->burst > 1) {
-            through->burst = 1; /* before Linux 6.11 a device without checksum offload cannot */
+            through->burst = 1; /* before Linux 6.11, no segmentation without checksum offload */
         } else if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) {
-            /* ENOBUFS: the link's queue is full, to the sender the same as a full buffer. */
+            /* ENOBUFS: the link's queue is full; treat it like a full send buffer. */
             through->blocked = true;
             return 0;
         } else {

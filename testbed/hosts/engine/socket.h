@@ -1,11 +1,11 @@
-/* A UDP socket: what leaves in one turn leaves in few calls, and so does what has arrived. */
+/* A UDP socket that sends and receives many packets per system call. */
 #ifndef SOCKET_H
 #define SOCKET_H
 
 #include "flow.h"
 
 enum {
-    BATCH = 64, /* packets per system call: their values stay in the first caches */
+    BATCH = 64, /* packets per system call: few enough that their values stay in L1 or L2 */
     LONGEST_PACKET = LONGEST_HEAD + sizeof(int32_t[VALUES]),
 };
 
@@ -13,8 +13,8 @@ struct socket {
     int fd;
     uint16_t port;
     int burst;    /* packets that may leave back to back, as one long datagram */
-    bool blocked; /* it is full; try again soon */
-    size_t sizes[BATCH]; /* of what has arrived; 0 if it was longer than any packet */
+    bool blocked; /* the send buffer is full; try again soon */
+    size_t sizes[BATCH]; /* of arrived packets; 0 if longer than any valid one */
     struct {
         _Alignas(8) uint8_t bytes[LONGEST_PACKET];
     } arrived[BATCH];
@@ -22,9 +22,9 @@ struct socket {
 };
 
 int socket_open(struct socket *made, uint32_t address, uint16_t port, int burst);
-int socket_receive(struct socket *from); /* how many are there now, at most BATCH; or -errno */
+int socket_receive(struct socket *from); /* number of packets, at most BATCH; or -errno */
 
-/* Sends what the socket takes of a flow's queue; 0, or -errno. */
+/* Sends as much of a flow's queue as the socket accepts; 0, or -errno. */
 int socket_flush(struct socket *through, struct flow *flow, struct queue *queue);
 
 #endif

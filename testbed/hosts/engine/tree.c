@@ -93,7 +93,7 @@ void tree_advance(struct tree *tree)
     const uint32_t kept = kept_back(tree);
     const uint64_t end = tree->serves ? UINT64_MAX : tree->flow.chunks.pushed;
     while (tree->lowest < end && place_of(tree, tree->lowest)->done) {
-        /* The place that falls out of reach becomes that of the fragment that comes into it. */
+        /* The place that falls out of reach is reused by the fragment that comes into reach. */
         if (tree->lowest >= kept) {
             struct place *old = place_of(tree, tree->lowest - kept);
             free(old->floats);
@@ -101,7 +101,7 @@ void tree_advance(struct tree *tree)
         }
         tree->lowest++;
     }
-    /* Of what is finished, duplicates may still come. */
+    /* Duplicates of finished fragments may still come. */
     chunks_advance(&tree->flow.chunks, tree->lowest, tree->places_count);
 }
 
@@ -140,7 +140,7 @@ uint64_t tree_done(const struct flow *flow)
     return ((const struct tree *)flow)->lowest;
 }
 
-/* For a member its own values, for a root the row. */
+/* A member's own values, or a root's row. */
 const int32_t *tree_values(struct flow *flow, const struct outgoing *packet, int32_t *stage)
 {
     struct tree *tree = (struct tree *)flow;
@@ -149,7 +149,7 @@ const int32_t *tree_values(struct flow *flow, const struct outgoing *packet, int
         return in_reach(tree, sequence) ? row_of(tree, sequence) : NULL;
     const struct chunk *chunk = chunk_of(&flow->chunks, sequence);
     if (!chunk || sequence < tree->lowest || place_of(tree, sequence)->done)
-        return NULL; /* its result came while it waited: the values are gone, and not needed */
+        return NULL; /* its result came meanwhile and replaced the values */
     const int32_t *values = memory_of(chunk, sequence);
     if (((const struct header *)packet->head)->flags & FLAG_FLOATS)
         floats_to_wire(stage, values);

@@ -1,7 +1,7 @@
-/* A flow on an aggregation tree. Its fragments are numbered from 0 over the whole run; a window of
-   them is in flight, each in a slot of its own, and fragment s follows s - window in its slot,
-   whatever other slots wait for. Here it lives in place s mod places_count, from long before it is
-   complete until nobody can ask for it any more. */
+/* A flow on an aggregation tree. Its fragments are numbered from 0 over the whole run. A window of
+   them is in flight, each in a slot of its own; fragment s follows s - window in its slot, whatever
+   other slots wait for. Its state is in places[s mod places_count], from long before it is complete
+   until no rank can ask for it any more. */
 #ifndef TREE_H
 #define TREE_H
 
@@ -10,14 +10,14 @@
 #include "flow.h"
 #include "window.h"
 
-/* Windows by which a fragment may be ahead of the lowest that is not done. Switches do not bound it,
-   only the memory here: it is how long others go on while one is retransmitted again and again. */
+/* Windows by which a fragment may be ahead of the lowest that is not done. Only the memory here
+   bounds it, not switches: it is how far others go on while one is retransmitted repeatedly. */
 enum { AHEAD = 7 };
 
 struct place {
-    uint64_t counted; /* ranks whose contributions or receipts are in */
+    uint64_t counted; /* ranks whose contributions or receipts have been counted */
     double sent_at;
-    uint64_t turn; /* of its first sending, among all of the flow's */
+    uint64_t turn; /* number of its first sending among the flow's */
     double *floats; /* their sum, while members send floats because int32 was too narrow */
     uint32_t slot, next_slot;
     uint8_t flags; /* of the contributions, then of the result */
@@ -33,38 +33,38 @@ struct tree {
     uint32_t peers;
     uint64_t own, everyone;
     uint32_t *slots, slots_count, next_spare;
-    int queue_of[MAX_WORKERS]; /* of a root that answers workers by themselves; or -1 */
+    int queue_of[MAX_WORKERS]; /* of a root that answers single workers; or -1 */
 
     struct place *places;
-    int32_t (*rows)[VALUES]; /* a root's sums, results in the order of the wire; early values */
+    int32_t (*rows)[VALUES]; /* a root's sums, and its results in wire order; early values */
     uint32_t places_count;
-    uint64_t lowest; /* below it all is done */
+    uint64_t lowest; /* all fragments below it are done */
 
     struct window window;
     struct congestion congestion;
 };
 
-/* Where protocols on trees differ. Without a function nothing is done. */
+/* Where protocols on trees differ. A function that is NULL does nothing. */
 struct rules {
-    uint8_t resend_flag; /* of what is sent again */
-    bool answers_one;    /* who asks again is answered alone, not with its whole subtree, and only
-                            if it marks that it does */
+    uint8_t resend_flag; /* of retransmitted fragments */
+    bool answers_one;    /* a marked repetition is answered to its sender alone, not to its whole
+                            subtree; an unmarked one is not answered */
     uint32_t (*slot)(const struct tree *tree, uint64_t sequence);
-    /* A member: an answer to what it sent has come; or one that asks for something else. */
+    /* At a member: an answer to its fragment has come, or a request for something else. */
     void (*answered)(struct tree *tree, const struct header *header, uint64_t sequence);
     void (*asked)(struct tree *tree, const struct header *header, uint64_t sequence, double now);
-    /* A root: names the slot for what follows one that collided; makes a sum again that was too
-       wide for int32, and takes contributions to that. */
+    /* At a root: name the slot for the fragment after one that collided; recompute a sum that was
+       too wide for int32; take contributions to that sum. */
     uint32_t (*rehash)(struct tree *tree, uint32_t slot);
     void (*too_wide)(struct tree *tree, uint64_t sequence);
     void (*take_again)(struct tree *tree, const struct packet *packet, uint64_t sequence,
                        uint64_t ranks);
 };
 
-/* Slots are a pool of two windows for each tree, used in turn. */
+/* Each tree has a pool of two windows of slots, used in turn. */
 extern const struct rules pool;
 
-/* The protocol functions of all on trees. */
+/* The protocol functions shared by all protocols on trees. */
 int tree_open(struct flow *flow, const struct role *role);
 void tree_close(struct flow *flow);
 int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint64_t fragments);
@@ -80,13 +80,13 @@ const int32_t *tree_values(struct flow *flow, const struct outgoing *packet, int
     .push = tree_push, .tree_of = tree_of_packet, .take = tree_take, .pump = tree_pump,            \
     .deadline = tree_deadline, .done = tree_done, .values = tree_values
 
-/* member.c and root.c: what a packet does, and what waits for a push. */
+/* member.c and root.c: process a packet, and what waited for a push. */
 void member_take(struct tree *tree, const struct packet *packet, double now);
 void member_pushed(struct tree *tree, const struct chunk *chunk);
 void root_take(struct tree *tree, const struct packet *packet, double now);
 void root_pushed(struct tree *tree, const struct chunk *chunk);
 
-/* For protocols' own functions. */
+/* For the protocols' own functions. */
 void root_answer(struct tree *tree, uint8_t kind, uint64_t sequence);
 void root_return_sum(struct tree *tree, uint64_t sequence);
 void root_take_late(struct tree *tree, const struct header *from, uint64_t sequence,
@@ -102,7 +102,7 @@ static inline int32_t *row_of(const struct tree *tree, uint64_t sequence)
     return tree->rows[sequence % tree->places_count];
 }
 
-/* How many finished fragments keep their places: a server's results may be asked for again. */
+/* Number of finished fragments that keep their places: a server may be asked for a result again. */
 static inline uint32_t kept_back(const struct tree *tree)
 {
     return tree->serves ? tree->window.size : 0;

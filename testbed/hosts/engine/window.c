@@ -1,25 +1,26 @@
-/* A window of slots: a member's contributions, or what a root sends to all. What comes back clocks
-   the next one out, in the same slot, so that a hole holds back its own slot alone. Loss is seen as
-   a gap in what comes back; or by silence: after two round trips of it, or more where they vary, one
-   fragment goes again, as a probe, and if nothing follows its answer then all of its chunk that was
-   sent before it is lost (after RACK-TLP, RFC 8985). A timeout is for what is worse; it runs from the
-   last answer (RFC 6298, 5.3), because a queue makes round trips long while answers keep coming.
+/* A window of slots: a member's contributions, or a root's fragments to all. An answer lets the next
+   fragment go in the same slot, so that a loss blocks only its own slot. Loss is detected by a gap in
+   the answers or by silence: after two round trips without an answer, or more if they vary, one
+   fragment is retransmitted as a probe. If nothing follows its answer, everything of its chunk that
+   was sent before it is lost (after RACK-TLP, RFC 8985). A timeout covers worse cases; it runs from
+   the last answer (RFC 6298, 5.3), because a queue lengthens round trips while answers keep coming.
 
-   Two things lengthen a round trip: a queue, which must be learnt, or all in it is sent again; and a
-   loss that somebody repairs, which must not be, or each silence makes the next one longer. A loss
-   shows: what was sent later is answered earlier, or a silence falls into the round trip. So only
-   those without either are measured, and a silence that was doubled stays so until one is (Karn).
+   Two things lengthen a round trip. A queue does, and must be measured, or everything in it is
+   retransmitted. A loss that another rank repairs does too, and must not be measured, or each silence
+   makes the next one longer. A loss can be recognised: a fragment sent later is answered earlier, or a
+   silence falls into the round trip. So only round trips with neither are measured, and a doubled
+   silence stays doubled until one is (Karn).
 
-   A gap is judged by time: who missed a result sends the slot's next fragment a round trip later
-   than the others, to whom it is not lost. Where there is nothing more to send, whose answer would
-   tell, being overtaken is enough. Retransmitting what a gap shows is our reading for every
-   protocol; the papers have the timeout. */
+   A gap is judged by time: a member that missed a result sends the slot's next fragment a round trip
+   later than the others, for whom it is not lost. Where nothing more is left to send, whose answer
+   would show the loss, being overtaken is enough. Retransmitting after a gap is our reading for every
+   protocol; the papers have the timeout only. */
 #include <math.h>
 
 #include "tree.h"
 
 static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
-static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
+static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long without a loss */
 static const double LATER = 0.75; /* of a round trip: less may be a member's delay */
 enum { REORDERING = 3 };
 
@@ -87,8 +88,8 @@ static void resend(struct tree *tree, uint64_t sequence, double now)
 static void resend_late(struct tree *tree, double now)
 {
     struct window *window = &tree->window;
-    /* Some only: what was late because of a queue would lengthen it, and what an answer shows to be
-       lost is sent again then. */
+    /* Only a few: if they are late because of a queue, more would lengthen it, and an answer will
+       show which others are lost. */
     struct congestion *congestion = &tree->congestion;
     uint32_t most = (uint32_t)congestion->least, count = 0;
     for (uint64_t s = tree->lowest; s < window->sent_end && count < most; s++) {
@@ -105,8 +106,8 @@ static void resend_late(struct tree *tree, double now)
     }
 }
 
-/* Sends again what is not done when others are that were sent well after it; or, in a hurry, when
-   others are that were sent a few turns later. */
+/* Retransmits fragments that are not done although others sent well after them are; or, in a hurry,
+   although others sent a few turns later are. */
 static void resend_missing(struct tree *tree, uint64_t end, double newest, bool hurry, double now)
 {
     const struct window *window = &tree->window;
@@ -136,7 +137,7 @@ static void end_silence(struct tree *tree, double now)
 {
     struct window *window = &tree->window;
     if (window->answered > window->newest) {
-        /* Of its chunk alone: others may not have anything to add to the next one yet. */
+        /* Only of its chunk: other ranks may have nothing to add to the next one yet. */
         resend_missing(tree, window->answered_end, window->answered, true, now);
         window->answered = -INFINITY;
     } else {
@@ -147,7 +148,7 @@ static void end_silence(struct tree *tree, double now)
     window->probe_at = now + window->silence;
 }
 
-/* The fragment before it in its slot is done: p4/README.md has why that is enough. */
+/* The fragment before it in its slot is done: p4/README.md says why that is enough. */
 static bool has_slot(const struct tree *tree, uint64_t sequence)
 {
     const struct window *window = &tree->window;
@@ -155,8 +156,8 @@ static bool has_slot(const struct tree *tree, uint64_t sequence)
            place_of(tree, sequence - window->size)->done;
 }
 
-/* Others than ours may wait for the lowest, and ours for others that wait for that: whatever else is
-   in flight, the lowest go, or nobody would. */
+/* The lowest fragments may always go, whatever else is in flight: other ranks may wait for them while
+   ours in flight wait for those ranks, which would be a deadlock. */
 static bool is_allowed(const struct tree *tree, uint64_t sequence)
 {
     const struct window *window = &tree->window;
@@ -170,18 +171,18 @@ static bool may_be_sent(struct tree *tree, uint64_t sequence)
     return !place->sent && !place->done && is_sent_here(tree, chunk_of(&tree->flow.chunks, sequence));
 }
 
-/* Whether there was nothing to send. */
+/* Returns whether there was nothing to send. */
 static bool send_new(struct tree *tree, double now)
 {
     struct window *window = &tree->window;
     const uint64_t turns = window->turns;
-    /* Further on no slot is free, nothing there being done. */
+    /* Beyond this no slot is free, because nothing there is done. */
     uint64_t last = window->done_end + window->size;
     if (last > tree->lowest + AHEAD * window->size)
         last = tree->lowest + AHEAD * window->size;
     if (last > tree->flow.chunks.pushed)
         last = tree->flow.chunks.pushed;
-    /* What others send may have come, and its chunk gone, before its turn came here. */
+    /* Fragments that others send may be done, and their chunk gone, before `next` reaches them. */
     if (window->next < tree->lowest)
         window->next = tree->lowest;
     for (uint64_t s = window->next; s < last; s++) {
@@ -206,7 +207,7 @@ static bool send_new(struct tree *tree, double now)
     return window->turns == turns;
 }
 
-/* One a batch: those of the others say the same. */
+/* One sample per batch: the others would be the same. */
 static void take_sample(struct tree *tree, double sample)
 {
     if (!tree->window.sampled)
@@ -224,7 +225,7 @@ void window_answered(struct tree *tree, uint64_t sequence, double now)
     if (in_turn)
         window->overtaken = place->turn + 1;
     if (now >= window->probe_at)
-        window->stalled = now; /* nobody looked in time */
+        window->stalled = now; /* the silence was not noticed in time */
     const double sample = now - place->sent_at;
     if (!place->resent) {
         if (place->sent_at > window->newest)
@@ -234,7 +235,7 @@ void window_answered(struct tree *tree, uint64_t sequence, double now)
             take_sample(tree, sample);
         return;
     }
-    /* Karn: its time is ambiguous, unless it is too short for an answer to the second one. */
+    /* Karn: the sample is ambiguous, unless too short for an answer to the retransmission. */
     const struct chunk *chunk = chunk_of(&tree->flow.chunks, sequence);
     if (sample > window_round_trip(tree) / 2 && place->sent_at > window->answered && chunk) {
         window->answered = place->sent_at;
@@ -250,19 +251,19 @@ static void settle(struct tree *tree, double now)
     tree_advance(tree);
     const struct rtt *rtt = &tree->flow.rtt;
     if (rtt->smoothed > 0) {
-        /* An answer may wait for others' contributions: how long differs more than round trips. */
+        /* An answer may wait for others' contributions, which varies more than round trips do. */
         double usual = rtt->smoothed + fmax(rtt->smoothed, 2 * rtt->variation);
         double least = sampled ? LEAST_SILENCE : fmin(window->silence, LONGEST_TIMEOUT);
         window->silence = fmax(usual, least);
     }
     window->probe_at = now + window->silence;
     if (first_answers)
-        window->answered = -INFINITY; /* others follow: no reason for suspicion */
+        window->answered = -INFINITY; /* other answers follow the probe's: nothing is lost */
     else if (window->answered > window->newest)
         /* On a slow link the next answer may take as long as this one did. */
         window->probe_at = now + fmax(window->silence, 2 * (now - window->heard));
     window->heard = now;
-    /* Anything that comes back ends a timeout's. */
+    /* Any answer ends the doubling of the timeout. */
     double timeout = rtt->smoothed > 0 ? 4 * rtt->smoothed : FIRST_TIMEOUT;
     window->timeout = fmin(fmax(timeout, LEAST_TIMEOUT), LONGEST_TIMEOUT);
     window->look_again = now + window->timeout;
@@ -285,7 +286,7 @@ void window_pump(struct tree *tree, double now)
         end_silence(tree, now);
     if (window->outstanding && now >= window->look_again) {
         resend_late(tree, now);
-        /* Twice a timeout is often enough, and looking is not free. */
+        /* Two checks per timeout are enough, and a check is not free. */
         window->look_again = now + window->timeout / 2;
     }
 }

@@ -1,4 +1,4 @@
-/* A window of slots: when fragments are sent, and sent again. See window.c. */
+/* A window of slots: when fragments are sent and retransmitted. See window.c. */
 #ifndef WINDOW_H
 #define WINDOW_H
 
@@ -10,17 +10,17 @@ struct window {
     uint32_t size;
     uint32_t outstanding;
     uint64_t next, sent_end;   /* the lowest that may be unsent; one past the highest sent */
-    uint64_t turns, overtaken; /* taken so far; one past the latest of those done */
+    uint64_t turns, overtaken; /* first sendings so far; one past the latest one done */
     uint64_t done_end;         /* one past the highest done */
-    double newest;             /* when the latest was sent of those sent once and done */
+    double newest;             /* latest sending time among fragments sent once and done */
     double timeout, look_again;
-    double silence, probe_at; /* how long it may last, and when that is over */
+    double silence, probe_at; /* the longest silence allowed, and when it will be over */
     double heard;             /* when the latest answer came, or the first in flight was sent */
-    double stalled;           /* what was sent before was in flight during a silence */
-    double answered;          /* when the latest one to be sent twice, and then done, was sent */
-    uint64_t answered_end;    /* and where its chunk ends */
+    double stalled;           /* fragments sent before this were in flight during a silence */
+    double answered;          /* latest sending time among fragments sent twice and done */
+    uint64_t answered_end;    /* the end of that fragment's chunk */
     bool touched, sampled, first_answers; /* in this batch of packets */
-    bool settled; /* a batch was, and what it shows to be missing has not been sent */
+    bool settled; /* a batch was processed; its missing fragments are not retransmitted yet */
 };
 
 struct tree;
