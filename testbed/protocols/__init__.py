@@ -1,4 +1,4 @@
-"""The protocols, one folder each: ``<name>/protocol.py`` has PROTOCOL, which is registered."""
+"""The protocols, one folder each: ``<name>/protocol.py`` defines PROTOCOL, which is registered."""
 
 from __future__ import annotations
 

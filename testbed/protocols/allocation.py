@@ -1,4 +1,4 @@
-"""What a tree has to itself: a number, a part of the switches' memory, and a window."""
+"""A tree's own resources: a number, a part of the switches' memory, and a window."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from testbed.plan.trees import Tree
 
 @dataclass(frozen=True)
 class Allocation:
-    """A tree as switches are told of it.
+    """A tree as switches see it.
 
     Attributes:
         number: the tree's number in packets, unique in a run.
         job: the number of the job for which its events are counted.
-        first, slots: its part of every switch's memory, which trees may share if their protocol
-            lets them.
+        first, slots: its part of every switch's memory; trees may share it if their protocol
+            allows that.
     """
 
     number: int
@@ -29,8 +29,9 @@ class Allocation:
 class Window:
     """What a sender on a tree may have in flight.
 
-    ``fragments``; ``message`` is how many of them make a message, 0 where there are none;
-    ``drain_s`` is how long a window of all streams takes at the root, scaled as rates are.
+    ``fragments`` is their number; ``message`` is the number of fragments in a message, 0 without
+    messages; ``drain_s`` is how long the root's link takes for a window of all streams, scaled
+    as rates are.
     """
 
     fragments: int

@@ -1,4 +1,4 @@
-"""Congestion control: how the hosts of a protocol change what they have in flight."""
+"""Congestion control: how a protocol's hosts change the number of fragments in flight."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Congestion:
     """A named control.
 
-    ``marks``: switches mark what leaves a long queue (ECN), because hosts answer to it.
+    ``marks``: switches mark packets that leave a long queue (ECN), because hosts react to it.
     """
 
     name: str
@@ -20,8 +20,8 @@ class Congestion:
 NONE = Congestion("none", "the window is fixed")
 AIMD = Congestion(
     "aimd",
-    "ATP (Lao et al., NSDI 2021): the window grows with results, and is halved once a round trip "
-    "when a queue was long (ECN) or a fragment late",
+    "ATP (Lao et al., NSDI 2021): the window grows with results, and is halved at most once a "
+    "round trip when a queue is long (ECN) or a fragment late",
     marks=True,
 )
 RENO = Congestion("reno", "RFC 5681, in the kernel's TCP")

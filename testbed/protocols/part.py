@@ -1,4 +1,4 @@
-"""A switch's part in a tree, as its table entries tell it."""
+"""A switch's part in a tree, as in its table entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from testbed.topology.addressing import Addressing
 
 @dataclass(frozen=True)
 class Part:
-    """The part of ``switch`` in the tree of ``allocation``; ``group`` are the children's copies."""
+    """The part of ``switch`` in the tree of ``allocation``.
+
+    ``group`` is the multicast group of its children.
+    """
 
     switch: str
     addressing: Addressing

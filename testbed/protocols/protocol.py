@@ -1,4 +1,4 @@
-"""What a protocol is: how a slot in a switch, the hosts under it and the root above it behave."""
+"""Base classes of protocols: the behaviour of a switch's slots, of hosts and of the root."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Protocol:
     """A registered protocol.
 
     Attributes:
-        name: that of its folder.
-        citation: the paper, or where else it is from.
-        published: rules that are taken from the source.
+        name: the name of its folder.
+        citation: the paper, or another source.
+        published: rules taken from the source.
         reading: rules that are this project's own reading, where the source is silent.
-        loss: what becomes of a packet that is lost.
-        operations: those of a plan that it carries out.
+        loss: how a lost packet is recovered.
+        operations: the operations of a plan that it carries out.
         port: where its hosts listen (UDP; TCP where no switch sums).
-        congestion: how hosts change what they have in flight.
+        congestion: how hosts change the number of fragments in flight.
     """
 
     name: str
@@ -46,16 +46,16 @@ class Protocol:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeProtocol(Protocol):
-    """A protocol whose switches sum. Its rules are methods, for a protocol to change.
+    """A protocol whose switches sum. Its rules are methods, which a protocol may override.
 
     Attributes:
-        number: the protocol's in table entries, in ``p4/headers.p4`` and in the hosts' engine.
-        control: the P4 file with what its switches do.
-        switch_may_be_root: sums may turn around in a switch; else the root is a host.
-        shares_slots: trees share switch memory, in which hosts name slots one by one; else a tree
-            has two versions of its window to itself.
-        watches_overflow: switches look for sums that leave the range of int32.
-        reference: what its switches do, once more, for differential tests.
+        number: its number in table entries, in ``p4/headers.p4`` and in the hosts' engine.
+        control: the P4 file of its switch behaviour.
+        switch_may_be_root: a switch may return sums; otherwise the root is a host.
+        shares_slots: trees share switch memory, in which hosts name slots one by one; otherwise
+            each tree has its own slots, two versions of its window.
+        watches_overflow: switches detect sums that leave the range of int32.
+        reference: the switch behaviour in Python, for differential tests.
     """
 
     number: int
@@ -66,22 +66,23 @@ class TreeProtocol(Protocol):
     reference: Model
 
     def window(self, options: Mapping[str, Any], fair: int) -> tuple[int, int]:
-        """Fragments in flight, and how many of them make a message (0: there are no messages).
+        """Fragments in flight, and fragments in a message (0: there are no messages).
 
-        ``options`` are the job's; ``fair`` fragments are what the fabric's queues leave.
+        ``options`` are the job's; ``fair`` is the number of fragments that the fabric's queues
+        allow.
         """
         return int(options.get("window") or fair), 0
 
     def own_slots(self, fragments: int) -> int:
-        """Slots of a switch that a tree with ``fragments`` in flight has to itself."""
+        """Number of a switch's slots reserved for a tree with ``fragments`` in flight."""
         return 0 if self.shares_slots else 2 * fragments
 
     def slots(self, place: Place) -> npt.NDArray[np.uint32]:
-        """The slots that a host is told of, counted from the first of its tree's."""
+        """The slots that a host uses, counted from the first of its tree's."""
         return np.zeros(1, np.uint32)
 
     def role(self, place: Place) -> Role | Neighbours:
-        """What a rank that takes part in a tree is told."""
+        """The role of a rank that takes part in a tree."""
         number, window, slots = place.allocation.number, place.window.fragments, self.slots(place)
         if not place.is_root:
             return Member(number, self, window, slots, place.rank, place.parent)
@@ -95,7 +96,7 @@ class TreeProtocol(Protocol):
         return Root(number, self, window, slots, children, serves, workers)
 
     def join(self, part: Part) -> TableEntry:
-        """How a switch knows a tree's packets, and its part in it."""
+        """The entry by which a switch recognises a tree's packets, with its part in the tree."""
         return TableEntry(
             "InaIngress.trees",
             (Exact(part.own), Exact(part.allocation.number)),
@@ -104,17 +105,17 @@ class TreeProtocol(Protocol):
         )
 
     def connection(self, part: Part, child: str, index: int) -> TableEntry | None:
-        """How a switch knows what ``child`` sends on a connection, the ``index``-th that it knows;
-        None if hosts have none."""
+        """The entry by which a switch recognises ``child``'s connection, its ``index``-th; None if
+        hosts have no connections."""
         return None
 
     def copy(self, part: Part, child: str) -> tuple[str, tuple[int, ...]]:
-        """The action of ``p4/replication.p4`` that addresses the copy for ``child``, and its first
-        parameters."""
+        """The action of ``p4/replication.p4`` that addresses the copy for ``child``, and the
+        action's first parameters."""
         return "address", (part.ip(child),)
 
 
 def protocol_of(tree: Tree) -> TreeProtocol:
-    """The protocol on ``tree``, whole: a plan knows of it only what ``Rules`` says."""
+    """The protocol on ``tree`` as a ``TreeProtocol``; a plan sees only its ``Rules``."""
     assert isinstance(tree.protocol, TreeProtocol)
     return tree.protocol

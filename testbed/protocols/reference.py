@@ -1,7 +1,7 @@
 """The protocols' rules in Python: what a switch does with a packet of one of its trees.
 
-Written from the rules, for the tests to hold both targets to, and to be read. Each protocol on
-trees has its own in ``<name>/reference.py``; here is what they share.
+Written from the rules, as the reference for tests of both targets, and for readers. Each protocol
+on trees has its own part in ``<name>/reference.py``; this module has the common part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from testbed import wire
 from testbed.protocols.events import Event
 
 DATA, RESULT, RECEIPT, ACK = wire.KIND_DATA, wire.KIND_RESULT, wire.KIND_RECEIPT, wire.KIND_ACK
-KEPT_FLAGS = wire.FLAG_OVERFLOW | wire.FLAG_ECN  # what befell a contribution befell the sum
+KEPT_FLAGS = wire.FLAG_OVERFLOW | wire.FLAG_ECN  # a contribution passes these on to the sum
 
 CHILDREN = "children"
 NOWHERE = None
@@ -27,7 +27,7 @@ Values: TypeAlias = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Child:
-    """``peer`` and ``connection``: from whom and on what connection a host receives, if on one."""
+    """A node below. ``peer``, ``connection``: a host's sender, and the connection from it."""
 
     address: int
     peer: int = 0
@@ -36,7 +36,7 @@ class Child:
 
 @dataclass(frozen=True)
 class Part:
-    """What the control plane told a switch of one tree. ``members`` are the ranks below it."""
+    """A switch's configuration for one tree. ``members`` are the ranks below it."""
 
     job: int
     model: Model
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Opening:
-    """What a packet on a connection has besides (RoCEv2)."""
+    """The additional fields of a packet on a connection (RoCEv2)."""
 
     opcode: int
     flags: int
@@ -61,10 +61,10 @@ class Opening:
 
 @dataclass
 class Ina:
-    """A packet of a tree; ``values`` is None where there are none, or less than all.
+    """A packet of a tree; ``values`` is None if it has none, or not all.
 
-    ``to`` is where it goes: an address, ``CHILDREN``, ``NOWHERE``. ``on`` is None unless it
-    travels on a connection.
+    ``to`` is its destination: an address, ``CHILDREN`` or ``NOWHERE``. ``on`` is None unless it
+    belongs to a connection.
     """
 
     kind: int
@@ -94,17 +94,17 @@ class Slot:
     who: int = 0
     flags: int = 0
     answered: bool = False  # holds the final sum
-    on: Opening = Opening(0, 0, 0, 0)  # a header buffer: of the last packet to come
+    on: Opening = Opening(0, 0, 0, 0)  # header buffer: that of the last packet
 
     def holds(self, packet: Ina) -> bool:
         return self.who != 0 and self.fragment == packet.fragment
 
     def has(self, packet: Ina) -> bool:
-        """Whether any of the packet's contributions is in the sum already."""
+        """Whether the sum already contains any of the packet's contributions."""
         return self.holds(packet) and self.who & packet.bitmap != 0
 
     def add(self, packet: Ina, watch: bool = False) -> None:
-        """Add the packet to its fragment, or begin that anew."""
+        """Add the packet to its fragment, or start that fragment."""
         begins = not self.holds(packet)
         if begins:
             self.fragment, self.who, self.flags, self.answered = packet.fragment, 0, 0, False
@@ -136,10 +136,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Model:
-    """A protocol's switch: the ``kinds`` of packet that it has, and what it does with one.
+    """A protocol's switch: the ``kinds`` of packets that it takes, and how it handles one.
 
     ``handle`` takes the switch's part, the packet, its slot (None beyond the tree's own part of
-    the memory) and the packet's sender. It changes the packet into what leaves.
+    the memory) and the packet's sender. It changes the packet into the one that leaves.
     """
 
     kinds: frozenset[int]
@@ -147,12 +147,12 @@ class Model:
 
 
 def older(sequence: int, than: int) -> bool:
-    """Sequence numbers count round: half of them are older than any other."""
+    """Sequence numbers wrap around: half of them are older than any other."""
     return (sequence - than) % (1 << 32) >= 1 << 31
 
 
 def pool(part: Part, packet: Ina, slot: Slot | None) -> Event:
-    """A contribution to a slot whose older fragment nobody needs any more (``p4/pool.p4``)."""
+    """A contribution to a slot whose older fragment no rank needs any more (``p4/pool.p4``)."""
     if slot is None or (slot.who and older(packet.sequence, slot.fragment[1])):
         return Event.REFUSED
     if slot.has(packet):
@@ -171,7 +171,7 @@ class Aggregation:
     memory: dict[int, Slot] = field(default_factory=dict)
 
     def handle(self, part: Part, packet: Ina) -> Event:
-        """Changes ``packet`` into what leaves; where to is in ``packet.to``."""
+        """Changes ``packet`` into the one that leaves; ``packet.to`` is its destination."""
         sender, packet.source = packet.source, part.own
         upwards = packet.kind in (DATA, RECEIPT)
         whole = (packet.values is not None) == (packet.kind in (DATA, RESULT))

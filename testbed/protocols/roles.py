@@ -1,4 +1,4 @@
-"""The parts that hosts take in a tree: plain data, which the hosts' engine is given."""
+"""The hosts' roles in a tree: plain data for the hosts' engine."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from testbed.topology.fabric import Fabric
 
 @dataclass(frozen=True)
 class Place:
-    """Where a role is taken: rank ``rank`` of ``plan``, on the tree of ``allocation``.
+    """The place of a role: rank ``rank`` of ``plan``, on the tree of ``allocation``.
 
-    ``addresses`` maps nodes to IP.
+    ``addresses`` maps nodes to IP addresses.
     """
 
     plan: Plan
@@ -51,9 +51,9 @@ class Place:
 class Member:
     """A rank that contributes to ``tree`` and sends to ``parent``, the next aggregating node.
 
-    ``window`` is how many fragments may be in flight. ``slots`` are switch memory: where trees
-    share it ``window`` of them, that of fragment s at s modulo ``window``; else the first of
-    2 * ``window`` that follow each other.
+    ``window`` is how many fragments may be in flight. ``slots`` are slots of switch memory. If
+    trees share it, there are ``window`` of them, and fragment s uses the one at s modulo
+    ``window``; otherwise ``slots`` has the first of 2 * ``window`` consecutive slots.
     """
 
     tree: int
@@ -74,12 +74,11 @@ class Child:
 
 @dataclass(frozen=True)
 class Root:
-    """The rank in which ``tree`` ends.
+    """The rank at the root of ``tree``.
 
-    ``serves``: sums and answers whatever comes, without a part of its own (all-reduce).
-    ``slots`` as a member's, but where trees share them spare ones that take the place of those
-    that collided. ``workers`` are the members' addresses by rank, for a root that answers one
-    alone.
+    ``serves``: it sums and answers, and contributes nothing itself (all-reduce). ``slots`` are as
+    a member's; if trees share slots, they are spare ones that replace those that collided.
+    ``workers`` are the members' addresses by rank, for a root that answers a single member.
     """
 
     tree: int
@@ -98,9 +97,10 @@ Role: TypeAlias = Member | Root
 class Neighbours:
     """A rank's place on the ring of ``tree``.
 
-    ``to`` is the address to which its packets go, the next rank's or that of a switch in its
-    place; ``after`` the next rank's, to which it sends sums again; ``before`` the address of the
-    rank before; ``rank_before`` its number. ``message`` is packets, ``window`` messages in flight.
+    ``to`` is the address to which its packets go: the next rank's, or a switch's instead.
+    ``after`` is the next rank's address, to which it retransmits sums; ``before`` and
+    ``rank_before`` are the address and the number of the rank before. ``message`` is the number
+    of packets in a message, ``window`` that of messages in flight.
     """
 
     tree: int

@@ -1,4 +1,4 @@
-"""Table entries of a P4 program as plain data. Values are integers, names the program's."""
+"""Table entries of a P4 program as plain data. Values are integers; names are the program's."""
 
 from __future__ import annotations
 

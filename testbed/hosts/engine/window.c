@@ -1,20 +1,20 @@
-/* A window of slots: a member's contributions, or a root's fragments to all. An answer lets the next
-   fragment go in the same slot, so that a loss blocks only its own slot. Loss is detected by a gap in
-   the answers or by silence: after two round trips without an answer, or more if they vary, one
-   fragment is retransmitted as a probe. If nothing follows its answer, everything of its chunk that
-   was sent before it is lost (after RACK-TLP, RFC 8985). A timeout covers worse cases; it runs from
-   the last answer (RFC 6298, 5.3), because a queue lengthens round trips while answers keep coming.
+/* A window of slots: a member's contributions, or a root's fragments to all. An answer lets the
+   next fragment go in the same slot, so that a loss blocks only its own slot. Loss is detected by a
+   gap in the answers or by silence: after two round trips without an answer, or more if they vary,
+   one fragment is retransmitted as a probe. If nothing follows its answer, everything of its chunk
+   that was sent before it is lost (after RACK-TLP, RFC 8985). A timeout covers worse cases; it runs
+   from the last answer (RFC 6298, 5.3), because a queue lengthens round trips while answers come.
 
    Two things lengthen a round trip. A queue does, and must be measured, or everything in it is
-   retransmitted. A loss that another rank repairs does too, and must not be measured, or each silence
-   makes the next one longer. A loss can be recognised: a fragment sent later is answered earlier, or a
-   silence falls into the round trip. So only round trips with neither are measured, and a doubled
-   silence stays doubled until one is (Karn).
+   retransmitted. A loss that another rank repairs does too, and must not be measured, or each
+   silence makes the next one longer. A loss can be recognised: a fragment sent later is answered
+   earlier, or a silence falls into the round trip. So only round trips with neither are measured,
+   and a doubled silence stays doubled until one is (Karn).
 
-   A gap is judged by time: a member that missed a result sends the slot's next fragment a round trip
-   later than the others, for whom it is not lost. Where nothing more is left to send, whose answer
-   would show the loss, being overtaken is enough. Retransmitting after a gap is our reading for every
-   protocol; the papers have the timeout only. */
+   A gap is judged by time: a member that missed a result sends the slot's next fragment a round
+   trip later than the others, but that fragment is not lost. Where no fragment is left to send,
+   whose answer would show the loss, being overtaken is enough. Retransmitting after a gap is our
+   reading for every protocol; the papers have the timeout. */
 #include <math.h>
 
 #include "tree.h"
@@ -156,8 +156,8 @@ static bool has_slot(const struct tree *tree, uint64_t sequence)
            place_of(tree, sequence - window->size)->done;
 }
 
-/* The lowest fragments may always go, whatever else is in flight: other ranks may wait for them while
-   ours in flight wait for those ranks, which would be a deadlock. */
+/* The lowest fragments may always go, whatever else is in flight: other ranks may wait for them,
+   and ours in flight for those ranks. Without this rule that is a deadlock. */
 static bool is_allowed(const struct tree *tree, uint64_t sequence)
 {
     const struct window *window = &tree->window;

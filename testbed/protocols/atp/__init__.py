@@ -1,1 +1,1 @@
-"""ATP: slots are shared, a packet that finds its slot taken goes on to the root, a host."""
+"""ATP: jobs share slots; a packet whose slot is taken goes on to the root, a host."""

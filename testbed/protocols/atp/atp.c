@@ -1,7 +1,7 @@
-/* ATP at a host (Lao et al., NSDI 2021). A fragment sent again bears the resend flag, which makes
-   switches give up what they hold of it. The root names another slot for what follows a fragment
-   that collided, and answers alone who asks again. A sum that leaves the range of int32 is made once
-   more, of floats. */
+/* ATP at a host (Lao et al., NSDI 2021). A retransmitted fragment has the resend flag, which makes
+   switches flush their partial sum. The root names another slot for the fragment that follows a
+   collision, and answers a repeated request to its sender alone. It recomputes a sum that leaves
+   the range of int32 from floats. */
 #include <stdlib.h>
 
 #include "tree.h"
@@ -57,7 +57,7 @@ static void take_floats(struct tree *tree, const struct packet *packet, uint64_t
         return;
     }
     if (place->counted & ranks || ranks & (ranks - 1))
-        return; /* counted already; or a sum, but nobody adds floats */
+        return; /* counted already, or a sum: switches do not add floats */
     add_floats(place->floats, packet->values);
     place->counted |= ranks;
     if (place->counted != tree->everyone)

@@ -1,4 +1,4 @@
-"""ATP (Lao et al., NSDI 2021), as its switches and hosts behave."""
+"""ATP (Lao et al., NSDI 2021): the behaviour of its switches and hosts."""
 
 from __future__ import annotations
 
@@ -18,19 +18,16 @@ class Atp(TreeProtocol):
     """Hosts name slots one by one, and the root moves fragments that collided."""
 
     def slots(self, place: Place) -> npt.NDArray[np.uint32]:
-        """A slot for each place of the window; a root's are spare ones.
-
-        They are what the window leaves of as many slots again.
-        """
+        """A slot for each place of the window; for a root, up to as many spare ones."""
         size, slots = place.window.fragments, place.allocation.slots
         found = hashed_slots(place.allocation.number, min(2 * size, slots), slots)
         return found[size:] if place.is_root else found[:size]
 
 
 def hashed_slots(tree: int, count: int, slots: int) -> npt.NDArray[np.uint32]:
-    """``count`` distinct aggregators: a hash of tree and place, then the next one free.
+    """``count`` distinct aggregators: a hash of tree and place, then the next free one.
 
-    ATP's hosts hash (CRC32 in the released client) and step on where they collide with
+    ATP's hosts hash (CRC32 in the released client) and take the next slot where they collide with
     themselves. ValueError if there are fewer ``slots``.
     """
     if count > slots:
@@ -48,19 +45,19 @@ PROTOCOL = Atp(
     name="atp",
     citation="Lao et al., ATP: In-network Aggregation for Multi-tenant Learning, NSDI 2021",
     published=(
-        "The host names the slot, by a hash; whoever comes first claims it, and jobs share slots.",
+        "The host names the slot by a hash; jobs share slots, and the first fragment claims one.",
         "A slot taken by another fragment is a collision: the packet goes on to the root, which "
         "names another slot for the fragments that follow.",
         "The root's result is the acknowledgement: it frees slots and is multicast back.",
-        "A fragment sent again flushes the partial sum to the root and is not summed again.",
-        "A sum that leaves the range of int32 is made again of floats, at the root.",
+        "A retransmitted fragment flushes the partial sum to the root and is not summed again.",
+        "The root recomputes a sum that leaves the range of int32 from floats.",
     ),
     reading=(
         "Contributions are a bitmap of up to 64 workers at every level; the paper has two of 32.",
         "The root counts each worker once, whatever the network did.",
     ),
-    loss="Who misses a result sends the fragment again, marked; the root sums what comes and "
-    "answers that member alone. Switch memory may be lost as well.",
+    loss="A member that misses a result retransmits the fragment, marked; the root sums what "
+    "arrives and answers that member alone. Switch memory may be lost as well.",
     operations=(SwitchAllReduce,),
     congestion=AIMD,
     number=1,

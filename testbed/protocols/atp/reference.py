@@ -1,4 +1,4 @@
-"""ATP's switch."""
+"""The reference of ATP's switch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testbed.protocols.reference import (
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """First come, first served; who finds the slot taken goes on to the root."""
+    """The first fragment claims the slot; packets of others go on to the root."""
     held = slot if slot is not None and slot.holds(packet) else None
     if packet.kind in (RESULT, ACK):
         packet.to = CHILDREN

@@ -1,1 +1,1 @@
-"""Chunks between ranks, over the kernel's TCP."""
+"""Chunks between ranks over kernel TCP."""

@@ -12,11 +12,11 @@ PROTOCOL = Protocol(
     citation="Eddy (ed.), Transmission Control Protocol, RFC 9293, 2022",
     published=("A stream of bytes between two hosts, in order and without loss.",),
     reading=(
-        "Ranks that exchange anything have a stream each way. A chunk has unit, number and length "
-        "before it.",
-        "TCP is Reno, and waits 10 ms at least before a retransmission by its timer.",
+        "Ranks that exchange chunks have a stream in each direction. Unit, number and length "
+        "precede a chunk.",
+        "TCP is Reno; its retransmission timeout is at least 10 ms.",
     ),
-    loss="The kernel retransmits. What follows waits (head-of-line blocking).",
+    loss="The kernel retransmits. Later data waits (head-of-line blocking).",
     operations=(Send, Receive),
     port=wire.CHUNKS_PORT,
     congestion=RENO,

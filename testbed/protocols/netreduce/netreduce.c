@@ -1,6 +1,6 @@
 /* A rank's pair of reliable connections on a ring of hosts (NetReduce over RoCEv2): it sends its
-   values to the next rank and receives from the one before, and switches on the way put the sum in
-   their place. Acknowledgements are cumulative; what was overtaken is asked for by its number. */
+   values to the next rank and receives from the one before, and switches on the way replace the
+   values by the sum. Acknowledgements are cumulative; a NAK asks for an overtaken packet. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #include "roce.h"
 
 static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
-static const double LEAST_SILENCE = 0.005; /* a busy machine is silent as long for no reason */
+static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long without a loss */
 enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
 
-/* The peers: whereto values go, a switch or the next rank; the next rank, whereto a sum goes that is
-   sent again; and the rank before, to which this one acknowledges. */
+/* The peers: the destination of values, a switch or the next rank; the next rank, for retransmitted
+   sums; and the rank before, for acknowledgements. */
 enum { TO, AFTER, BEFORE, PEERS };
 
 struct ring {
@@ -24,13 +24,13 @@ struct ring {
     uint32_t window;             /* messages in flight */
     uint64_t next, received, acked, messages;
     uint64_t highest; /* one past the last fragment received */
-    uint32_t span;    /* places: what may be in flight, twice */
+    uint32_t span;    /* places: twice the number of packets in flight */
     bool *got;
     double *sent_at;
     bool *resent;
     double timeout, look_again;
-    double silence, probe_at; /* how long it may last, and when that is over */
-    bool answer;              /* something came that is not acknowledged yet */
+    double silence, probe_at; /* the longest silence allowed, and when it will be over */
+    bool answer;              /* some packet is not acknowledged yet */
 };
 
 static int ring_open(struct flow *flow, const struct role *role)
@@ -84,7 +84,7 @@ static int ring_push(struct flow *flow, enum operation operation, int32_t *value
     return 0;
 }
 
-/* What is received is here; what the next rank has acknowledged need not be sent again. */
+/* Done: received here, and acknowledged by the next rank, so never retransmitted. */
 static uint64_t ring_done(const struct flow *flow)
 {
     const struct ring *ring = (const struct ring *)flow;
@@ -139,7 +139,7 @@ static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
     return true;
 }
 
-/* What was put in its place since it was queued is not its own. */
+/* NULL if the sum replaced the packet's own values after it was queued. */
 static const int32_t *ring_values(struct flow *flow, const struct outgoing *packet, int32_t *stage)
 {
     const struct ring *ring = (const struct ring *)flow;
@@ -151,7 +151,7 @@ static const int32_t *ring_values(struct flow *flow, const struct outgoing *pack
     return stage;
 }
 
-/* A switch that missed a message's first packet knows none of the others: it goes again, too. */
+/* Also retransmits the message's first packet: a switch that missed it recognises no others. */
 static bool send_again(struct ring *ring, uint64_t fragment, double now)
 {
     const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
@@ -178,7 +178,7 @@ static void answer(struct ring *ring, uint8_t syndrome, uint64_t sequence)
     queue_put(&ring->flow.queues[BEFORE], sequence, &packet, sizeof packet, false);
 }
 
-/* Only of a sum that came in its turn: one that was retransmitted for somebody took longer. */
+/* Only from a sum that came in order: one that was retransmitted for any rank took longer. */
 static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
 {
     if (fragment < ring->highest || fragment >= ring->next || ring->resent[fragment % ring->span])
@@ -186,7 +186,7 @@ static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
     rtt_sample(&ring->flow.rtt, now - ring->sent_at[fragment % ring->span]);
 }
 
-/* Whatever comes ends a silence and what was made longer by it. */
+/* Any progress ends a silence, and resets the times that grew during it. */
 static void hear(struct ring *ring, double now)
 {
     const double round_trip = ring->flow.rtt.smoothed;
@@ -223,7 +223,7 @@ static void take_answer(struct ring *ring, const struct answer *packet, double n
             send_again(ring, number, now);
         return;
     }
-    /* An acknowledgement names the last fragment that is there without a gap. */
+    /* An acknowledgement names the last fragment received without a gap. */
     if (number + 1 <= ring->acked || number >= ring->next)
         return;
     hear(ring, now);
@@ -261,7 +261,7 @@ static void ring_take(struct flow *flow, const void *packet, size_t size, double
     }
 }
 
-/* Ask the rank before for what is missing, so far as later ones have overtaken it. */
+/* Ask the rank before for missing fragments below `overtaken`. */
 static void ask(struct ring *ring, uint64_t overtaken)
 {
     int asked = 0;
@@ -272,7 +272,7 @@ static void ask(struct ring *ring, uint64_t overtaken)
         }
 }
 
-/* Acknowledge what came, and ask for what did not. */
+/* Acknowledge received fragments, and ask for missing ones. */
 static void answer_all(struct ring *ring)
 {
     if (!ring->answer)
@@ -315,9 +315,9 @@ static void resend_late(struct ring *ring, double now)
     ring->look_again = now + ring->timeout / 2;
 }
 
-/* After two round trips of silence something was lost, or what would have told of it: whoever waits
-   asks, and sends again what it waits for and what the next rank has not acknowledged. Who has
-   nothing to wait for need not: the others ask it. */
+/* After two round trips of silence a fragment was lost, or the packet that would have shown it. A
+   rank that waits asks for what it misses, and retransmits that and what the next rank has not
+   acknowledged. A rank that does not wait need do nothing: the others ask it. */
 static void end_silence(struct ring *ring, double now)
 {
     if (ring->acked == ring->next || now < ring->probe_at)

@@ -1,4 +1,4 @@
-"""NetReduce (Liu et al., ASPLOS 2023), as its switches and hosts behave."""
+"""NetReduce (Liu et al., ASPLOS 2023): the behaviour of its switches and hosts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from testbed.protocols.tables import Exact, TableEntry
 
 
 class NetReduce(TreeProtocol):
-    """Hosts have a connection each to the next on a ring; switches know them by number."""
+    """Each host has a connection to the next on a ring; switches know connections by number."""
 
     def window(self, options: Mapping[str, Any], fair: int) -> tuple[int, int]:
-        """Whole messages, of fewer packets where the queues leave less than was asked for."""
+        """Whole messages, of fewer packets than asked for if the queues allow less."""
         messages = int(options["window"])
         message = max(1, min(int(options["message"]), fair // messages))
         return messages * message, message
@@ -28,7 +28,7 @@ class NetReduce(TreeProtocol):
         order = sorted(tree.rank_of.values())
         before = order[order.index(place.rank) - 1]
         after = order[(order.index(place.rank) + 1) % len(order)]
-        # What its own ToR does not see on its way to the next rank goes to whoever sums it.
+        # Packets that would not pass their summing switch on the way go to that switch instead.
         passes = tree.parent[place.host] == place.fabric.tor_of(place.host)
         return Neighbours(
             place.allocation.number,
@@ -54,7 +54,7 @@ class NetReduce(TreeProtocol):
         )
 
     def copy(self, part: Part, child: str) -> tuple[str, tuple[int, ...]]:
-        """A member's is on the connection of which it is the receiver."""
+        """A member's copy belongs to the connection of which it is the receiver."""
         if child not in part.tree.rank_of:
             return super().copy(part, child)
         sender = part.tree.predecessor(child)
@@ -68,18 +68,18 @@ PROTOCOL = NetReduce(
     "Training, ASPLOS 2023; arXiv 2009.09736",
     published=(
         "Hosts keep their reliable connections (RoCEv2), each to the next host of a ring.",
-        "Only a message's first packet carries the INA header; switches know the others by "
+        "Only a message's first packet carries the INA header; switches recognise the others by "
         "connection and sequence number.",
-        "Each packet goes on to its destination with the sum in the place of its values.",
+        "Each packet goes on to its destination with the sum in place of its values.",
         "The window is a number of messages.",
     ),
     reading=(
-        "The paper's text was not at hand; abstracts and quotations were.",
+        "We did not have the paper's text, only abstracts and quotations.",
         "Connections of a job number their packets alike. Memory is twice the window, for the "
-        "reason that SwitchML has two versions.",
-        "A host that has the sum already repeats that, marked, and switches let it pass.",
+        "same reason that SwitchML has two versions.",
+        "A host that has the sum already retransmits the sum, marked, and switches let it pass.",
     ),
-    loss="Hosts retransmit packet by packet, what they are asked for, and not from there on. A "
+    loss="Hosts retransmit only the packets asked for (selective repeat, not go-back-N). A "
     "repeated packet of an answered fragment goes on to its destination with the sum.",
     operations=(SwitchAllReduce,),
     port=wire.ROCE_PORT,

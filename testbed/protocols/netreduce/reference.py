@@ -1,4 +1,4 @@
-"""NetReduce's switch, once a packet is known by its connection."""
+"""The reference of NetReduce's switch, for packets already matched by connection."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
             packet.to = sender
         elif destination == part.own:
             _answer_all(part, packet, slot)
-        else:  # to whom its sender sent it: that one misses the sum
+        else:  # its destination misses the sum
             packet.source, packet.to = sender, destination
     elif event in (Event.COMPLETED, Event.DUPLICATE) and slot.who == part.members:
         slot.load(packet)
@@ -51,7 +51,7 @@ def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
 
 
 def _answer_all(part: Part, packet: Ina, slot: Slot) -> None:
-    """Every held packet goes on, the sum in it: they differ by connection alone."""
+    """Every held packet goes on with the sum in it: they differ only by connection."""
     packet.kind, packet.bitmap, packet.to, packet.on = RESULT, part.members, CHILDREN, slot.on
 
 

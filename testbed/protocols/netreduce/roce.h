@@ -1,11 +1,11 @@
-/* Packets of a reliable connection of RoCEv2, as far as NetReduce needs them. Opcodes are in wire.h. */
+/* Packets of RoCEv2's reliable connections, as far as NetReduce needs them; wire.h has opcodes. */
 #ifndef ROCE_H
 #define ROCE_H
 
 #include "packet.h"
 
 enum { ACK = 0x00 };    /* a syndrome */
-enum { IS_SUM = 0x01 }; /* in `reserved`: its values are the sum already, switches pass it by */
+enum { IS_SUM = 0x01 }; /* in `reserved`: the values are the sum already; switches only forward */
 
 struct bth {
     uint8_t opcode, flags;
@@ -16,7 +16,7 @@ struct bth {
 
 struct data {
     struct bth bth;
-    int32_t rest[HEADER_BYTES / 4 + VALUES]; /* values, of a message's first packet after a header */
+    int32_t rest[HEADER_BYTES / 4 + VALUES]; /* values, after a header in a first packet */
 };
 
 struct answer {
@@ -38,7 +38,7 @@ static inline uint32_t get24(const uint8_t *from)
     return (uint32_t)from[0] << 16 | (uint32_t)from[1] << 8 | from[2];
 }
 
-/* The number that is `near` and ends in `psn`. */
+/* The number closest to `near` whose low 24 bits are `psn`. */
 static inline uint64_t whole_number(uint32_t psn, uint64_t near)
 {
     int32_t ahead = (int32_t)((psn - (uint32_t)near) << 8) >> 8;

@@ -1,1 +1,1 @@
-"""Parameters at servers, which workers update without a sum of everyone's."""
+"""Parameters at servers, to which each worker's updates are added separately."""

@@ -1,4 +1,4 @@
-"""When servers of shared parameters add updates and answer them, as a plan's consistency has it.
+"""When servers of shared parameters add updates and answer them, by a plan's consistency.
 
 The same for every back end. A shard is one chunk of one unit at its server.
 """
@@ -12,8 +12,9 @@ from testbed.plan.program import Consistency
 
 
 class Gate:
-    """Who is added and answered when, at one shard: `Consistency`, without asking about everyone.
+    """Which workers' updates are added and answered when, at one shard.
 
+    The rules are those of `Consistency`, without a pass over all workers for each update.
     ``counts`` is how many updates of each worker have been added.
     """
 
@@ -27,8 +28,8 @@ class Gate:
         self._unanswered: dict[int, list[int]] = defaultdict(list)
 
     def push(self, worker: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Take an update of ``worker``. Yields each worker whose update is added now, and those
-        that are answered before another one is."""
+        """Take an update of ``worker``. Yields each worker whose update is added now, with the
+        workers to be answered before another update is added."""
         if not self._turns:
             yield worker, self._add(worker)
             return
@@ -55,7 +56,7 @@ class Gate:
 class Rotation:
     """Whose turn it is to push a whole iteration's gradient to one server.
 
-    ``updates`` are those that the server gets of one worker in an iteration. Worker 0 begins.
+    ``updates`` is how many the server gets from one worker in an iteration. Worker 0 begins.
     """
 
     def __init__(self, workers: int, updates: int) -> None:
@@ -63,7 +64,7 @@ class Rotation:
         self._pushed = 0
 
     def pushed(self) -> int | None:
-        """One more update has come; the worker whose turn begins with that, if one does."""
+        """Count one more update; returns the worker whose turn begins with it, if one does."""
         self._pushed += 1
         turns, rest = divmod(self._pushed, self._updates)
         return None if rest else turns % self._workers
@@ -76,9 +77,9 @@ class Turns:
         self._had = dict.fromkeys(servers, 0)
 
     def told(self, server: int) -> None:
-        """Its turn at ``server`` has begun."""
+        """The worker's turn at ``server`` has begun."""
         self._had[server] += 1
 
     def has(self, iteration: int) -> bool:
-        """Whether it may push ``iteration``, counted from 0: whether all servers have said so."""
+        """Whether all servers have given it the turn for ``iteration``, counted from 0."""
         return min(self._had.values()) > iteration

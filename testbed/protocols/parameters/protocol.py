@@ -1,4 +1,4 @@
-"""Updates of parameters at servers, as ASP, SSP and R2SP need them."""
+"""Updates of parameters at servers, for ASP, SSP and R2SP."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ PROTOCOL = Protocol(
     citation="Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter "
     "Server, NIPS 2013",
     published=(
-        "A server adds each gradient to its parameters as it comes, and answers with them as "
-        "soon as the plan's consistency lets it.",
+        "A server adds each gradient to its parameters as it arrives, and answers with them as "
+        "soon as the plan's consistency allows.",
     ),
     reading=(
-        "An answer says how many updates of each worker are in it, from which its value follows "
+        "An answer says how many updates of each worker it contains, which determines its value "
         "exactly.",
-        "Where workers take turns, a message without values tells a worker that it is its turn.",
+        "Where workers take turns, a message without values gives a worker its turn.",
     ),
     loss=CHUNKS.loss,
     operations=(Update,),

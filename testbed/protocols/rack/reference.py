@@ -1,4 +1,4 @@
-"""The rack's switch."""
+"""The reference of the rack's switch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testbed.protocols.reference import (
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """Sums and receipts go up as one stream; what comes down is copied."""
+    """Sums and receipts go up as one stream; packets that come down are copied."""
     if packet.kind in (RESULT, ACK):
         packet.to = CHILDREN
         return Event.RETURNED

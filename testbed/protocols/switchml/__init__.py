@@ -1,1 +1,1 @@
-"""SwitchML: a pool of slots in two versions, of which switches answer by themselves."""
+"""SwitchML: a pool of slots in two versions, from which switches answer by themselves."""

@@ -1,4 +1,4 @@
-"""SwitchML (Sapio et al., NSDI 2021), as its switches and hosts behave."""
+"""SwitchML (Sapio et al., NSDI 2021): the behaviour of its switches and hosts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ PROTOCOL = TreeProtocol(
     citation="Sapio et al., Scaling Distributed Machine Learning with In-Network Aggregation, "
     "NSDI 2021",
     published=(
-        "A tree has a pool of slots to itself, in two versions: one keeps its sum for whoever "
+        "A tree has its own pool of slots in two versions: one keeps its sum for members that "
         "missed it while the other is filled.",
         "A result for a slot lets its next packet go; the window is the pool.",
-        "A switch answers all with a complete sum, and alone who sends again what was answered.",
+        "A switch sends a complete sum to all, and answers a repeated packet to its sender alone.",
     ),
     reading=(
-        "A slot knows its fragment, in place of clearing bits in the other version, so that "
-        "packets out of the past do no harm.",
+        "A slot stores its fragment's number, instead of clearing bits in the other version, so "
+        "that old packets do no harm.",
         "Below the root a sum goes up, and its result is kept as it comes down.",
-        "Hosts look for gaps as well as timers.",
+        "Hosts detect loss by gaps as well as by timers.",
     ),
-    loss="Members send the same packet again. A switch that has the result answers, one that has "
-    "the sum alone sends it up again.",
+    loss="Members retransmit the same packet. A switch that has the result answers; one that has "
+    "only the sum sends it up again.",
     operations=(SwitchAllReduce,),
     number=2,
     control="switchml.p4",

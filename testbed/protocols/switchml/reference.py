@@ -1,4 +1,4 @@
-"""SwitchML's switch."""
+"""The reference of SwitchML's switch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.protocols.reference import (
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """The root answers all with the sum, and alone who sends again what was answered."""
+    """The root sends the sum to all, and answers a repeated packet to its sender alone."""
     if packet.kind == RESULT:
         packet.to = CHILDREN
         if slot is not None and slot.holds(packet) and not slot.answered:
