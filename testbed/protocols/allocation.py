@@ -30,8 +30,8 @@ class Window:
     """What a sender on a tree may have in flight.
 
     ``fragments`` is their number; ``message`` is the number of fragments in a message, 0 without
-    messages; ``drain_s`` is how long the root's link takes for a window of all streams, scaled
-    as rates are.
+    messages; ``drain_s`` is how long the slowest link takes for a window of all streams, in
+    seconds scaled as rates are.
     """
 
     fragments: int

@@ -1,4 +1,4 @@
-"""What happens to a packet in a switch, as ``p4/headers.p4`` numbers it."""
+"""The events of a packet in a switch, with the numbers of ``p4/headers.p4``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The BMv2 target: p4lang's simple_switch, spoken to through its own command line client.
+"""The BMv2 target: p4lang's simple_switch, controlled through its own command line client.
 
 simple_switch's Thrift server listens on every address of its namespace. The namespace of a P4
 switch has no address but loopback's, so nothing else reaches it.
@@ -30,21 +30,21 @@ _REFUSALS = re.compile(r"^(Error|Invalid|Unknown|\*\*\*|Traceback)", re.MULTILIN
 
 
 def _begin(parent: int) -> None:
-    """simple_switch hands each packet through four threads. In a batch process they do not
-    interrupt one another, and find more to do at once (p4/PERFORMANCE.md)."""
+    """simple_switch passes each packet through four threads. In a batch process they do not
+    interrupt one another, and take more packets at once (p4/PERFORMANCE.md)."""
     die_with_parent(parent)
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def installed() -> bool:
-    """Whether simple_switch and its client can be called."""
+    """Whether simple_switch and its client are installed."""
     return shutil.which(SWITCH) is not None and shutil.which(CLIENT) is not None
 
 
 class Bmv2Switch:
     """A simple_switch process running the compiled program at ``program``.
 
-    ``log`` is where what it prints goes: little, for packets are not logged.
+    ``log`` is the file for its output, which is short: packets are not logged.
     """
 
     cuts_superframes = False
@@ -61,7 +61,8 @@ class Bmv2Switch:
         prefix_command: Sequence[str] = (),
         superframe: int = 1,
     ) -> None:
-        """Run on ``interfaces`` (port to name); return once it answers. ControlError if not."""
+        """Run on ``interfaces`` (port to name); return once it answers. ControlError if it does
+        not."""
         if superframe > 1:
             raise ControlError("simple_switch takes packets one by one")
         ports = [f"-i{port}@{name}" for port, name in interfaces.items()]
@@ -71,7 +72,7 @@ class Bmv2Switch:
                 [
                     *prefix_command,
                     *(SWITCH, "--thrift-port", str(THRIFT_PORT)),
-                    # Its default is a file in /tmp, which all switches of a machine would share.
+                    # The default is a file in /tmp, shared by all switches of a machine.
                     *("--notifications-addr", f"tcp://127.0.0.1:{THRIFT_PORT + 1}"),
                     *(*ports, str(self._program)),
                 ],
@@ -154,7 +155,7 @@ class Bmv2Switch:
         self._say(f"meter_set_rates {name} {index} {rates}")
 
     def lost(self) -> int:
-        """simple_switch does not tell what it drops between a port and the program."""
+        """0: simple_switch does not report drops between a port and the program."""
         return 0
 
     @property
@@ -176,7 +177,7 @@ class Bmv2Switch:
         self._client = self._switch = None
 
     def _connect(self, prefix_command: Sequence[str]) -> subprocess.Popen[bytes]:
-        # The client's Thrift belongs to the system's Python, whatever comes first in PATH.
+        # The client's Thrift is installed for the system's Python, whatever comes first in PATH.
         client = shutil.which(CLIENT) or CLIENT
         return subprocess.Popen(
             [*prefix_command, "/usr/bin/python3", client, "--thrift-port", str(THRIFT_PORT)],

@@ -1,8 +1,8 @@
 """Compiles the P4 program for BMv2; the native target reads the same JSON.
 
-``python -m testbed.switches.compile`` writes ``p4/build/*.json``, one for each size of packet, and
-beside them ``ina.sha256``: the digests of the sources and of what was made from them, so that a
-JSON that is stale, or was touched by hand, is noticed where no compiler is installed.
+``python -m testbed.switches.compile`` writes ``p4/build/*.json``, one for each packet size, and
+``ina.sha256``: the digests of the sources and of the JSON files, so that a stale or hand-edited
+JSON is detected even without a compiler.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ PROGRAMS = {
     values: PROGRAM if values == wire.VALUES else PROGRAM.with_name(f"ina_{values}.json")
     for values in wire.SIZES
 }
-"""By the values of a packet."""
+"""The compiled programs, by the number of values in a packet."""
 DIGESTS = PROGRAM.with_suffix(".sha256")
 
 
 class CompileError(Exception):
-    """The compiler is missing, or refused the program; the message is what it said."""
+    """The compiler is missing, or refused the program; the message is its output."""
 
 
 def compile_program(sources: Path = SOURCES, defines: Sequence[str] = ()) -> bytes:
-    """The JSON of ``ina.p4`` in the folder ``sources``. CompileError if there is none.
+    """The JSON of ``ina.p4`` in the folder ``sources``. CompileError if compiling fails.
 
-    ``defines`` change what a switch has: ``("VALUES=64", "SLOTS=1024", "SATURATE")``.
-    It depends on nothing but the sources and the compiler: places are told by file name alone,
-    because the compiler runs in the folder.
+    ``defines`` change the switch's resources: ``("VALUES=64", "SLOTS=1024", "SATURATE")``.
+    The JSON depends only on the sources and the compiler: its source positions have file names
+    without a path, because the compiler runs in the folder.
     """
     return compile_source(sources / "ina.p4", [f"-D{each}" for each in defines])
 
 
 def compile_source(source: Path, flags: Sequence[str], instead: str = "") -> bytes:
-    """The JSON of any P4 file. CompileError if there is none; without a compiler it also says what
-    would do ``instead``."""
+    """The JSON of any P4 file. CompileError if compiling fails; if no compiler is installed, its
+    message ends with ``instead``, an alternative."""
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise CompileError(
@@ -66,9 +66,10 @@ def compile_source(source: Path, flags: Sequence[str], instead: str = "") -> byt
 
 
 def compile_user_program(source: Path, values: int = wire.VALUES) -> Path:
-    """The JSON of a user's program, made where it was not made before. CompileError if refused.
+    """The file with the JSON of a user's program. CompileError if it is refused.
 
-    Its includes are looked for beside it, and then in ``p4/``; ``VALUES`` are those of a packet.
+    Includes are searched for beside the program, then in ``p4/``; ``VALUES`` is the number of
+    values in a packet.
     """
     # Relative, because p4c writes the places of sources into what it makes.
     ours = os.path.relpath(SOURCES, source.resolve().parent)
@@ -77,7 +78,7 @@ def compile_user_program(source: Path, values: int = wire.VALUES) -> Path:
 
 
 def kept(name: str, program: bytes) -> Path:
-    """A file of ``program`` that stays, under a name of its own."""
+    """A file in the cache with the content ``program``, named by its digest."""
     made = cache() / f"{name}-{hashlib.sha256(program).hexdigest()[:16]}.json"
     made.parent.mkdir(parents=True, exist_ok=True)
     made.write_bytes(program)
@@ -119,14 +120,14 @@ def _interface(compiled: dict[str, Any]) -> set[str]:
 
 
 def _values(compiled: dict[str, Any]) -> int:
-    """Those of a packet; 0 where a program has no such header."""
+    """The number of values in a packet; 0 if a program has no such header."""
     lanes = [each["fields"] for each in compiled["header_types"] if each["name"] == "values_t"]
     found: int = sum(bits for fields in lanes for _, bits, _ in fields) // 32
     return found
 
 
 def sources_digest(sources: Path = SOURCES) -> str:
-    """SHA-256 over every P4 file of the folder, by name, each with its name before it."""
+    """SHA-256 over the folder's P4 files in the order of their names, each after its name."""
     digest = hashlib.sha256()
     for path in sorted(sources.glob("*.p4")):
         digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
@@ -135,7 +136,7 @@ def sources_digest(sources: Path = SOURCES) -> str:
 
 
 def digests(sources: str) -> str:
-    """The content of ``ina.sha256``, for the programs that there are."""
+    """The content of ``ina.sha256`` for the existing programs."""
     made = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in PROGRAMS.values()

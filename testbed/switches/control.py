@@ -1,4 +1,4 @@
-"""How a control plane speaks to a switch, whichever target runs it.
+"""The interface between a control plane and a switch, for every target.
 
 Names are those of the compiled program (``"MyIngress.ipv4_lpm"``), values are plain integers.
 """
@@ -13,25 +13,25 @@ from testbed.protocols.tables import TableEntry
 
 
 class ControlError(Exception):
-    """The switch refused a request; the message says which and why."""
+    """The switch refused a request; the message has the request and the reason."""
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A copy that a multicast group makes: out of ``port``, seen in egress as ``egress_rid``."""
+    """A copy that a multicast group makes: it leaves by ``port``; ``rid`` is its egress_rid."""
 
     port: int
     rid: int = 0
 
 
 class Control(Protocol):
-    """What every switch target offers. Each method raises ``ControlError`` when refused."""
+    """The methods of every switch target. Each raises ``ControlError`` if refused."""
 
     def insert(self, entry: TableEntry) -> None:
         """Adds an entry; a second entry of the same match is refused."""
 
     def set_default(self, table: str, action: str, params: Sequence[int] = ()) -> None:
-        """Sets what a table does where nothing matches."""
+        """Sets a table's action for packets without a match."""
 
     def multicast_group(self, group: int, replicas: Sequence[Replica]) -> None:
         """Sets, or replaces, the copies that ``mcast_grp == group`` makes."""

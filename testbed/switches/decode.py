@@ -1,4 +1,4 @@
-"""Captures as text, a line a packet."""
+"""Captures as text, one line per packet."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class NoCapture(Exception):
 
 
 def lines(path: Path) -> Iterator[str]:
-    """One line for each packet of the capture; NoCapture if it is none.
+    """One line for each packet of the capture; NoCapture if the file is none.
 
-    Seconds since the first packet, addresses, and of INA packets all header fields, the first
-    values, and their sum.
+    A line has the seconds since the first packet and the addresses; for an INA packet also all
+    header fields, the first values, and the sum of all values.
     """
     with path.open("rb") as file:
         try:

@@ -1,6 +1,6 @@
-"""What an INA switch must be told, derived from the fabric and the jobs' trees.
+"""An INA switch's configuration, derived from the fabric and the jobs' trees.
 
-No system writes table entries by hand. Table and action names are those of ``p4/ina.p4``.
+No system writes table entries itself. Table and action names are those of ``p4/ina.p4``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from testbed.topology.framing import framing
 class SwitchEntries:
     """Table entries and multicast groups of one switch.
 
-    ``long_queue``: packets in a port's queue from which on it marks what leaves (ECN); 0: never.
+    ``long_queue``: queue length in packets from which a port marks packets (ECN); 0: never.
     """
 
     entries: tuple[TableEntry, ...]
@@ -32,7 +32,7 @@ class SwitchEntries:
     long_queue: int = 0
 
     def install(self, control: Control) -> None:
-        """Tell the switch. ControlError if it refuses."""
+        """Configure the switch. ControlError if it refuses."""
         for group, replicas in self.groups.items():
             control.multicast_group(group, replicas)
         for entry in self.entries:
@@ -49,7 +49,7 @@ def derive(
 ) -> SwitchEntries:
     """Entries of ``switch``: its routes, hashed by ``seed``, and its part in each tree."""
     joined = [each for each in allocations if switch in each.tree.switches]
-    # A sum takes the tree's own way to the parent, and not the one that ECMP would draw.
+    # A sum takes the tree's own path to the parent, not the one that ECMP would choose.
     ways = {
         parent: each.tree.hop(switch, fabric.next_hops(switch, parent))
         for each in joined
@@ -71,10 +71,10 @@ def derive(
                 entries.append(connection)
                 connections += 1
         groups[group] = tuple(replicas)
-    # Last: what hosts send to one another on connections may not pass before it is summed, even
-    # while a switch that was started again is told what it must know.
+    # Routes come last: packets on hosts' connections must not pass unsummed, even while a
+    # restarted switch is being configured.
     entries += _routes(switch, fabric, addressing, ways, seed)
-    # Windows are made to fill half of a queue; more is a queue that others fill as well.
+    # A window fills half of a queue at most; a longer queue has traffic of others, too.
     marks = any(protocol_of(each.tree).congestion.marks for each in joined)
     queue = min(fabric.link(switch, neighbour).queue for neighbour in fabric.neighbours(switch))
     long_queue = 3 * queue // (4 * framing(fabric).frame) if marks else 0
@@ -82,7 +82,7 @@ def derive(
 
 
 def _copy(part: Part, child: str, hop: str, rid: int) -> TableEntry:
-    """How the copy for ``child`` is addressed, which leaves by ``hop``."""
+    """The entry that addresses the copy for ``child``, which leaves by ``hop``."""
     action, params = protocol_of(part.tree).copy(part, child)
     macs = (part.addressing.mac(part.switch), part.addressing.mac(hop))
     table = "InaEgress.replication"
@@ -94,7 +94,7 @@ def _routes(
 ) -> list[TableEntry]:
     """A route for each prefix; equal sets of next hops share their entries.
 
-    ``ways`` gives nodes a next hop of their own.
+    ``ways`` gives single nodes their own next hop.
     """
     entries: list[TableEntry] = []
     first_of: dict[tuple[str, ...], int] = {}

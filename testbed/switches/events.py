@@ -1,4 +1,4 @@
-"""What switches counted: an event for each packet of a job, as ``p4/headers.p4`` numbers them."""
+"""The switches' counters: one event per packet of a job, with the numbers of ``p4/headers.p4``."""
 
 from __future__ import annotations
 

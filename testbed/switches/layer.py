@@ -1,7 +1,7 @@
 """The INA packet as a scapy layer, made from the same fields as the hosts' numpy type.
 
-For captures, tests and hand-made packets; nothing in a run needs it. Importing this module binds
-the layer to its UDP port.
+For captures, tests and hand-made packets; a run does not need it. Importing this module binds the
+layer to its UDP port.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _SIZES = " or ".join(map(str, wire.SIZES))
 
 
 def are_values(data: bytes) -> bool:
-    """Whether ``data`` is as long as the values of a packet."""
+    """Whether ``data`` has the length of a packet's values."""
     return len(data) in (_VALUES.itemsize * size for size in wire.SIZES)
 
 
 class _Values(Field):  # type: ignore[type-arg]
-    """The fragment, a list of int; scapy's own list of fields takes a hundred at most."""
+    """The values, a list of int; scapy's own field lists take a hundred at most."""
 
     islist = 1
 
@@ -80,10 +80,10 @@ def _field(name: str, bits: int) -> Any:
 
 
 class INA(Packet):
-    """Header of a fragment, and its signed integers of 32 bits where it carries values."""
+    """A fragment's header and, if it has any, its values, signed integers of 32 bits."""
 
     name = "INA"
-    fields_desc = [  # noqa: RUF012  as scapy has it
+    fields_desc = [  # noqa: RUF012  scapy's convention
         *(_field(name, bits) for name, bits in wire.FIELDS),
         ConditionalField(
             _Values("values", [0] * wire.VALUES),
@@ -113,7 +113,7 @@ class BTH(Packet):
 
 
 class AETH(Packet):
-    """What an acknowledgement adds; ``nak`` asks for the packet that its BTH names."""
+    """The header of an acknowledgement; ``nak`` asks for the packet that its BTH names."""
 
     name = "AETH"
     fields_desc = [  # noqa: RUF012

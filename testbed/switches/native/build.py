@@ -25,7 +25,7 @@ _SANITIZED += ["-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 
 def build(json_path: Path, sanitize: bool = False) -> Path:
-    """The switch compiled from p4c's JSON, from the cache or made now (some seconds).
+    """The switch compiled from p4c's JSON: from the cache, or built now (some seconds).
 
     ``sanitize`` builds with AddressSanitizer and UndefinedBehaviorSanitizer, for tests. Raises
     ``Unsupported`` and ``ValueError`` as ``reader.read`` does, and ``BuildError``.

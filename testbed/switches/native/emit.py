@@ -1,8 +1,8 @@
 """Emits one C file for a program.
 
 The file defines the packet's state, the program's tables, registers, actions, parser, ingress,
-egress and deparser, and then includes ``runtime/pipeline.h``, which does with them to a packet
-what BMv2's simple_switch does, and ``runtime/switch.h``, which brings the packets.
+egress and deparser. It then includes ``runtime/pipeline.h``, which runs them on a packet as BMv2's
+simple_switch does, and ``runtime/switch.h``, which supplies the packets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PASSES = frozenset(
 
 
 def emit(program: Program) -> str:
-    """C source of the program; raises ``Unsupported`` for what only shows while emitting."""
+    """C source of the program; raises ``Unsupported`` for problems found only while emitting."""
     problems: list[str] = []
     body = _Emitter(program, problems)
     text = body.text()
@@ -96,7 +96,7 @@ class _Emitter:
         return "\n".join([*lines, "", *code.lines, *tail])
 
     def features(self) -> None:
-        """What the runtime is to know when it is compiled."""
+        """The constants with which the runtime is compiled."""
         code, layout = self.code, self.layout
         queue = {self.program.standard(f"{end}_qdepth") for end in ("enq", "deq")}
         code(f"#define PASSES {int(self.passes)}")
@@ -177,7 +177,7 @@ class _Emitter:
         code("")
 
     def directory(self, name: str, entries: list[str]) -> None:
-        """An array that the control plane indexes; a C array has one element at least."""
+        """An array that the control plane indexes; a C array has at least one element."""
         filler = "NULL" if "*" in name else "{0}"
         self.code(f"static {name}[] = {{{', '.join(entries) or filler}}};")
         count = name.split()[-1].lstrip("*").removesuffix("s") + "_count"
@@ -225,7 +225,7 @@ class _Emitter:
         code("")
 
     def copies(self) -> None:
-        """What of a packet must be cleared, and what a copy of it must have to itself."""
+        """Emits what is cleared for a packet, and what a copy of it needs of its own."""
         code, layout = self.code, self.layout
         if self.passes:
             sizes = [header.bytes for header in layout.headers] or [0]
@@ -281,7 +281,7 @@ def pipeline_actions(pipeline: Pipeline) -> list[Action]:
 
 
 def egress_writes(program: Program) -> list[Header]:
-    """Headers whose image the egress pipeline or a checksum may change."""
+    """Headers whose bytes the egress pipeline or a checksum may change."""
     written: set[Header] = set()
     targets: list[object] = [c.target for c in program.checksums if c.update]
     for action in pipeline_actions(program.egress):
@@ -302,7 +302,7 @@ def egress_writes(program: Program) -> list[Header]:
 
 
 def _added(egress: Pipeline) -> int:
-    """Bytes of the headers that egress may add to one packet."""
+    """Size in bytes of the headers that egress may add to one packet."""
     total = 0
     for action in pipeline_actions(egress):
         for primitive in action.primitives:

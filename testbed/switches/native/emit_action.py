@@ -42,7 +42,7 @@ def register_array(register: Register) -> str:
 
 
 def metered(meter: Meter) -> str:
-    """What a packet takes from the meter's buckets."""
+    """The amount that a packet takes from the meter's buckets."""
     return "s->received" if meter.bytes else "1"
 
 
@@ -172,10 +172,10 @@ class Actions:
             if field is not None:
                 self.code(f"{self.layout.member(field)} = {value};")
 
-    # What becomes of the packet: asked for here, done by pipeline.h
+    # The packet's fate: requested here, carried out by pipeline.h
 
     def clone(self, session: Expression, fields: Expression) -> None:
-        """Sessions are 15 bits; a bit above them says that there is one."""
+        """Sessions have 15 bits; the bit above them says that there is one."""
         self.code(f"s->clone = ({self.expressions.scalar(session)} & 0x7fff) | 0x8000;")
         self.code(f"s->clone_list = (unsigned)({self.expressions.scalar(fields)});")
 
@@ -187,7 +187,7 @@ class Actions:
         self.code("s->limit = limit < s->limit ? limit : s->limit;")
 
     def claim(self, holds: Expression) -> None:
-        """BMv2 aborts as well where an assert or assume is false."""
+        """BMv2 aborts as well if an assert or assume is false."""
         text = json.dumps(f"{self.expressions.at}: what the program asserts does not hold")
         self.code(f"if (!{self.expressions.boolean(holds)})")
         self.code(f"    claim_failed({text});")

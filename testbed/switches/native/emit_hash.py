@@ -1,7 +1,7 @@
-"""Emits a function per calculation: it lays the inputs side by side and hashes them.
+"""Emits a function per calculation: it concatenates the inputs and hashes them.
 
-Inputs of headers that are invalid are left out. Where everything lies on whole bytes they are
-copied; else bit strings are appended.
+Inputs from invalid headers are left out. If all inputs are whole bytes they are copied; otherwise
+bit strings are appended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def function_of(calculation: Calculation) -> str:
 
 @dataclass
 class _Piece:
-    """Neighbouring bits of one header, from ``offset`` on; a metadata field; or a constant."""
+    """Adjacent bits of one header, from ``offset`` on; a metadata field; or a constant."""
 
     width: int
     header: Where | None = None
@@ -121,7 +121,7 @@ class Calculations:
                 code(f"append_bits(buffer, &bits, {part}, {value});")
 
     def place(self, piece: _Piece) -> tuple[str, int]:
-        """Where the piece's bits lie: bytes and bit offset."""
+        """The position of the piece's bits: bytes and bit offset."""
         if piece.member is not None:
             return self.expressions.bits(piece.member)
         if piece.header is not None and piece.value == 0:

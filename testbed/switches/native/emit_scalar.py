@@ -1,8 +1,8 @@
 """Emits C for expressions whose value fits a machine word, and for conditions.
 
 A scalar is a ``uint64_t`` that equals the value modulo 2^64, negative values in two's complement.
-Sums, products and masks need no more. Where the exact value counts (comparisons, right shifts,
-saturation) its bounds choose between unsigned, signed, 128-bit and wide arithmetic.
+That is enough for sums, products and masks. Where the exact value matters (comparisons, right
+shifts, saturation), its bounds select unsigned, signed, 128-bit or wide arithmetic.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def literal(value: int) -> str:
 
 
 class Scalars:
-    """Emits expressions as C text; what they need first goes to ``code`` as statements."""
+    """Emits expressions as C text; statements that they need first go to ``code``."""
 
     def __init__(self, code: Code, layout: Layout, problems: list[str]) -> None:
         self.code = code
@@ -76,7 +76,7 @@ class Scalars:
         return f"element({first}, {size}, (uint64_t)s->next[{where.stack.index}] - 1)"
 
     def bits(self, read: Read) -> tuple[str, int]:
-        """Where a header's field, or a wide metadata field, lies: bytes and bit offset."""
+        """The position of a header field or a wide metadata field: bytes and bit offset."""
         member = self.layout.member(read.field)
         if member is not None:
             return member, LIMB * read.field.limbs - read.field.width

@@ -99,7 +99,7 @@ class Tables:
         self.jump(node.if_false)
 
     def run(self, table: Table, action: Action, jump: bool, constant: Entry | None = None) -> None:
-        """Calls the action, and goes on where the table says."""
+        """Calls the action, and jumps to the node that follows in the table."""
         data = "e->data"
         if constant is not None:
             data = "NULL"

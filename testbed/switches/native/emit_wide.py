@@ -1,8 +1,8 @@
 """Emits C for expressions over wide fields: loops over 64-bit limbs, one loop per statement.
 
-Whatever works limb by limb (masks, exclusive ors, sums) is fused into a single loop without
-temporaries. A sum whose operands are known to keep every limb's carry inside it needs no carry
-chain, and the compiler turns such a loop into vector instructions.
+Operations that work limb by limb (masks, exclusive ors, sums) are fused into a single loop without
+temporaries. A sum whose operands cannot carry from one limb into the next needs no carry chain,
+and the compiler turns such a loop into vector instructions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Loop:
 
 class Expressions(Scalars):
     def plain(self, node: Expression, limbs: int) -> str | None:
-        """A pointer to the value as it lies in memory, where it lies there as a wide number."""
+        """A pointer to the value in memory, if it is there as a wide number."""
         if isinstance(node, Const):
             return self.code.constant(node.value, limbs)
         if isinstance(node, Parameter) and node.width > LIMB * (limbs - 1):
@@ -64,7 +64,7 @@ class Expressions(Scalars):
         return into
 
     def wide_into(self, node: Expression, limbs: int, into: str) -> None:
-        """Statements that put the value, modulo 2^(64 limbs), at ``into``."""
+        """Emits statements that put the value, modulo 2^(64 limbs), at ``into``."""
         code = self.code
         place = self.plain(node, limbs)
         low, high = bounds(node)
@@ -117,7 +117,7 @@ class Expressions(Scalars):
                 self.code(f"wide_resize({into}, {limbs}, {target}, {own}, 0);")
 
     def wide_difference(self, left: Expression, right: Expression, limbs: int) -> str:
-        """A word that is zero exactly where the two values are equal."""
+        """A word that is zero exactly if the two values are equal."""
         name = self.code.fresh("different")
         self.code(f"uint64_t {name} = 0;")
         loop = _Loop(limbs)
@@ -239,7 +239,7 @@ class Expressions(Scalars):
                 self.code(f"wide_put({place}, {offset}, {f.width}, {source}, {limbs});")
 
     def guarded(self, target: Read) -> AbstractContextManager[None]:
-        """A block that is skipped where the field's header is invalid, and so not there."""
+        """A block that is skipped if the field's header is invalid."""
         if self.layout.member(target.field) is not None:
             return self.code.block("")
         return self.code.block(f"if ({self.image(target.where)} != zeros)")

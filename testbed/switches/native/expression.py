@@ -1,8 +1,8 @@
-"""Expressions of a program, and what can be known of their values before any packet comes.
+"""Expressions of a program, and the bounds of their values that are known at compile time.
 
-BMv2 computes with integers of any size; p4c adds the masks that P4's fixed widths ask for. Every
+BMv2 computes with integers of any size; p4c adds the masks that P4's fixed widths need. Every
 value here is therefore an integer with bounds, and the emitter picks the narrowest C arithmetic
-that cannot be told from it.
+that gives the same result.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Element:
-    """``stack[index]``, with an index known only when a packet is there."""
+    """``stack[index]``, with an index known only at run time."""
 
     stack: Stack
     index: Expression
@@ -113,7 +113,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Parameter:
-    """Run-time data of an action; ``word`` is where it starts in the entry's data."""
+    """An action's parameter; ``word`` is where it starts in the entry's data."""
 
     index: int
     width: int
@@ -164,7 +164,7 @@ def _bit_bounds(lows: list[int], highs: list[int]) -> tuple[int, int]:
 
 @cache
 def bounds(node: Expression) -> tuple[int, int]:
-    """The least and the greatest value that the expression can take."""
+    """The least and the greatest possible value of the expression."""
     match node:
         case Const(value):
             return value, value

@@ -1,9 +1,9 @@
-"""Where the parts of a program live in the C that is made of it, and the text under construction.
+"""The names and places of a program's parts in the emitted C, and the text while it is written.
 
-A packet's headers stay where they are in its buffer, in wire order: ``s->h[i]`` points to header
-``i``, or to ``zeros`` while it is invalid, so that a read needs no test. Metadata of up to 64 bits
-are members of ``struct metadata``, ``s->m``; wider ones are big-endian byte arrays of whole 64-bit
-limbs in ``struct wide``, as wide registers are.
+A packet's headers stay in its buffer, in wire order: ``s->h[i]`` points to header ``i``, or to
+``zeros`` while it is invalid, so that a read needs no test. Metadata of up to 64 bits are members
+of ``struct metadata``, ``s->m``; wider ones are big-endian byte arrays of whole 64-bit limbs in
+``struct wide``, like wide registers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from testbed.switches.native.program import Program
 def identifier(name: str) -> str:
     """``name`` as part of a C identifier; no two names give the same one.
 
-    An underscore is doubled, and any other character outside C's alphabet is its code in hex
-    between two. A prefix keeps it apart from C's words and from the emitted code's own names.
+    An underscore is doubled; any other character that C does not allow becomes its code in hex
+    between two underscores. A prefix avoids C's keywords and the emitted code's own names.
     """
     return re.sub(
         r"[^0-9A-Za-z]", lambda found: "__" if found[0] == "_" else f"_{ord(found[0]):x}_", name

@@ -1,7 +1,8 @@
 """Which wide metadata must start a packet as zero.
 
-Metadata is zero when a packet comes, but clearing a kilobyte for every packet would cost more
-than what most packets do. Only fields that some path reads before it has written them need it.
+Metadata is zero when a packet arrives, but clearing a kilobyte for every packet would cost more
+than the rest of most packets' processing. Only fields that some path reads before it has written
+them must be cleared.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from testbed.switches.native.program import (
     Verify,
 )
 
-# Primitives that write all of their first argument, whatever happens
+# Primitives that always write all of their first argument
 _WRITES = frozenset({"assign", "register_read", "modify_field_with_hash_based_offset"})
 
 
@@ -83,7 +84,7 @@ def fields_read(program: Program) -> frozenset[Field]:
 
 
 def _listed(program: Program) -> Iterator[Field]:
-    """Fields that a clone or another round of the packet takes along."""
+    """Fields that a clone, or a resubmitted or recirculated packet, keeps."""
     for fields in program.field_lists.values():
         yield from fields
 
@@ -96,7 +97,7 @@ def _egress(program: Program, written: frozenset[Field], early: set[Field]) -> N
 
 
 def _pipeline(pipeline: Pipeline, written: frozenset[Field], early: set[Field]) -> frozenset[Field]:
-    """Notes early reads; returns what every way through the pipeline has written."""
+    """Records early reads; returns the fields that every path through the pipeline writes."""
     arriving: dict[str | None, frozenset[Field]] = {pipeline.first: written}
 
     def leave(to: str | None, having: frozenset[Field]) -> None:
@@ -144,7 +145,7 @@ def _action(action: Action, written: frozenset[Field], early: set[Field]) -> fro
 
 
 def _operands(op: object) -> Iterator[object]:
-    """What an operation reads; a field that it writes is not among it."""
+    """The operands that an operation reads, without a field that it writes."""
     match op:
         case Assign(target, value):
             yield from (target.where, value)
@@ -161,7 +162,7 @@ def _operands(op: object) -> Iterator[object]:
 
 
 def _fields(part: object) -> Iterator[Field]:
-    """The fields that an expression, or what else an operation may read, depends on."""
+    """The fields that an expression, or another operand, depends on."""
     match part:
         case Read(where, field):
             yield field

@@ -43,7 +43,7 @@ def number(text: str | int) -> int:
 
 
 def position(item: Json) -> str:
-    """Where something stands in the P4 program, ``file:line:column``, if the JSON says so."""
+    """A position in the P4 program, ``file:line:column``, or empty if the JSON has none."""
     info = item.get("source_info") or {}
     if "line" not in info:
         return ""
@@ -51,9 +51,9 @@ def position(item: Json) -> str:
 
 
 class Operands:
-    """The names that a program declares, and what is read in their terms.
+    """The names that a program declares, and the operands that refer to them.
 
-    ``problems`` collects what is not supported.
+    ``problems`` collects unsupported features.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A v1model program as typed values: what is left of BMv2's JSON once it has been understood.
+"""A v1model program as typed values, read from BMv2's JSON.
 
 ``reader.read`` makes one; everything in it is supported, and every name is resolved.
 """
@@ -25,7 +25,7 @@ Match = tuple[int, ...]
 
 
 class Unsupported(Exception):
-    """The program uses what the native target does not offer; ``problems`` lists all of it."""
+    """The program uses features that the native target lacks; ``problems`` lists them all."""
 
     def __init__(self, program: str, problems: list[str]) -> None:
         self.problems = tuple(problems)
@@ -66,7 +66,7 @@ class Meter:
     name: str
     index: int
     size: int
-    bytes: bool  # what it meters: bytes, or packets
+    bytes: bool  # it meters bytes, not packets
     table: str | None
 
 
@@ -102,7 +102,7 @@ Argument = Expression | Where | Stack | Register | Counter | Meter | Calculation
 
 @dataclass(frozen=True)
 class Primitive:
-    """``at`` is where it stands in the P4 program, ``file:line:column``, or empty."""
+    """``at`` is its position in the P4 program, ``file:line:column``, or empty."""
 
     op: str
     arguments: tuple[Argument, ...]
@@ -124,7 +124,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Lookahead:
-    """Bits of the packet that are looked at, not taken; ``offset`` from the cursor."""
+    """Bits of the packet that are read but not consumed; ``offset`` is from the cursor."""
 
     offset: int
     width: int
@@ -215,14 +215,14 @@ class Table:
     entries: tuple[Entry, ...]
     fixed: bool
     counted: bool
-    meter: tuple[Meter, Expression] | None  # of its entries, and where the colour goes
+    meter: tuple[Meter, Expression] | None  # its direct meter, and the colour's destination
     after_hit: str | None
     after_miss: str | None
-    after_action: dict[str, str | None] | None  # None: hit and miss decide
+    after_action: dict[str, str | None] | None  # None: depends on hit or miss
 
     @property
     def inline(self) -> bool:
-        """Whether the table only wraps one action that nobody can change."""
+        """Whether the table only wraps one action, which cannot be changed."""
         return not self.keys and self.default_fixed and self.default is not None
 
     @property
@@ -259,7 +259,7 @@ class Pipeline:
     nodes: dict[str, Table | Conditional]
 
     def order(self) -> list[str]:
-        """The nodes that can be reached, each before those that follow it."""
+        """The reachable nodes, each before those that follow it."""
         seen: list[str] = []
         visited: set[str] = set()
 
@@ -293,10 +293,10 @@ class Program:
     calculations: tuple[Calculation, ...]
     checksums: tuple[Checksum, ...]
     deparse: tuple[Header, ...]
-    field_lists: dict[int, tuple[Field, ...]]  # metadata that clones and further rounds keep
+    field_lists: dict[int, tuple[Field, ...]]  # metadata that clones and further passes keep
 
     def operations(self) -> Iterator[ParserOp]:
-        """What parser states and actions do, in no order."""
+        """The operations of parser states and actions, in no order."""
         for state in self.states.values():
             yield from state.ops
         for action in self.actions:
@@ -306,7 +306,7 @@ class Program:
         return (op for op in self.operations() if isinstance(op, Primitive))
 
     def standard(self, name: str) -> Field | None:
-        """A field of the standard metadata, where the program has it."""
+        """A field of the standard metadata, if the program has it."""
         for header in self.headers:
             if header.name == "standard_metadata":
                 return header.fields.get(name)

@@ -1,7 +1,7 @@
 """Reads BMv2's JSON, as p4c-bm2-ss writes it, into a ``Program``.
 
-The format is described in behavioral-model's docs/JSON_format.md. Whatever is not supported is
-collected, and reported together.
+The format is described in behavioral-model's docs/JSON_format.md. Unsupported features are
+collected and reported together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from testbed.switches.native.reader_parser import States
 from testbed.switches.native.reader_table import Pipelines
 
 _MAX_HEADER = 32768  # bits: 4096 bytes, as in runtime/packet.h
-# What v1model offers and this target does not; the reason says what a user can do about it.
+# Features of v1model that this target lacks; the text says what a user can do instead.
 _REFUSED = {
     "header_union_types": "header unions",
     "parse_vsets": "parser value sets (use a select over constants)",
@@ -38,8 +38,8 @@ _REFUSED = {
 def read(path: Path) -> Program:
     """The program in a JSON file.
 
-    Raises ``Unsupported`` with everything in it that the native target lacks, and ``ValueError``
-    where the file is no output of p4c-bm2-ss.
+    Raises ``Unsupported`` with all features that the native target lacks, and ``ValueError`` if
+    the file is not an output of p4c-bm2-ss.
     """
     try:
         document = json.loads(path.read_bytes())

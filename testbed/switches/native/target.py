@@ -1,7 +1,7 @@
 """The native switch: a program compiled to C, running as a process of its own.
 
-The process is spoken to over a Unix socket that is its standard input. It ends when the socket
-closes, so that no switch outlives whoever started it, however that ended.
+The process is controlled over a Unix socket that is its standard input. It ends when the socket
+closes, so that no switch outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class PortStatistics:
-    """What has passed one port. A drop on receipt is the switch's fault (it was too slow), one
-    on sending the network's: the port's queue was full."""
+    """Counts of one port's packets. A packet is dropped on receipt if the switch is too slow, and
+    on sending if the port's queue is full."""
 
     rx_packets: int
     rx_bytes: int
@@ -48,7 +48,7 @@ class Statistics:
     ports: dict[int, PortStatistics]
     oversize: int  # frames too long for the ring, or superframes of a kind that cannot be cut
     no_port: int  # packets sent to a port that does not exist
-    endless: int  # clones and rounds refused, because one packet caused more than 4096
+    endless: int  # clones and passes refused, because one packet caused more than 4096
 
 
 class NativeSwitch:
@@ -80,16 +80,16 @@ class NativeSwitch:
         gather: float = 100e-6,
         seed: int = 0,
     ) -> None:
-        """Starts to switch packets between interfaces, by port number; returns when it does.
+        """Starts to switch packets between ``interfaces``, by port number; returns once it does.
 
         ``prefix_command`` starts the process elsewhere, such as ``["mnexec", "-a", pid]`` in a
-        network namespace. ``superframe`` is how many packets may come, or leave, as one frame
-        that is left to hardware to cut (segmentation offload), and ``ring_frames`` how many frames
-        a port holds until they are read.
-        ``gather`` is for how many seconds packets may gather before the next look at the rings:
-        the most that the switch adds to a packet's latency, and what keeps its processor time
-        low, since a wake-up costs more than a packet.
-        Raises ``ControlError`` with what the process said, if it does not start.
+        network namespace. ``superframe`` is how many packets may arrive or leave as one frame
+        that hardware would segment (segmentation offload), and ``ring_frames`` how many unread
+        frames a port holds.
+        ``gather`` is how many seconds packets may gather before the rings are read again. It is
+        the most that the switch adds to a packet's latency, and it keeps processor time low,
+        because a wake-up costs more than a packet.
+        Raises ``ControlError`` with the process's output if it does not start.
         """
         ports = [f"{port}={name}" for port, name in interfaces.items()]
         self._launch(prefix_command, ports, ring_frames, superframe, gather, seed)
@@ -104,7 +104,7 @@ class NativeSwitch:
         seed: int,
     ) -> None:
         if self._process is not None:
-            raise ControlError("the switch runs already")
+            raise ControlError("the switch is already running")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.settimeout(_PATIENCE)
         figures = [str(frames), str(superframe), str(int(gather * 1e9)), str(seed)]
@@ -119,7 +119,7 @@ class NativeSwitch:
     @property
     def pid(self) -> int:
         if self._process is None:
-            raise ControlError("the switch does not run")
+            raise ControlError("the switch is not running")
         return self._process.pid
 
     def close(self) -> None:
@@ -148,10 +148,11 @@ class NativeSwitch:
     ) -> None:
         self.close()
 
-    # Packets and figures
+    # Packets and counts
 
     def process(self, port: int, packet: bytes) -> list[tuple[int, bytes]]:
-        """What leaves, and where, when ``packet`` comes in at ``port``, in the order of sending."""
+        """The packets that leave when ``packet`` arrives at ``port``, in sending order, each with
+        its port."""
         answer = self._request(b"P" + struct.pack("=H", port) + packet)
         left: list[tuple[int, bytes]] = []
         at = 0
@@ -238,7 +239,7 @@ class NativeSwitch:
         self._request(struct.pack("=cHI", b"Z", register.index, 0), f"register {name}")
 
     def read_counter(self, name: str, index: int) -> tuple[int, int]:
-        """Packets and bytes. Of a direct counter, ``index`` counts its table's entries."""
+        """Packets and bytes. For a direct counter, ``index`` counts its table's entries."""
         counter = _named(self._counters, name, "counter")
         request = struct.pack("=cHI", b"C", counter.index, index)
         packets, size = struct.unpack("=QQ", self._request(request, f"counter {name}[{index}]"))
@@ -284,7 +285,7 @@ class NativeSwitch:
 
     def _request(self, request: bytes, what: str = "") -> bytes:
         if self._socket is None:
-            raise ControlError("the switch does not run")
+            raise ControlError("the switch is not running")
         try:
             self._socket.sendall(struct.pack("=I", len(request)) + request)
             size, refusal = struct.unpack("=II", self._receive(8))
@@ -306,10 +307,10 @@ class NativeSwitch:
         return bytes(data)
 
     def _last_words(self) -> str:
-        """Ends the process, and says what it left on standard error."""
+        """Ends the process; returns its standard error."""
         process = self._process
         if process is None or process.stderr is None:
-            return "it does not run"
+            return "it is not running"
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1)
         if process.poll() is None:

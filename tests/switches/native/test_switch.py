@@ -176,7 +176,7 @@ def test_the_switch_ends_with_its_control_plane():
     pid = switch.pid
     switch.close()
     switch.close()
-    with pytest.raises(ControlError, match="does not run"):
+    with pytest.raises(ControlError, match="is not running"):
         switch.process(1, b"")
     assert subprocess.run(["kill", "-0", str(pid)], capture_output=True, check=False).returncode
 
