@@ -56,7 +56,7 @@ class Control(Protocol):
     ) -> None:
         """Sets each rate, in packets or bytes per second, and its burst.
 
-        Of a direct meter, ``index`` counts its table's entries.
+        For a direct meter, ``index`` counts its table's entries.
         """
 
     def close(self) -> None:

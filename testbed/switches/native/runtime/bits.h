@@ -32,7 +32,7 @@ INLINE void store64(uint8_t *p, uint64_t x) {
     memcpy(p, &x, 8);
 }
 
-// Exactly n <= 8 bytes: nothing beyond them may be touched.
+// Exactly n <= 8 bytes: nothing beyond them may be accessed.
 INLINE uint64_t load_bytes(const uint8_t *p, unsigned n) {
     uint64_t x = 0;
     if (n == 8)
@@ -143,8 +143,8 @@ INLINE void set_limb(uint8_t *p, unsigned i, uint64_t x) {
     store64(p + 8 * i, x);
 }
 
-// Inlined and unrolled, in the widest moves there are: n is a constant, and a call to memcpy() would
-// cost about as much as the copy.
+// Inlined and unrolled, in the widest moves available: n is a constant, and a call to memcpy()
+// would cost about as much as the copy.
 typedef uint64_t limbs4 __attribute__((vector_size(32), aligned(1), may_alias));
 
 INLINE void copy_limbs(uint8_t *to, const uint8_t *from, unsigned n) {
@@ -154,7 +154,7 @@ INLINE void copy_limbs(uint8_t *to, const uint8_t *from, unsigned n) {
     memcpy(to + 8 * i, from + 8 * i, 8 * (n - i));
 }
 
-// n limbs out of m limbs, cut or extended by zeros or the sign.
+// n limbs from m limbs, truncated or extended by zeros or the sign.
 INLINE void wide_resize(uint8_t *to, unsigned n, const uint8_t *from, unsigned m, bool sign) {
     if (n <= m) {
         memmove(to, from + 8 * (m - n), 8 * n);

@@ -39,7 +39,7 @@ INLINE uint64_t hash_crc32(const uint8_t *p, size_t n) {
     return crc ^ 0xffffffffu;
 }
 
-// With the parameters that BMv2 starts with
+// With BMv2's initial parameters
 #define hash_crc16_custom hash_crc16
 #define hash_crc32_custom hash_crc32
 
@@ -100,7 +100,7 @@ INLINE uint64_t hash_identity(const uint8_t *p, size_t n) {
     return x;
 }
 
-// Appends bits to a buffer that is zero from *position on.
+// Appends bits to a buffer whose bits from *position on are zero.
 INLINE void append_bits(uint8_t *buffer, unsigned *position, unsigned width, uint64_t x) {
     for (unsigned done = 0; done < width;) {
         const unsigned room = 8 - *position % 8;

@@ -1,5 +1,5 @@
-// Meters: two rates, three colours, as BMv2 computes them. A packet that the peak rate's bucket
-// cannot pay for is red, and pays nothing; else one beyond the committed rate is yellow.
+// Meters: two rates, three colours, as BMv2 computes them. A packet is red, and takes no tokens, if
+// the peak rate's bucket has too few for it; otherwise it is yellow beyond the committed rate.
 #ifndef METER_H
 #define METER_H
 
@@ -9,7 +9,7 @@ enum colour { GREEN, YELLOW, RED };
 
 struct bucket {
     double rate; // units per microsecond
-    uint64_t burst, tokens, last; // last: units that the rate had given since the start
+    uint64_t burst, tokens, last; // last: tokens that the rate had produced since the start
 };
 
 struct meter {

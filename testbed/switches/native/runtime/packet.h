@@ -1,4 +1,4 @@
-// What a program and the switch around it share: header images, packets out, multicast groups,
+// Shared by a program and the switch around it: header images, outgoing packets, multicast groups,
 // registers and counters.
 #ifndef PACKET_H
 #define PACKET_H
@@ -18,11 +18,11 @@
 #endif
 
 #define DROP_PORT 511
-#define MAX_HEADER 4096 // bytes; what `zeros` stands in for
-#define MAX_PACKET 65792 // bytes: an Ethernet frame of the largest MTU there is, and some
+#define MAX_HEADER 4096 // bytes; the size of `zeros`
+#define MAX_PACKET 65792 // bytes: more than an Ethernet frame of the largest possible MTU
 #define NO_ACTION (~0u)
 
-// The image of every invalid header: reads give 0, and nothing is ever written to it.
+// The image of every invalid header: it is all 0 and never written to.
 static uint8_t zeros[MAX_HEADER] __attribute__((aligned(64)));
 
 struct registers {
@@ -59,10 +59,10 @@ static struct group *groups[1 << 16];
 static uint64_t now; // microseconds since the start, as of the current batch
 
 static uint64_t oversize; // packets beyond the ring's frames, or MAX_PACKET
-static uint64_t endless;  // clones and other rounds beyond MAX_PASSES
+static uint64_t endless;  // clones and other passes beyond MAX_PASSES
 
-// Memory for headers that a program adds, until the packets that hold them have left. Where a
-// sanitizer watches, what is not taken is out of bounds, and a gap keeps neighbours apart.
+// Memory for headers that a program adds, until the packets that have them have left. Under a
+// sanitizer, unallocated memory is out of bounds, and gaps separate allocations.
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -77,7 +77,7 @@ static uint64_t endless;  // clones and other rounds beyond MAX_PASSES
 static uint8_t arena[ARENA] __attribute__((aligned(64)));
 static size_t arena_used = ARENA; // until arena_reset()
 
-// NULL when a program asks for more than any packet can need.
+// NULL if a program asks for more than any packet can need.
 INLINE uint8_t *arena_take(size_t n) {
     if (ARENA_STEP(n) > ARENA - arena_used)
         return NULL;
@@ -92,7 +92,7 @@ INLINE void arena_reset(size_t keep) {
     arena_used = keep;
 }
 
-// Packets on their way out: segments of memory, sent or collected by flush().
+// Outgoing packets: segments of memory, sent or collected by flush().
 
 #define MAX_OUTPUTS 256
 #define MAX_SEGMENTS 4096
@@ -106,11 +106,11 @@ static struct output outputs[MAX_OUTPUTS];
 static struct iovec segments[MAX_SEGMENTS];
 static unsigned output_count, segment_count;
 
-// Of the switch around the program: sends or collects all outputs, and says how full a port is.
+// Defined by the switch around the program: send or collect all outputs; length of a port's queue.
 static void flush(void);
 static unsigned queue_depth(unsigned port);
 
-// Sends what there is, and frees the arena but for its first `keep` bytes.
+// Sends all outputs, and frees the arena except for its first `keep` bytes.
 INLINE void outputs_done(size_t keep) {
     flush();
     arena_reset(keep);
@@ -210,7 +210,7 @@ INLINE void header_copy(uint8_t **to, uint8_t *from, size_t n) {
     memmove(*to, from, n);
 }
 
-// An image of one's own, for a copy of the packet that will change it.
+// A separate image, for a copy of the packet that will change it.
 INLINE void header_own(uint8_t **slot, size_t n) {
     if (*slot != zeros) {
         uint8_t *p = arena_take(n);
@@ -257,7 +257,7 @@ INLINE __int128 clamp(__int128 x, __int128 low, __int128 high) {
 
 static uint64_t random_state = 0x9e3779b97f4a7c15u;
 
-// Uniform enough over low..high; BMv2 leaves the target alone where low > high.
+// Nearly uniform over low..high; BMv2 leaves the target unchanged if low > high.
 INLINE uint64_t random_between(uint64_t low, uint64_t high) {
     random_state ^= random_state << 13;
     random_state ^= random_state >> 7;

@@ -1,11 +1,11 @@
-// Packets that go through the switch again: clones of either kind, resubmitted and recirculated
-// ones. Each is a pass with memory of its own, and waits until the packet that made it is done.
+// Packets that pass through the switch again: clones of either kind, resubmitted and recirculated
+// packets. Each is a pass with its own memory, and waits until the packet that made it is done.
 #ifndef PASS_H
 #define PASS_H
 
 #include "packet.h"
 
-#define MAX_PASSES 4096 // times that one packet may pass through; a program can ask for no end
+#define MAX_PASSES 4096 // passes caused by one packet; a program may request endless ones
 #define MAX_SESSIONS (1 << 15)
 
 enum instance { INGRESS_CLONE = 1, EGRESS_CLONE = 2, RECIRCULATED = 4, RESUBMITTED = 6 };
@@ -15,9 +15,9 @@ struct pass {
     enum instance instance;
     unsigned session; // of a clone
     size_t length;
-    struct state state; // its metadata are those to be kept
+    struct state state; // its metadata are the kept ones
     struct wide wide;
-    uint8_t bytes[]; // the packet; for EGRESS_CLONE its valid headers in their order, and the payload
+    uint8_t bytes[]; // the packet; for EGRESS_CLONE its valid headers in order, then the payload
 };
 
 struct mirror {
@@ -27,11 +27,11 @@ struct mirror {
 
 static struct mirror mirrors[MAX_SESSIONS];
 static struct pass *waiting, **waiting_end = &waiting;
-static struct pass *spent; // run, and perhaps still on their way out
-static unsigned passes;    // of the current packet: through egress, and those that wait
+static struct pass *spent; // done, but their packets may not have left yet
+static unsigned passes;    // of the current packet: through egress, and waiting
 static uint8_t original[MAX_PACKET];
 
-// A pass that waits, its metadata those of a field list; NULL when there are too many.
+// A waiting pass with the metadata of a field list; NULL if there are too many.
 static struct pass *pass_new(enum instance instance, size_t length, unsigned list,
                              const struct state *s, const struct wide *w) {
     if (++passes > MAX_PASSES) {
@@ -59,7 +59,7 @@ static void passes_free(void) {
     }
 }
 
-// Of the packet as it came in, to be parsed again.
+// A clone of the packet as it came in, to be parsed again.
 static void clone_ingress(struct state *s, const struct wide *w) {
     const unsigned session = s->clone % MAX_SESSIONS;
     s->clone = 0;
@@ -78,7 +78,7 @@ static void resubmit(struct state *s, const struct wide *w) {
         memcpy(p->bytes, original, s->received);
 }
 
-// Of the packet as egress has left it, with its headers as they are.
+// A clone of the packet after egress, with its current headers.
 static void clone_egress(struct state *s, const struct wide *w) {
     const unsigned session = s->clone % MAX_SESSIONS;
     s->clone = 0;
@@ -108,13 +108,13 @@ static void clone_egress(struct state *s, const struct wide *w) {
     p->state.end = to + payload;
 }
 
-// The packet as the deparser makes it is parsed again; truncate() does not reach it, as in BMv2.
+// The deparsed packet is parsed again; truncate() does not apply to it, as in BMv2.
 static void recirculate(struct state *s, const struct wide *w) {
     output_begin(0);
     deparse(s);
     output_segment(s->cursor, (size_t)(s->end - s->cursor));
     const struct output *const o = &outputs[output_count];
-    segment_count = o->first; // it is no output after all
+    segment_count = o->first; // undo the output
     if (o->bytes > MAX_PACKET) {
         oversize++;
         return;

@@ -1,14 +1,14 @@
-// What becomes of a packet, as in BMv2's simple_switch: parser, ingress, then what ingress has asked
-// for, egress once per copy, checksums, deparser.
+// A packet's way through the switch, as in BMv2's simple_switch: parser, ingress, what ingress
+// requested, egress once per copy, checksums, deparser.
 //
-// The program defines struct state, the four stages, and which of its parts are needed:
+// The program defines struct state, the four stages, and which parts of this file it needs:
 //   SET(field, value), GET(field)   a field of the standard metadata
-//   HEADERS                         how many there are, and with PASSES header_bytes[] of each
-//   SEGMENTS                        the most pieces that a packet leaves in
-//   EGRESS_SCRATCH                  bytes of the arena that one passage of egress may take
+//   HEADERS                         number of headers, and with PASSES header_bytes[] of each
+//   SEGMENTS                        the most segments of an outgoing packet
+//   EGRESS_SCRATCH                  bytes of the arena that one pass through egress may take
 //   PASSES                          clones, resubmits or recirculates (pass.h)
 //   TRUNCATES                       calls truncate()
-//   QUEUE_DEPTH                     reads how full a queue is
+//   QUEUE_DEPTH                     reads a queue's length
 #ifndef PIPELINE_H
 #define PIPELINE_H
 
@@ -40,7 +40,7 @@ INLINE void arrive(struct state *s, uint8_t *packet, size_t length) {
     output_room(SEGMENTS, ARENA / 2, 0);
 }
 
-// Egress and deparser: what a packet, or one copy of it, does on its way out.
+// Egress and deparser, for a packet or one copy of it.
 STAGE void leave(struct state *s, struct wide *w, unsigned port) {
 #if PASSES
     passes++;
@@ -50,7 +50,7 @@ STAGE void leave(struct state *s, struct wide *w, unsigned port) {
     SET(packet_length, s->length);
     SET(egress_global_timestamp, now);
 #if QUEUE_DEPTH
-    // The queue is the interface's, behind egress: a packet has still to wait in it.
+    // The queue is the interface's, after egress: the packet has not waited in it yet.
     const unsigned depth = queue_depth(port);
     SET(enq_timestamp, now);
     SET(enq_qdepth, depth);
@@ -80,7 +80,7 @@ STAGE void leave(struct state *s, struct wide *w, unsigned port) {
     output_end();
 }
 
-// A copy shares the header images that egress leaves as they are, and the payload.
+// A copy shares the payload and the header images that egress does not change.
 STAGE void multicast(const struct state *from, const struct wide *wide, unsigned id) {
     const struct group *const group = groups[id];
     const size_t keep = arena_used;
@@ -102,7 +102,7 @@ STAGE void multicast(const struct state *from, const struct wide *wide, unsigned
     }
 }
 
-// From the parser on; the caller has set the metadata that the packet comes with.
+// Runs all stages from the parser on; the caller has set the packet's initial metadata.
 STAGE void enter(struct state *s, struct wide *w, uint8_t *packet, size_t length) {
     arrive(s, packet, length);
 #if PASSES
@@ -130,7 +130,7 @@ STAGE void enter(struct state *s, struct wide *w, uint8_t *packet, size_t length
 
 #if PASSES
 
-// A clone goes to where its session sends it.
+// Sends a clone to its session's destination.
 static void deliver(struct pass *p) {
     struct state *const s = &p->state;
     const struct mirror *const mirror = &mirrors[p->session];
@@ -146,7 +146,7 @@ static void deliver(struct pass *p) {
 
 static void run(struct pass *p) {
     struct state *const s = &p->state;
-    if (p->instance == INGRESS_CLONE) { // parsed as when it came, but its metadata are those kept
+    if (p->instance == INGRESS_CLONE) { // parsed as on arrival, but with the kept metadata
         const struct metadata kept = s->m;
         struct wide scratch;
         memset(&scratch, 0, sizeof scratch);

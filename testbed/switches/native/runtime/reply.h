@@ -1,4 +1,4 @@
-// What the switch answers to the control plane, as it is put together.
+// The buffer for the switch's reply to the control plane.
 #ifndef REPLY_H
 #define REPLY_H
 

@@ -1,9 +1,10 @@
-// Packets in and out: per interface one socket, with a ring shared with the kernel for what comes in.
+// Packets in and out: each interface has a socket to send and one to receive, which shares a ring
+// with the kernel.
 //
-// The ring is of version 2, whose frames are handed over one by one. Version 3 hands over blocks,
-// and a block that is not full waits for a timer of a millisecond or more: too long for hosts that
-// wait for an answer before they send on. A packet is changed where it lies in the ring, sent from
-// there, and then its frame goes back to the kernel; those of a superframe are cut from it first.
+// The ring has version 2, which hands over frames one by one. Version 3 hands over blocks, and a
+// block that is not full waits for a timer of a millisecond or more: too long for hosts that wait
+// for an answer before they send more. A packet is changed in place in the ring and sent from
+// there; then its frame goes back to the kernel. The packets of a superframe are cut from it first.
 #ifndef RING_H
 #define RING_H
 
@@ -31,19 +32,19 @@
 
 #define BURST 64 // packets read from one port before the next port's turn
 #define PREFETCH 2048 // bytes of a frame, at most
-#define ROUNDS 16 // busy rounds between two looks at the control socket
+#define ROUNDS 16 // busy rounds between two checks of the control socket
 #define SEND_BUFFER (256 << 20) // the queue is the interface's, not the socket's
 #define NOTHING (~0u)
 #define CUTS (1 << 18) // bytes of packets cut from superframes and not yet sent
 #define TAG 4          // bytes of a VLAN tag
-// Of the memory that Linux charges for a frame: what joins its bytes in one power of two (headroom,
-// struct skb_shared_info), and what stands apart (struct sk_buff). A frame of a page or more lies in
-// pages of its own, but for the headers.
+// Memory that Linux charges for a frame besides its bytes: headroom and struct skb_shared_info are
+// rounded up with them to a power of two; struct sk_buff is separate. The data of a frame of a page
+// or more is in pages of its own, except for the headers.
 #define HEADROOM 32
 #define SHARED_INFO 320
 #define BUFFER_HEAD 256
 #define PAGE 4096
-#define RECENT 256 // packets, at least, whose memory is remembered
+#define RECENT 256 // packets, at least, over which charged memory is averaged
 
 static volatile sig_atomic_t stopped;
 
@@ -53,17 +54,17 @@ struct port {
     uint8_t *frames;
     size_t frame_size;
     unsigned frame_count, head;
-    unsigned first, last; // outputs to be sent, chained
+    unsigned first, last; // outputs to be sent, linked
     unsigned queued, asked;         // see queue_depth()
-    uint64_t recent, charged;       // packets, and the memory that they were charged for
+    uint64_t recent, charged;       // packets, and the memory charged for them
     uint64_t rx_packets, rx_bytes, rx_drops, tx_packets, tx_bytes, tx_drops;
 };
 
 static struct port ports[MAX_PORTS];
 static struct port *port_by_number[MAX_PORTS];
 static unsigned port_count;
-static unsigned rounds;      // looks at all rings so far
-static unsigned longest = 1; // packets that a superframe may be of
+static unsigned rounds;      // passes over all rings so far
+static unsigned longest = 1; // the most packets in a superframe
 static uint64_t no_port;
 
 static uint8_t cuts[CUTS];
@@ -107,7 +108,7 @@ static void ring_open(const char *argument, unsigned frames) {
     memcpy(interface.ifr_name, name, strlen(name));
     p->number = (unsigned)number;
     p->first = NOTHING;
-    // Without a protocol neither receives: the first one does once it is bound to them all.
+    // Without a protocol neither socket receives; the first does once it is bound to all protocols.
     p->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     p->out = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (p->fd < 0 || p->out < 0)
@@ -142,12 +143,12 @@ static unsigned charge(size_t headers, size_t rest) {
     return buffer + BUFFER_HEAD;
 }
 
-// How many packets wait to leave a port.
+// The number of packets that wait to leave a port.
 //
-// The queue is the kernel's: the interface's qdisc (htb, where a link is shaped). Its length is read
-// off the memory that the socket's frames hold until the next node has taken them, at the start of
-// a round of all ports: what the round itself puts out is seen by the next one. How many packets that
-// memory is of, those sent last tell: small ones hold less, and so do those of a superframe.
+// The queue is the kernel's: the interface's qdisc (htb on a shaped link). Its length is computed
+// from the memory that the socket's frames hold until the next node has taken them, once per round
+// over all ports: packets sent in a round count from the next one on. The memory per packet is the
+// mean of the packets sent last: small ones hold less, and so do those of a superframe.
 static __attribute__((unused)) unsigned queue_depth(unsigned port) {
     struct port *p = port < MAX_PORTS ? port_by_number[port] : NULL;
     if (p == NULL)
@@ -162,7 +163,7 @@ static __attribute__((unused)) unsigned queue_depth(unsigned port) {
     return p->queued;
 }
 
-// What the kernel is given at once: a packet, or several that are joined.
+// What is passed to the kernel as one: a packet, or several that are joined.
 struct message {
     struct virtio_net_hdr offload;
     uint8_t headers[JOINT];
@@ -174,7 +175,7 @@ static struct message messages[MAX_OUTPUTS];
 static struct mmsghdr calls[MAX_OUTPUTS];
 static struct iovec parts[MAX_SEGMENTS + 2 * MAX_OUTPUTS];
 
-// A packet's bytes but for the first `skip`.
+// A packet's bytes without the first `skip`.
 static unsigned add_parts(struct iovec *to, const struct output *o, size_t skip) {
     unsigned count = 0;
     for (unsigned i = 0; i < o->segments; i++) {
@@ -197,11 +198,11 @@ static void first_bytes(const struct output *o, uint8_t *to) {
     }
 }
 
-// The outputs from `first` on as messages; returns how many there are.
+// Makes messages from the outputs from `first` on; returns their number.
 static unsigned join(unsigned first, const unsigned *following) {
     unsigned count = 0, used = 0;
     struct message *m = NULL;
-    struct iovec *own = NULL; // of m, the first one for its offload and the second for its headers
+    struct iovec *own = NULL; // of m: the first for its offload, the second for its headers
     bool open = false;
     for (unsigned n = first; n != NOTHING; n = following[n]) {
         const struct output *const o = &outputs[n];
@@ -245,8 +246,8 @@ static void note_sent(struct port *p, const struct message *m) {
     p->charged += charge(headers, m->packets * (m->length - headers));
 }
 
-// Sends what process() put out, port by port. A packet that the interface's queue refuses is lost,
-// as it would be in any switch, and counted.
+// Sends the outputs of process(), port by port. A packet that the interface's queue refuses is
+// lost, as in any switch, and counted.
 static void ring_send(void) {
     static struct port *busy[MAX_PORTS];
     static unsigned following[MAX_OUTPUTS];
@@ -282,8 +283,8 @@ INLINE struct tpacket2_hdr *ring_frame(const struct port *p, unsigned n) {
                                            (n & (p->frame_count - 1)) * p->frame_size);
 }
 
-// Packets come from another processor's cache: the next one is fetched while one is processed, and
-// of the one after next the line that tells its size.
+// Packets come from another processor's cache. While one is processed, the next one is fetched, and
+// the cache line with the size of the one after it.
 INLINE void ring_prefetch(const struct port *p, unsigned n) {
     const struct tpacket2_hdr *const frame = ring_frame(p, n);
     __builtin_prefetch(ring_frame(p, n + 1));
@@ -294,7 +295,7 @@ INLINE void ring_prefetch(const struct port *p, unsigned n) {
         __builtin_prefetch((const uint8_t *)frame + at);
 }
 
-// The kernel takes a VLAN tag out of a packet before a socket sees it. There is room ahead of the
+// The kernel removes a VLAN tag from a packet before a socket sees it. There is room before the
 // packet to put it back.
 static uint8_t *put_back_tag(const struct tpacket2_hdr *frame, uint8_t *packet) {
     const bool named = frame->tp_status & TP_STATUS_VLAN_TPID_VALID;
@@ -315,7 +316,7 @@ static void take_packet(struct port *p, const struct tpacket2_hdr *frame, uint8_
     process(p->number, packet, length);
 }
 
-// Returns how many packets there were in it.
+// Returns the number of packets in it.
 static unsigned take_superframe(struct port *p, const struct tpacket2_hdr *frame,
                                 const struct superframe *f) {
     for (unsigned n = 0; n < f->count; n++) {
@@ -350,7 +351,7 @@ static unsigned take_frame(struct port *p, const struct tpacket2_hdr *frame) {
     return 1;
 }
 
-// Processes BURST packets or a few more; returns how many there were.
+// Processes up to BURST packets, or a few more; returns their number.
 static unsigned ring_drain(struct port *p) {
     unsigned frames = 0, packets = 0;
     for (; packets < BURST && frames < p->frame_count; frames++) {
@@ -388,13 +389,13 @@ static void ring_statistics(void) {
     }
 }
 
-// A switch does not wait for its hosts. A nice value counts within a session's group of processes,
-// and the group's own against other groups, where the kernel groups them so (sched_autogroup).
-// Best effort: without the right to it the switch only runs later.
+// The switch runs before the hosts. If the kernel groups processes by session (sched_autogroup), a
+// nice value counts only within the group, and the group's own nice value against other groups.
+// Best effort: without the permission the switch only runs later.
 static void take_precedence(void) {
     setpriority(PRIO_PROCESS, 0, -20);
     if (setsid() < 0)
-        return; // no session of its own: the group's nice value is somebody else's
+        return; // no session of its own: the group's nice value belongs to others, too
     FILE *group = fopen("/proc/self/autogroup", "w");
     if (group != NULL) {
         fputs("-20", group);
@@ -408,13 +409,13 @@ static uint64_t microseconds(void) {
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-// Runs until SIGTERM, or until `take_request` says that the control plane has
-// gone. Sleeps whenever all rings are empty.
+// Runs until SIGTERM, or until `take_request` returns false because the control plane has closed
+// the socket. Sleeps whenever all rings are empty.
 //
-// To wake a sleeper costs whoever sends the packet, and this process, some microseconds each. So
-// after some packets comes a nap by the clock first, in which more of them gather without a
-// wake-up; only when nothing has come meanwhile does it sleep for long. By poll() and not epoll:
-// that one takes note of every packet, also while nobody sleeps.
+// A wake-up costs the sender of a packet and this process some microseconds each. So after some
+// packets the process first sleeps for a fixed short time, in which more packets gather without a
+// wake-up. Only if none arrives in that time does it block in poll(). It does not use epoll, which
+// has a cost for every packet even while no process waits.
 static void ring_run(long nap_nanoseconds, bool (*take_request)(void)) {
     const uint64_t start = microseconds();
     const struct timespec nap = {.tv_nsec = nap_nanoseconds};
@@ -442,7 +443,7 @@ static void ring_run(long nap_nanoseconds, bool (*take_request)(void)) {
         for (unsigned i = 0; !busy && i < port_count; i++) {
             int error;
             socklen_t size = sizeof error;
-            if (files[1 + i].revents & POLLERR) // the interface went down: note taken
+            if (files[1 + i].revents & POLLERR) // the interface went down: clear the error
                 getsockopt(ports[i].fd, SOL_SOCKET, SO_ERROR, &error, &size);
         }
     }

@@ -1,10 +1,10 @@
-// Superframes: several packets of one flow that their sender's kernel carries through a link as one,
-// and leaves to the network card to cut and to checksum (segmentation offload). Here the switch is
-// that card: what it cuts are, byte for byte, the packets that the kernel would have sent. Known are
-// UDP (Linux 6.2 hands it on) and TCP over IPv4.
+// Superframes: several packets of one flow that their sender's kernel carries through a link as
+// one, for the network card to segment and checksum (segmentation offload). Here the switch acts as
+// that card: the packets that it cuts are, byte for byte, those that the kernel would have sent. It
+// supports UDP (Linux 6.2 passes it on) and TCP over IPv4.
 //
-// What leaves the switch is joined again where nothing is lost by it: UDP without a checksum, which
-// whoever cuts it will add.
+// Packets that leave the switch are joined again where that loses nothing: UDP packets without a
+// checksum, because the one that segments them will add it.
 #ifndef SUPERFRAME_H
 #define SUPERFRAME_H
 
@@ -21,12 +21,12 @@
 
 struct superframe {
     const uint8_t *bytes;
-    size_t length, headers, piece; // headers are each packet's, and a piece of the rest
+    size_t length, headers, piece; // each packet has the headers, and a piece of the rest
     size_t transport;              // where UDP's or TCP's header starts
     unsigned protocol, count;
 };
 
-// What a sender has left to hardware; the field holds the sum of the pseudo header already.
+// Completes a checksum left to hardware; its field has the sum of the pseudo header already.
 static void complete_checksum(uint8_t *packet, size_t length, const struct virtio_net_hdr *offload) {
     const size_t start = offload->csum_start, at = start + offload->csum_offset;
     if (start > length || at + 2 > length)
@@ -36,7 +36,7 @@ static void complete_checksum(uint8_t *packet, size_t length, const struct virti
     memcpy(packet + at, &sum, sizeof sum);
 }
 
-// False if this is nothing that we know how to cut.
+// False if this kind cannot be cut.
 static bool superframe_open(struct superframe *f, const uint8_t *bytes, size_t length,
                             const struct virtio_net_hdr *offload) {
     const unsigned kind = offload->gso_type & ~VIRTIO_NET_HDR_GSO_ECN;
@@ -95,7 +95,7 @@ static void superframe_cut(const struct superframe *f, unsigned n, uint8_t *to) 
     memcpy(checksum, &sum, sizeof sum);
 }
 
-#define JOINT (ETH_HLEN + 20 + 8) // bytes of the headers of what can be joined
+#define JOINT (ETH_HLEN + 20 + 8) // bytes of headers of packets that can be joined
 
 // Whether a packet may be part of a superframe.
 static bool can_join(const uint8_t *h, size_t length) {
@@ -106,8 +106,8 @@ static bool can_join(const uint8_t *h, size_t length) {
            load_bytes(h + JOINT - 4, 2) == length - ETH_HLEN - 20 && load_bytes(h + JOINT - 2, 2) == 0;
 }
 
-// Whether one of the same length is the n-th after the first, as a superframe is cut: all is the
-// same but for the identification, and with it the checksum of IPv4.
+// Whether a packet of the same length could be the n-th after the first of a superframe: everything
+// is the same but IPv4's identification and checksum.
 static bool follows(const uint8_t *first, unsigned n, const uint8_t *h) {
     const uint64_t id = (load_bytes(first + ETH_HLEN + 4, 2) + n) & 0xffff;
     return memcmp(first, h, ETH_HLEN + 4) == 0 && load_bytes(h + ETH_HLEN + 4, 2) == id &&
@@ -115,7 +115,7 @@ static bool follows(const uint8_t *first, unsigned n, const uint8_t *h) {
            memcmp(first + ETH_HLEN + 12, h + ETH_HLEN + 12, JOINT - ETH_HLEN - 12) == 0;
 }
 
-// Makes the headers of the first packet those of `count` that each carry `piece` bytes.
+// Changes the first packet's headers into those of `count` packets with `piece` bytes each.
 static struct virtio_net_hdr join_headers(uint8_t *h, unsigned count, size_t piece) {
     uint8_t *const ip = h + ETH_HLEN;
     const size_t carried = 8 + count * piece;

@@ -1,5 +1,5 @@
-// The switch around a program: control over a Unix socket on standard input, packets from that
-// socket too (tests), or from the rings of ring.h.
+// The switch around a program: control over a Unix socket on standard input; packets from the same
+// socket (tests), or from the rings of ring.h.
 #ifndef SWITCH_H
 #define SWITCH_H
 
@@ -13,7 +13,7 @@
 
 #define MAX_MESSAGE (1u << 20)
 
-static bool offline; // packets come over the control socket; their outputs go back the same way
+static bool offline; // packets come over the control socket, and outputs go back over it
 
 static void flush(void) {
     if (offline) {
@@ -34,7 +34,7 @@ static void flush(void) {
 #endif
 }
 
-// Requests: native byte order, as both ends run on one machine. target.py writes them.
+// Requests, written by target.py: in native byte order, because both ends run on one machine.
 
 struct request {
     const uint8_t *at;
@@ -103,7 +103,7 @@ static uint32_t do_group(struct request *r) {
     return DONE;
 }
 
-// Cells travel big-endian.
+// Cells are big-endian in requests and replies.
 static uint32_t do_register(struct request *r, char op) {
     const uint64_t index = take(r, 2), at = take(r, 4);
     if (index >= register_count || at >= registers[index].size)
@@ -172,7 +172,7 @@ static uint32_t do_mirror(struct request *r) {
     mirrors[session] = (struct mirror){true, multicast != 0, (uint16_t)to};
     return DONE;
 #else
-    (void)session, (void)multicast, (void)to; // nothing will ever be cloned
+    (void)session, (void)multicast, (void)to; // the program has no clones
     return DONE;
 #endif
 }
@@ -233,7 +233,7 @@ static bool read_exactly(void *to, size_t n) {
     return true;
 }
 
-// Serves one request; false when the control plane has gone.
+// Serves one request; false once the control plane has closed the socket.
 static bool serve(void) {
     static uint8_t message[MAX_MESSAGE];
     uint32_t size;
@@ -258,12 +258,12 @@ static void stop(int signal_number) {
     stopped = 1;
 }
 
-// Arguments: frames of a ring, packets that one may hold, nanoseconds of a nap, seed of random(),
-// and PORT=INTERFACE each.
+// Arguments: frames of a ring, packets that a frame may have, nanoseconds of the short sleep, seed
+// of random(), and one PORT=INTERFACE per interface.
 int main(int count, char **arguments) {
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGINT, SIG_IGN); // Ctrl-C is the control plane's, which then closes the socket
+    signal(SIGINT, SIG_IGN); // the control plane handles Ctrl-C, and then closes the socket
     if (count < 5)
         return 2;
     random_state ^= strtoull(arguments[4], NULL, 10) * 0x2545f4914f6cdd1du;

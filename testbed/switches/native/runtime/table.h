@@ -1,8 +1,8 @@
 // Match-action tables.
 //
-// A key is an array of words. Exact and longest-prefix tables share one hash table: an entry lies
-// in it under its key and its mask, and a lookup tries every mask in use, longest prefix first.
-// Tables with ternary or range keys are scanned in the order of priority.
+// A key is an array of words. Exact and longest-prefix tables use a hash table: an entry is stored
+// under its key and its mask, and a lookup tries every mask in use, longest prefix first. Tables
+// with ternary or range keys are scanned in order of priority.
 #ifndef TABLE_H
 #define TABLE_H
 
@@ -13,7 +13,7 @@
 #define MAX_KEY_WORDS 64
 
 struct entry {
-    unsigned action, number; // number: the entries that were there before it
+    unsigned action, number; // number: count of entries inserted before it
     int priority;
     uint64_t packets, bytes;
     uint64_t *key, *mask, *data;
@@ -29,9 +29,9 @@ struct table {
     const char *name;
     unsigned key_words, data_words, capacity;
     bool scanned;
-    uint64_t ranges; // key words in which `key` and `mask` are the least and greatest value
+    uint64_t ranges; // mask of key words whose `key` and `mask` are the least and greatest value
     struct entry *miss;
-    struct entry **entries; // in the order of insertion; of priority, if scanned
+    struct entry **entries; // in order of insertion, or of priority if scanned
     unsigned count;
     struct entry **buckets; // the hash table: a power of two, more than half empty
     size_t bucket_mask;
@@ -152,7 +152,7 @@ static void table_add_mask(struct table *t, const struct entry *e) {
     t->mask_count++;
 }
 
-// `priority` is the prefix length where the table is not scanned, and 0 where it is exact.
+// `priority` is the prefix length if the table is not scanned, and 0 if it is exact.
 static int table_insert(struct table *t, unsigned action, int priority, const uint64_t *key,
                         const uint64_t *mask, const uint64_t *data) {
     const unsigned words = t->key_words;
@@ -184,7 +184,7 @@ static int table_insert(struct table *t, unsigned action, int priority, const ui
     return TABLE_OK;
 }
 
-// An entry by the order of insertion; NULL beyond the last.
+// The entry with this insertion number; NULL beyond the last.
 static struct entry *table_entry(const struct table *t, uint64_t number) {
     for (unsigned n = 0; n < t->count; n++)
         if (t->entries[n]->number == number)
