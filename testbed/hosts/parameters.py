@@ -219,7 +219,7 @@ class Server:
 
 
 def _spans(task: Task) -> dict[tuple[int, int], slice]:
-    """Where each chunk of each unit lies in the flat gradient, by (unit, chunk)."""
+    """Each chunk's slice of the flat gradient, by (unit, chunk)."""
     spans = {}
     for number, unit in enumerate(task.units):
         cuts = task.plan.cuts(unit.elements, 1)

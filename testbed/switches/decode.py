@@ -18,7 +18,7 @@ _SHOWN = 4
 
 
 class NoCapture(Exception):
-    """The file is not a capture; the message says what was found."""
+    """The file is not a capture; the message has the parser's error."""
 
 
 def lines(path: Path) -> Iterator[str]:

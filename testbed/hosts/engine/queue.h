@@ -30,7 +30,7 @@ static inline bool queue_is_empty(const struct queue *queue)
     return queue->head == queue->tail;
 }
 
-/* false: no room. */
+/* Returns false if the queue is full. */
 static inline bool queue_put(struct queue *queue, uint64_t fragment, const void *head, size_t size,
                              bool with_values)
 {

@@ -23,7 +23,7 @@ struct place {
     uint8_t flags; /* of the contributions, then of the result */
     bool sent, resent, done;
     bool kept;      /* came before its operation was pushed */
-    bool as_floats; /* a member was asked for floats */
+    bool as_floats; /* the root asked this member for floats */
 };
 
 struct tree {

@@ -54,7 +54,7 @@ PROTOCOL = Atp(
     ),
     reading=(
         "Contributions are a bitmap of up to 64 workers at every level; the paper has two of 32.",
-        "The root counts each worker once, whatever the network did.",
+        "The root counts each worker once, however often its packets arrive.",
     ),
     loss="A member that misses a result retransmits the fragment, marked; the root sums what "
     "arrives and answers that member alone. Switch memory may be lost as well.",

@@ -125,12 +125,12 @@ class _Emitter:
                 if not field.wide:
                     code(f"uint64_t {name};")
         with code.block("struct state", "};"):
-            code("uint8_t *cursor, *end; // what the parser has not taken: the payload")
-            code("uint64_t received, length; // bytes as they came, and with headers added or not")
+            code("uint8_t *cursor, *end; // not consumed by the parser: the payload")
+            code("uint64_t received, length; // bytes on arrival; with headers added or removed")
             code("bool exit;")
             if self.passes:
-                code("unsigned port; // that the packet came in at")
-                code("unsigned clone, clone_list, resubmit, recirculate; // asked for, or 0")
+                code("unsigned port; // where the packet came in")
+                code("unsigned clone, clone_list, resubmit, recirculate; // requested, or 0")
             if self.truncates:
                 code("size_t limit; // bytes that may leave")
             if self.program.stacks:

@@ -188,7 +188,7 @@ class Actions:
 
     def claim(self, holds: Expression) -> None:
         """BMv2 aborts as well if an assert or assume is false."""
-        text = json.dumps(f"{self.expressions.at}: what the program asserts does not hold")
+        text = json.dumps(f"{self.expressions.at}: assertion failed")
         self.code(f"if (!{self.expressions.boolean(holds)})")
         self.code(f"    claim_failed({text});")
 

@@ -157,7 +157,7 @@ ParserOp = Extract | Assign | Verify | Advance | Primitive
 
 @dataclass(frozen=True)
 class Case:
-    """``next`` is None where the parser accepts. ``masks`` is None for an exact comparison."""
+    """``next`` is None if the parser accepts. ``masks`` is None for an exact comparison."""
 
     values: Match
     masks: Match | None
@@ -190,7 +190,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry or default that stands in the program; ``parts`` holds pairs per key.
+    """An entry or default in the program's text; ``parts`` has a pair per key.
 
     A pair is (value, mask), and (low, high) where the key's kind is range.
     """
