@@ -45,7 +45,8 @@ PROTOCOL = Atp(
     name="atp",
     citation="Lao et al., ATP: In-network Aggregation for Multi-tenant Learning, NSDI 2021",
     published=(
-        "The host names the slot by a hash; jobs share slots, and the first fragment claims one.",
+        "The host names the slot by a hash; jobs share slots, and the first fragment to arrive "
+        "claims one.",
         "A slot taken by another fragment is a collision: the packet goes on to the root, which "
         "names another slot for the fragments that follow.",
         "The root's result is the acknowledgement: it frees slots and is multicast back.",
