@@ -1,6 +1,6 @@
-"""Flows that take another way than a shortest one, as some routing strategies ask.
+"""Flows that do not take a shortest path, as some routing strategies require.
 
-Pins say which neighbour of its ToR a flow goes to first; from there it takes shortest paths.
+A pin names the neighbour of its ToR to which a flow goes first; from there it takes shortest paths.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Pins = Mapping[tuple[str, str], str]
 
 
 def check(fabric: Fabric, pins: Pins) -> None:
-    """ValueError names a pin that leads nowhere, or round in a circle."""
+    """ValueError names a pin that leads nowhere, or back over the source's ToR."""
     for (source, destination), waypoint in pins.items():
         flow = f"the flow from {source} to {destination} cannot go via {waypoint}"
         if not {source, destination} <= set(fabric.hosts) or source == destination:
