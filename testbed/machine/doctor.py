@@ -1,7 +1,7 @@
-"""What this machine has, lacks and limits, for ``ina-testbed doctor``.
+"""What this machine offers, lacks and limits, for ``ina-testbed doctor``.
 
-Kernel features are tried out in a network namespace that ends with the trial, so that nothing
-is loaded, changed or left behind.
+Kernel features are tried in a network namespace that ends with the trial, so nothing is changed or
+left behind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HTB = (
     " tc class add dev lo parent 1: classid 1:1 htb rate 1mbit"
 )
 _FEATURES = {
-    # name: (trial, what is built on it)
+    # name: (trial, what uses it)
     "namespaces": ("true", "every node is one"),
     "veth": (_VETH, "every link is one"),
     "htb": (_HTB, "shapes every link"),
@@ -82,7 +82,7 @@ _SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at. ``mend`` says what to do about it; empty where nothing is needed."""
+    """The result of one check. ``mend`` says how to fix a problem; empty if there is none."""
 
     name: str
     status: Status
@@ -91,7 +91,7 @@ class Check:
 
 
 def checks() -> list[Check]:
-    """All checks: ``missing`` is what no emulation can do without."""
+    """All checks. Without what is ``missing``, no emulation is possible."""
     return [*_rights(), *_tools(), *_kernel(), *_switches(), *_machine()]
 
 
@@ -126,7 +126,7 @@ def _tools() -> Iterator[Check]:
 
 
 def _which(tool: str) -> str | None:
-    """As root finds it, whoever asks: Debian keeps /usr/sbin out of other users' PATH."""
+    """The path as root finds it: on Debian, /usr/sbin is not in other users' PATH."""
     return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin")
 
 
@@ -150,7 +150,7 @@ def _kernel() -> Iterator[Check]:
 
 
 def _try(trial: str) -> str | None:
-    """What a shell in a throwaway network namespace says against ``trial``; None if nothing."""
+    """Run ``trial`` in a temporary network namespace; return its error, None if it succeeds."""
     done = subprocess.run(
         ["unshare", "--net", "sh", "-ec", trial],
         capture_output=True,
@@ -184,8 +184,8 @@ def _switches() -> Iterator[Check]:
 
 
 def _logging(switch: Path) -> Check:
-    """Its own notes (docs/performance.md) ask for a build without logging macros where speed
-    matters. What such a build would log is not in it."""
+    """BMv2's notes (docs/performance.md) recommend a build without logging macros for speed. Such
+    a build does not contain the log messages."""
     parts = [switch, *_libraries(switch)]
     if any(_LOGGED in part.read_bytes() for part in parts):
         return Check(
@@ -198,7 +198,7 @@ def _logging(switch: Path) -> Check:
 
 
 def _libraries(program: Path) -> Iterator[Path]:
-    """BMv2's own libraries that a program is linked with."""
+    """BMv2's own libraries that ``program`` is linked with."""
     said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
     for line in said.splitlines():
         name, _, where = line.strip().partition(" => ")
@@ -207,7 +207,7 @@ def _libraries(program: Path) -> Iterator[Path]:
 
 
 def _compiler() -> Check:
-    """Whether it compiles a program that needs the C library's headers."""
+    """Whether the compiler accepts a program that needs the C library's headers."""
     command = os.environ.get("CC") or "cc"
     mend = "apt-get install gcc libc6-dev"
     if shutil.which(command) is None:
@@ -228,7 +228,7 @@ def _compiler() -> Check:
 
 def _version(tool: str, option: str = "--version") -> str:
     said = subprocess.run([tool, option], capture_output=True, text=True, check=False)
-    # p4c says it on standard error, in its second line.
+    # p4c prints it on standard error, in its second line.
     lines = [line for line in (said.stdout + said.stderr).splitlines() if "." in line]
     return lines[0] if lines else "of unknown version"
 
