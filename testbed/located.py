@@ -212,7 +212,7 @@ class _Reading:
                 self.report(node, place, what)
             return None
         if any(node is outer for outer in self._open):
-            self.report(node, place, "found an alias to what surrounds it, wanted a finite value")
+            self.report(node, place, "found an alias inside its own anchor, wanted a finite value")
             return None
         self._open.append(node)
         try:

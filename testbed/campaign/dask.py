@@ -58,7 +58,7 @@ class Dask:
             lacking = f"worker with the resource {emulator}" if emulator else "worker"
             raise DeploymentError(
                 f"found no {lacking} at the Dask scheduler {self._address}, wanted one on each"
-                " machine that shall run cells; start them there with"
+                " machine that is to run cells; start them there with"
                 f" `dask worker {self._address} --resources emulator=1`"
             )
 
@@ -119,7 +119,7 @@ class Dask:
         except _GONE as error:
             raise DeploymentError(
                 f"the Dask scheduler {self._address} is gone ({error});"
-                " finished rows are kept, and run --resume goes on"
+                " finished rows are kept, continue with run --resume"
             ) from error
         able = [each for each in workers if not resource or resource in workers[each]["resources"]]
         return set(map(get_address_host, able)) - self._refused.keys()
@@ -168,7 +168,7 @@ class Dask:
         why = "".join(f"; {machine}: {reason}" for machine, reason in self._refused.items())
         return (
             f"no machine of the Dask scheduler {self._address} is left for {counted(cells, 'cell')}"
-            f"{why}; finished rows are kept, and run --resume goes on"
+            f"{why}; finished rows are kept, continue with run --resume"
         )
 
     def _call_back(self, running: Sequence[Any]) -> None:

@@ -88,9 +88,9 @@ class Resumed:
                 wanted = experiment or before
             except FileNotFoundError as error:
                 message = f"found no {Path(error.filename).name}, wanted the directory of a run"
-                raise DeploymentError(f"{run}: cannot go on with it: {message}") from error
+                raise DeploymentError(f"{run}: cannot be resumed: {message}") from error
             except located.Invalid as error:
-                raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
+                raise DeploymentError(f"{run}: cannot be resumed: {error}") from error
             deployments, known = Deployments(), calibration.load()
             self._experiment = capacity.resolved(wanted, known, deployments, before)
             state = judge(directory, expand(self._experiment), rules)

@@ -67,7 +67,7 @@ def held(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    message = f"{path}: another run writes there; wait for its end"
+                    message = f"{path}: another run writes there; wait until it ends"
                     raise DeploymentError(message) from None
                 time.sleep(0.1)
         yield
@@ -98,8 +98,8 @@ class State:
         said = f"{len(self.finished)} of {len(self.wanted)} cells are finished"
         if rows := sum(self.fallen.values()):
             said += (
-                f"; {counted(rows, 'row')} of others, of failures to try again or of another"
-                f" version of the testbed will be set aside in {SUPERSEDED}{RESULTS}"
+                f"; {counted(rows, 'row')} of other cells, of failures to retry or of another"
+                f" version of the testbed will be moved to {SUPERSEDED}{RESULTS}"
             )
         return said
 

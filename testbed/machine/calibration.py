@@ -146,11 +146,11 @@ def check() -> Check:
 
     found, here = read(), machine()
     if found is None:
-        detail = "none: dilation auto and warnings go by conservative guesses"
+        detail = "none: dilation auto and warnings use conservative guesses"
         return Check("calibration", "limited", detail, "ina-testbed calibrate")
     other = [name for name, value in here.items() if found.machine.get(name) != value]
     if other:
-        detail = f"of {found.measured_at}, made with another {' and '.join(other)}: not used"
+        detail = f"of {found.measured_at}, for another {' and '.join(other)}: not used"
         return Check("calibration", "limited", detail, "ina-testbed calibrate")
     return Check("calibration", "ok", f"of {found.measured_at}")
 

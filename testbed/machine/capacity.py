@@ -158,10 +158,10 @@ def warning(needed: Demand, dilation: float, known: Calibration) -> str | None:
     strain = needed.strain(dilation)
     if strain <= 1:
         return None
-    source = "" if known.measured else "; `ina-testbed calibrate` measures what it really carries"
+    source = "" if known.measured else "; `ina-testbed calibrate` measures its actual capacity"
     return (
         f"at dilation {dilation:g} this machine is likely to be too slow by a factor of"
-        f" {strain:.1f}; dilation {needed.enough():g} would do{source}"
+        f" {strain:.1f}; dilation {needed.enough():g} would suffice{source}"
     )
 
 
@@ -171,9 +171,9 @@ def refusal(needed: Demand, dilation: float, known: Calibration) -> str | None:
     if not known.measured or strain <= BEYOND:
         return None
     return (
-        f"at dilation {dilation:g} it needs {strain:.1f} times what this machine carries"
-        f" (refused from {BEYOND:g} on); set emulation.dilation to {needed.enough():g} or auto, or"
-        " run with --force"
+        f"at dilation {dilation:g} it needs {strain:.1f} times what this machine can carry"
+        f" (at most {BEYOND:g} is allowed); set emulation.dilation to {needed.enough():g} or auto,"
+        " or run with --force"
     )
 
 

@@ -63,7 +63,7 @@ _OPTIONAL_FEATURES = {
     ),
     "policy routing": (
         "ip rule add from 10.0.0.1 lookup 100",
-        "no flows pinned to a way of their own, as some of GRID's baselines have them",
+        "no flows pinned to paths of their own, which some of GRID's baselines need",
     ),
     "nft loss": (
         f"printf '{loss(['lo'], 'ingress', 0.5)}' | nft -f -",
@@ -134,7 +134,7 @@ def _kernel() -> Iterator[Check]:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         yield Check("kernel", "limited", "not tried: that needs root and unshare")
         return
-    mend = "a kernel with this feature; `modprobe` it where the kernel has it as a module"
+    mend = "use a kernel with this feature; if it is a module, `modprobe` it"
     for name, (trial, purpose) in _FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
@@ -144,7 +144,7 @@ def _kernel() -> Iterator[Check]:
     for name, (trial, cost) in _OPTIONAL_FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
-            yield Check(name, "ok", "there")
+            yield Check(name, "ok", "available")
         else:
             yield Check(name, "limited", f"{cost}; {refusal}", mend)
 
@@ -169,8 +169,8 @@ def _switches() -> Iterator[Check]:
     source = "p4lang's own package repository has it for Debian and Ubuntu"
     optional = {
         bmv2.SWITCH: ("BMv2", "target bmv2 cannot run; native runs the same program", source),
-        bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be told anything", source),
-        COMPILER: ("p4c", "p4/*.p4 cannot be changed; the compiled program is there", source),
+        bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be configured", source),
+        COMPILER: ("p4c", "p4/*.p4 cannot be compiled; the compiled program is included", source),
     }
     for tool, (name, cost, mend) in optional.items():
         if shutil.which(tool) is None:
@@ -191,7 +191,7 @@ def _logging(switch: Path) -> Check:
         return Check(
             "BMv2 build",
             "limited",
-            "with logging macros: every step of every packet looks whether to log",
+            "with logging macros: every step of every packet checks whether to log",
             "for speed build BMv2 with ./configure --disable-logging-macros 'CXXFLAGS=-O3'",
         )
     return Check("BMv2 build", "ok", "without logging macros")
@@ -240,7 +240,7 @@ def _machine() -> Iterator[Check]:
         "memory",
         "ok" if enough else "limited",
         f"{memory / (1 << 30):.1f} GiB",
-        "" if enough else f"{LEAST_MEMORY >> 30} GiB carry the examples; choose a smaller scale",
+        "" if enough else f"the examples need {LEAST_MEMORY >> 30} GiB; choose a smaller scale",
     )
     cores = len(os.sched_getaffinity(0))
     enough = cores >= LEAST_CORES
@@ -248,7 +248,7 @@ def _machine() -> Iterator[Check]:
         "cores",
         "ok" if enough else "limited",
         f"{cores} for this process",
-        "" if enough else f"{LEAST_CORES} carry the examples; choose a larger dilation",
+        "" if enough else f"the examples need {LEAST_CORES}; choose a larger dilation",
     )
     governors = {
         path.read_text().strip()
@@ -272,8 +272,8 @@ def _machine() -> Iterator[Check]:
         yield Check(
             "clock",
             "limited",
-            f"{clock}: slow to read, and every packet's time is read",
-            "clocksource=tsc on the kernel's command line, where the processor's is stable",
+            f"{clock}: slow to read, and it is read for every packet",
+            "clocksource=tsc on the kernel's command line, if the processor's TSC is stable",
         )
     else:
         yield Check("clock", "ok", clock)
@@ -284,7 +284,7 @@ def _machine() -> Iterator[Check]:
     else:
         yield Check("timers", "ok", "of high resolution")
     if _PRESSURE.exists():
-        yield Check("pressure", "ok", f"{_PRESSURE} tells who waited for a processor")
+        yield Check("pressure", "ok", f"{_PRESSURE} shows waits for a processor")
     else:
-        detail = "the kernel does not tell who waited for a processor: verdicts go by idle time"
+        detail = "the kernel does not show waits for a processor: verdicts rely on idle time"
         yield Check("pressure", "limited", detail, "psi=1 on the kernel's command line")

@@ -145,8 +145,8 @@ def _resent(symptoms: Symptoms) -> Iterator[str]:
     needless = symptoms.resent - symptoms.excused
     if symptoms.sent and needless > RESENT_SHARE * symptoms.sent:
         yield (
-            f"{symptoms.resent} packets sent again, {symptoms.resent / symptoms.sent:.0%} of all, "
-            + _NEEDLESS
+            f"{symptoms.resent} packets retransmitted, "
+            f"{symptoms.resent / symptoms.sent:.0%} of all, " + _NEEDLESS
         )
 
 

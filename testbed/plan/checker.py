@@ -89,7 +89,7 @@ def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
         if plan.hosts[rank] != host:
             faults.append(f"tree names {host} as rank {rank}, which is {plan.hosts[rank]}")
         if host not in tree.parent:
-            faults.append(f"member {host} hangs on no parent")
+            faults.append(f"member {host} has no parent")
     if tree.root_rank is not None and plan.hosts[tree.root_rank] != tree.root:
         faults.append(f"the root {tree.root} is not rank {tree.root_rank}")
     if tree.root_rank is None and not tree.protocol.switch_may_be_root:

@@ -95,7 +95,7 @@ def groups(job: Assignment, fabric: Fabric) -> tuple[Group, ...]:
         found += [Group((host,), host) for host in members]
     for host in asked:
         if host not in job.workers:
-            raise _refusal(host, "it is no worker of the job", "leave it out")
+            raise _refusal(host, "it is not a worker of the job", "leave it out")
     return tuple(found)
 
 

@@ -39,7 +39,7 @@ class Addressing:
         for link in fabric.links:
             if len(name := self.interface(link.a, link.b)) > LONGEST_INTERFACE:
                 raise ValueError(
-                    f"{name}: longer than an interface's name may be ({LONGEST_INTERFACE})"
+                    f"{name}: too long for an interface's name (at most {LONGEST_INTERFACE})"
                 )
 
     def ip(self, node: str) -> str:

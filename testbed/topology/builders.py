@@ -47,7 +47,7 @@ def fat_tree(
     and aggregation switches a0, a1, … pod by pod, cores c0, c1, ….
     """
     if k < 2 or k % 2:
-        raise ValueError(f"a fat-tree of {k} pods; their number is even")
+        raise ValueError(f"found a fat-tree of {k} pods, wanted an even number of at least 2")
     half = k // 2
     sizes = _sizes(hosts_per_edge, k * half, "edge switches")
     nodes, links = _filled(sizes, host_rate, queue)

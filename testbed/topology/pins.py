@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from testbed.topology.fabric import Fabric
 
 Pins = Mapping[tuple[str, str], str]
-"""(source host, destination host) -> a switch beside the source's ToR."""
+"""(source host, destination host) -> a switch next to the source's ToR."""
 
 
 def check(fabric: Fabric, pins: Pins) -> None:
@@ -21,7 +21,7 @@ def check(fabric: Fabric, pins: Pins) -> None:
             raise ValueError(f"{flow}: it needs two hosts of {fabric.name}")
         tor = fabric.tor_of(source)
         if waypoint not in fabric.switches or waypoint not in fabric.neighbours(tor):
-            raise ValueError(f"{flow}, which is no switch beside {tor}")
+            raise ValueError(f"{flow}, which is not a switch next to {tor}")
         if tor in _ways(fabric, waypoint, destination):
             raise ValueError(f"{flow}: a shortest path from there leads back over {tor}")
 

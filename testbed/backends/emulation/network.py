@@ -338,7 +338,7 @@ class Network:
         ]
         silent = [f"{source} to {to}" for source, to, probe in probes if probe.wait() != 0]
         if silent:
-            raise EmulationError("no way through the fabric from " + ", ".join(silent))
+            raise EmulationError("no path through the fabric from " + ", ".join(silent))
 
     def _counter(self, host: str, protocol: str, name: str) -> int:
         text = Path(f"/proc/{self.pid(host)}/net/snmp").read_text()
