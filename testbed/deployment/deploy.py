@@ -215,8 +215,8 @@ def _deploy(
     check(plan)
     if job.forward == "by_tensor" and plan.consistency is not None:
         raise DeploymentError(
-            f"forward: found by_tensor, wanted whole for {system.name}, whose workers go on with"
-            " the parameters of all servers together"
+            f"forward: found by_tensor, wanted whole for {system.name}, whose workers continue only"
+            " with the parameters of all servers"
         )
     buckets = fill(trace, job.bucket, job.first_bucket, scale, plan.deferred)
     compute_s = trace.compute_s * scale

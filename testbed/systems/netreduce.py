@@ -33,8 +33,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     if (needed := 2 * window * message) > fabric.slots:
         raise ValueError(
             f"netreduce: found a window of {window} messages of {message} packets, wanted at most "
-            f"{fabric.slots // 2} packets in flight, half of a switch's {fabric.slots} slots, for "
-            f"a slot's last sum is kept while the next is made; lower the option window or "
+            f"{fabric.slots // 2} packets in flight, half of a switch's {fabric.slots} slots: a "
+            f"slot's last sum is kept while the next is made; lower the option window or "
             f"message, or raise fabric.slots to {needed}"
         )
     return Plan(

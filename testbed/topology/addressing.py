@@ -35,7 +35,7 @@ class Addressing:
                 if index >= MOST_IN_RACK:
                     raise ValueError(f"{tor}: more than {MOST_IN_RACK} hosts in a rack")
         if len(fabric.tors) > MOST_RACKS or len(self._above) > MOST_IN_RACK:
-            raise ValueError(f"more than {MOST_RACKS} racks, or as many switches above them")
+            raise ValueError(f"more than {MOST_RACKS} racks, or switches above them")
         for link in fabric.links:
             if len(name := self.interface(link.a, link.b)) > LONGEST_INTERFACE:
                 raise ValueError(
