@@ -30,7 +30,7 @@ RATE_TOLERANCE = 0.05
 RATE_SHORTFALL = 0.1
 RESENT_SHARE = 0.01
 EXPLAINED_SHARE = 0.05
-"""The share of all packets whose retransmission losses can explain, unless more were lost:
+"""Losses explain retransmissions of at most this share of all packets, unless more were lost:
 retransmissions fill queues, too. The reference's runs retransmitted at most 1.3 %."""
 
 VALID = "valid"

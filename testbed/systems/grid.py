@@ -34,7 +34,7 @@ EXACT_WAYS = 40
 """The problem is solved exactly up to this many ways of all racks together."""
 
 MOST_WAYS = 512
-"""About the most ways considered: on a large fabric, each rack's nearest of some switches."""
+"""About the most ways considered; on a large fabric only some switches are candidates."""
 
 FINEST = 1000
 """Shares of a bucket are multiples of 1/FINEST."""
@@ -52,7 +52,7 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     switches = [switch for switch in fabric.switches if switch in fabric.ina]
     most = len(switches)
     if most * len(racks) > MOST_WAYS:
-        # Each switch in use costs the server a stream: about the root of the workers is enough.
+        # Each switch in use costs the server a stream, so about sqrt(workers) of them suffice.
         few = min(most, round(2 * sqrt(len(job.workers))))
         switches = [switches[place * most // few] for place in range(few)]
         most = max(2, MOST_WAYS // len(racks) - 1)

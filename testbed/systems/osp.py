@@ -82,7 +82,7 @@ def _carrier_plan(job: Assignment, fabric: Fabric, name: str, window: int | None
 
 
 def _carriers() -> list[str]:
-    # Looked up late: the registry holds this system, too.
+    # Resolved late: the registry holds this system, too.
     return [name for name, system in systems.registry.items() if system.carries]
 
 
