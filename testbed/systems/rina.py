@@ -128,7 +128,7 @@ def _grow(
 
 
 class RinaOptions(WithWindow):
-    """Which workers are the racks' agents."""
+    """Who speaks for a rack."""
 
     agents: Annotated[tuple[str, ...], BeforeValidator(sequence)] = Field(
         default=(),

@@ -40,7 +40,7 @@ def hops(ring: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 class RingOptions(Options):
-    """The order of the workers."""
+    """Who is next to whom."""
 
     order: Literal["rack", "naive"] = Field(
         default="rack",

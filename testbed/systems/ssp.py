@@ -20,7 +20,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 class SspOptions(Options):
-    """How far apart workers may be."""
+    """How far workers may be apart."""
 
     staleness: int = Field(
         default=STALENESS,
