@@ -1,6 +1,6 @@
-"""Gradient synchronisation and in-network aggregation, side by side on one machine.
+"""Gradient synchronisation and in-network aggregation, compared on one machine.
 
-``testbed.run``, ``testbed.read`` and the other names below are those of `testbed.api`.
+``testbed.run``, ``testbed.read`` and the other names below come from `testbed.api`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Only who runs something waits for pandas and the rest to load.
+    # Loaded on first use: pandas and the rest take long to import.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from testbed import api as library

@@ -5,10 +5,10 @@
     found = testbed.run("experiments/quick.yaml")
     found.results.groupby("system").jct_s.mean()
 
-Whatever takes an experiment takes a file, its content as a mapping, or an `Experiment`, and raises
-`Invalid` with every problem and its place. `DeploymentError` says what cannot be set up,
-`EmulationError` what this machine lacks. A cell that fails raises nothing: it is a row with the
-reason in ``error``.
+Every function that takes an experiment accepts a file, its content as a mapping, or an
+`Experiment`, and raises `Invalid` with every problem and its place. `DeploymentError` says what
+cannot be set up, `EmulationError` what this machine lacks. A cell that fails raises nothing: it is
+a row with the reason in ``error``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ AnyExperiment: TypeAlias = "File | Mapping[str, Any] | Experiment"
 
 
 def validate(experiment: AnyExperiment) -> Experiment:
-    """The experiment, checked, with all defaults filled in."""
+    """The checked experiment, with all defaults filled in."""
     if isinstance(experiment, (str, PathLike)):
         return experiments.read(Path(experiment))
     if isinstance(experiment, Experiment):
@@ -52,12 +52,12 @@ def validate(experiment: AnyExperiment) -> Experiment:
 
 
 def cells(experiment: AnyExperiment) -> pd.DataFrame:
-    """What `run` would run, in this order: nothing is run.
+    """The cells that `run` would run, in the same order; nothing is run.
 
     Returns:
         A row for each cell and repeat: ``cell`` and ``repeat`` as in results, a column for each
-        path that is swept, ``seconds`` that it should take here, and a ``warning`` if this machine
-        will likely not carry it.
+        swept path, ``seconds`` that it should take here, and a ``warning`` if this machine will
+        probably be too slow for it.
     """
     import pandas as pd
 
@@ -89,8 +89,8 @@ def run(
         output: where the results directory is made; the column ``run`` of the tables names it.
         executor: "local", or "dask:ADDRESS" for the machines of a Dask scheduler.
         captures: links such as h0-t0, whose packets are kept in the cells' logs.
-        force: whether to run even what is clearly beyond this machine, by its calibration.
-        progress: whether to say on stderr which cell runs and how it went.
+        force: whether to run cells even if the calibration says that this machine is too slow.
+        progress: whether to print the running cell and its outcome on stderr.
     """
     evaluated = evaluation.New(validate(experiment), Path(output))
     return _run(evaluated, captures, executor, force, progress)
@@ -107,12 +107,12 @@ def resume(
     force: bool = False,
     progress: bool = False,
 ) -> Tables:
-    """Run what is missing in a run's directory, and read all of it.
+    """Run the cells that are missing in a run's directory, and read all of its tables.
 
     Args:
-        experiment: takes the place of the one that the directory holds.
+        experiment: replaces the one that the directory holds.
         retry: "failed" or "invalid" or both: such rows are run again.
-        any_version: whether rows count that other code made.
+        any_version: whether rows made by another version of the code count.
         executor, captures, force, progress: as for `run`.
     """
     asked = None if experiment is None else validate(experiment)
@@ -135,7 +135,7 @@ def _run(
 
 
 def read(*directories: File) -> Tables:
-    """The tables of results directories, or of all below the given ones.
+    """The tables of results directories, or of all such directories below the given ones.
 
     FileNotFoundError if one holds no results. See `testbed.results` for the columns.
     """
@@ -143,14 +143,14 @@ def read(*directories: File) -> Tables:
 
 
 def write_report(*directories: File, output: File | None = None) -> Path:
-    """Write the report over results directories; the path of its page.
+    """Write the report on results directories, and return the path of its page.
 
     It goes to ``output``, or into the last of the directories.
     """
     import matplotlib
 
     before = matplotlib.get_backend()
-    matplotlib.use("Agg")  # a notebook would show every figure
+    matplotlib.use("Agg")  # otherwise a notebook shows every figure
     try:
         from testbed.studies.reporting import report
 

@@ -1,4 +1,4 @@
-"""C programs of this project, compiled once by the machine's compiler and kept under a hash."""
+"""C programs of this project, compiled once by this machine's compiler and cached by hash."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 
 class BuildError(Exception):
-    """No compiler, or one that refused; the message holds what it said."""
+    """There is no compiler, or it failed; the message holds its output."""
 
 
 def cache() -> Path:
-    """Where compiled programs are kept; it may be removed at any time."""
+    """The folder of compiled programs; it may be removed at any time."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "ina-testbed"
 
@@ -25,9 +25,9 @@ def cache() -> Path:
 def compiled(
     name: str, sources: Mapping[str, str], flags: Sequence[str], libraries: Sequence[str] = ()
 ) -> Path:
-    """The program made of ``sources`` (file name: text), from the cache or made now.
+    """The program made of ``sources`` (file name: text), from the cache or compiled now.
 
-    Those that end in .c are compiled, together. Raises ``BuildError``.
+    Files that end in .c are compiled together. Raises ``BuildError``.
     """
     compiler = os.environ.get("CC") or "cc"
     found = shutil.which(compiler)
@@ -50,14 +50,14 @@ def compiled(
         made = Path(folder) / name
         files = [str(Path(folder) / file) for file in sources if file.endswith(".c")]
         command = [compiler, *flags, *files, "-o", str(made), *libraries]
-        # Its own temporary files, too, go when the folder does, even if the compiler is killed.
+        # The compiler's temporary files vanish with the folder, even if it is killed.
         environment = {**os.environ, "TMPDIR": folder}
         result = subprocess.run(
             command, capture_output=True, text=True, check=False, env=environment
         )
         if result.returncode != 0:
             raise BuildError(f"{' '.join(command)} failed:\n{result.stderr[:4000]}")
-        for file in files:  # kept beside it, for a look
+        for file in files:  # the sources are kept beside it, for debugging
             Path(file).rename(target.with_name(f"{target.name}-{Path(file).name}"))
         made.rename(target)
     return target

@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one that started them."""
+"""Processes that do not outlive their parent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def die_with_parent(parent: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
     """Have the kernel send this process ``with_signal`` when process ``parent`` ends.
 
-    To be called first thing in a child; it ends at once if ``parent`` is gone already.
+    A child must call this first; it ends at once if ``parent`` is already gone.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, int(with_signal))
     if os.getppid() != parent:

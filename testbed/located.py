@@ -1,4 +1,4 @@
-"""YAML whose values know their line: plain data, and where each key and value stood in the file.
+"""YAML with positions: plain data, and the place of each key and value in the file.
 
 Scalars follow YAML 1.2's core schema rather than the 1.1 that PyYAML reads by default: ``4:1`` is
 text and not 241, ``no`` is text and not false, ``1e6`` is a number. Anchors, aliases and merge
@@ -16,17 +16,17 @@ from typing import Any
 
 import yaml
 
-# Where a value sits: ("jobs", 0, "system").
+# Where a value is: ("jobs", 0, "system").
 Place = tuple[str | int, ...]
-# Aliases can unfold without end; no honest file comes near this many values.
+# Aliases can expand exponentially; no reasonable file comes near this many values.
 MOST_VALUES = 100_000
 
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """What is wrong at one place of a file; lines and columns count from 1, 0 for the whole file.
+    """A problem at one place of a file; lines and columns count from 1, 0 means the whole file.
 
-    ``message`` reads ``found X, wanted Y; how to mend it``.
+    ``message`` reads ``found X, wanted Y; how to fix it``.
     """
 
     file: str
@@ -38,12 +38,12 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         text = ": ".join(part for part in (place, self.path, self.message) if part)
-        # One line each, and no control characters on the terminal, whatever the file holds.
+        # One line, without control characters for the terminal, whatever the file holds.
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class Invalid(ValueError):
-    """Everything that is wrong with the input: ``problems`` in the order of file and line."""
+    """All problems of the input, ordered by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
@@ -52,7 +52,7 @@ class Invalid(ValueError):
 
 @dataclass(frozen=True)
 class Located:
-    """A YAML file's plain data, with the (line, column) of every key and value by its place."""
+    """A YAML file's plain data, with the (line, column) of the key and value at every place."""
 
     file: str
     data: dict[str, Any]
@@ -65,7 +65,7 @@ class Located:
         return Problem(self.file, line, column, dotted(place), message)
 
     def part(self, place: Place) -> Located:
-        """The mapping at ``place`` as if it were a file of its own, but for lines and columns."""
+        """The mapping at ``place`` as if it were the whole file, with unchanged positions."""
         data: Any = self.data
         for key in place:
             data = data[key]
@@ -82,7 +82,7 @@ class Located:
             return self.keys[place]
         while place and place not in self.values:
             place = place[:-1]
-            # A missing key is best shown at the key that should hold it.
+            # A missing key is reported at the key that should hold it.
             if place in self.keys:
                 return self.keys[place]
         return self.values[place]
@@ -117,7 +117,7 @@ def parse(text: str, file: str = "<text>") -> Located:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        message = f"found a syntax error ({what}), wanted YAML; {_mend(text, line, what)}"
+        message = f"found a syntax error ({what}), wanted YAML; {_fix(text, line, what)}"
         raise Invalid([Problem(file, line, column, "", message)]) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
@@ -144,7 +144,7 @@ def write(data: object) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's core schema. Its resolvers replace SafeLoader's, which stays as it is."""
+    """YAML 1.2's core schema. Its resolvers replace SafeLoader's, which remains unchanged."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
@@ -166,7 +166,7 @@ for _tag, _regexp, _first in [
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that either version of YAML would read as something else."""
+    """Quotes text that either version of YAML would not read as text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [
@@ -180,7 +180,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        # PyYAML writes Unicode's line breaks as they are, and reads them back as a space.
+        # PyYAML writes Unicode line breaks unescaped, and reads them back as spaces.
         style = '"' if set(data) & set("\x85\u2028\u2029") else None
         return self.represent_scalar(_TAG + "str", data, style)
 
@@ -212,7 +212,7 @@ class _Reading:
                 self.report(node, place, what)
             return None
         if any(node is outer for outer in self._open):
-            self.report(node, place, "found an alias to what surrounds it, wanted a finite value")
+            self.report(node, place, "found an alias inside its own anchor, wanted a finite value")
             return None
         self._open.append(node)
         try:
@@ -249,7 +249,7 @@ class _Reading:
         return data
 
     def _merge(self, node: yaml.Node, place: Place, data: dict[str, Any]) -> None:
-        """Fill ``data`` from the mappings after ``<<``; what is there already stays."""
+        """Fill ``data`` from the mappings after ``<<``; existing keys keep their values."""
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if not isinstance(source, yaml.MappingNode):
                 self.report(source, place, f"found {_kind(source)} after <<, wanted a mapping")
@@ -303,10 +303,10 @@ def _kind(node: yaml.Node) -> str:
     return "nothing" if node.tag == _TAG + "null" else f"the single value {node.value!r}"
 
 
-def _mend(text: str, line: int, what: str) -> str:
+def _fix(text: str, line: int, what: str) -> str:
     lines = text.splitlines()
     if "'\\t'" in what or (0 < line <= len(lines) and lines[line - 1].startswith("\t")):
         return "indent with spaces, not tabs"
     if "undefined alias" in what:
         return "define the anchor with & above its use"
-    return "look at the indentation, colons, quotes and brackets here and just above"
+    return "check the indentation, colons, quotes and brackets here and just above"

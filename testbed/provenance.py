@@ -1,6 +1,6 @@
-"""What a run ran on: versions, machine and source, for ``run.json``.
+"""What a run ran on: versions, machine and source code, for ``run.json``.
 
-Nothing here names the machine or its directories, so that results can be published as they are.
+Nothing here names the machine or its directories, so that results can be published unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PACKAGES = ("ina-testbed", "numpy", "pandas", "networkx", "pydantic", "matplotli
 
 
 def environment() -> dict[str, Any]:
-    """The facts for ``run.json``; None where something is not there or does not say."""
+    """The facts for ``run.json``; None where something is missing or unknown."""
     return {
         "command": command(sys.argv),
         "started_at": now(),
@@ -43,7 +43,7 @@ def now() -> str:
 
 
 def command(arguments: list[str]) -> str:
-    """A command line with absolute paths shortened: relative to here, or their last part."""
+    """A command line with absolute paths made relative, or cut down to their last part."""
     return " ".join([Path(arguments[0]).name, *map(_without_place, arguments[1:])])
 
 
@@ -57,7 +57,7 @@ def _without_place(argument: str) -> str:
 
 
 def _source(folder: Path) -> dict[str, Any]:
-    """Commit of the repository that holds this package, and whether it was changed since."""
+    """The commit of the repository that holds this package, and whether files changed since."""
     commit = _output("git", "-C", str(folder), "rev-parse", "HEAD")
     status = _output("git", "-C", str(folder), "status", "--porcelain")
     return {"git_commit": commit or None, "git_dirty": bool(status) if commit else None}
@@ -71,8 +71,8 @@ def _version(package: str) -> str | None:
 
 
 def mininet() -> str | None:
-    """Its version; None if it is not there or does not say. Debian's package has no metadata, and
-    importing it would pull in half of the floor above."""
+    """Mininet's version; None if missing or unknown. It is read from the source: Debian's package
+    has no metadata, and importing Mininet loads much else."""
     try:
         spec = util.find_spec("mininet")
     except ImportError:
@@ -86,7 +86,7 @@ def mininet() -> str | None:
 
 
 def processor() -> str | None:
-    """The processor's name; None if it cannot be told."""
+    """The processor's name; None if it is unknown."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -1,15 +1,15 @@
-"""What runs leave behind: a directory for each run of an experiment, and tables across them.
+"""The results of runs: a directory for each run of an experiment, and tables across them.
 
 ``results/<experiment>/<YYYYmmdd-HHMMSS>/`` holds
 
 - ``results.csv``: a `Row` for each cell, repeat and job;
 - ``iterations.csv``: an `Iteration` for each rank and measured iteration;
 - ``links.csv``: a `LinkLoad` for each cell, repeat and direction of a link, where the back end
-  knows it;
-- ``run.json``: what it ran on; ``experiment.yaml``: what was run, all defaults filled in;
+  measures it;
+- ``run.json``: what it ran on; ``experiment.yaml``: what was run, with all defaults filled in;
 - ``logs/``.
 
-All rates and times are those of the real cluster, dilation and scale already undone.
+All rates and times are those of the real cluster: dilation and scale are undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:  # it takes long, and only reading needs it
+if TYPE_CHECKING:  # slow to import, and only reading needs it
     import pandas as pd
 
 SCHEMA_VERSION = 1
@@ -35,35 +35,36 @@ EXPERIMENT, LOGS = "experiment.yaml", "logs"
 
 @dataclass(frozen=True)
 class Row:
-    """What one job did in one repeat of one cell; figures are None where a failure left none.
+    """The results of one job in one repeat of one cell; figures are None if the cell failed.
 
     Attributes:
         job: index of the job in the experiment.
         topology: the fabric's name.
         tors, ina_tors: how many ToRs there are, and how many of them aggregate.
-        switches, ina_switches: the same of all switches, ToRs among them; 0 if not known.
+        switches, ina_switches: the same for all switches, ToRs included; 0 if not known.
         backend: what ran the plan, ``emulate`` for Mininet.
         iterations: measured ones, warm-up excluded.
         jct_s: from the job's start to its last worker's end, warm-up excluded.
         iteration_s: mean time of an iteration.
-        throughput_samples_s: samples of all workers in a second.
+        throughput_samples_s: samples of all workers per second.
         algbw_gbit_s: see `algbw`, over the time in which the job communicated.
         exposed_comm_s: mean time of an iteration in which no compute hid communication.
         retransmitted, collisions: packets, in all iterations, warm-up included.
         overflows: fragments whose sum left the range of int32.
         switch_packets, switch_sums, switch_duplicates, switch_collisions, switch_refused:
-            gradient packets that P4 switches took, sums that left them, packets that they had
-            already, packets whose slot another fragment held, packets that they dropped.
-        verified: whether every sum that any worker got was right, bit for bit; None where no sums
-            are made, as in the simulator.
+            gradient packets that P4 switches received, sums that they sent, packets that were
+            duplicates, packets whose slot another fragment held, packets that they dropped.
+        verified: whether every sum that any worker received was right, bit for bit; None where
+            nothing is summed, as in the simulator.
         verdict: "valid", or in words why the machine could not carry the run.
-        expected_jct_s: what the closed form says.
-        routed_jct_s: what it says if the busiest link has to carry what it was seen to carry. More
-            than ``expected_jct_s``, for which next hops share evenly, where ECMP's hash put several
-            streams on one link, or where much was sent again; None for jobs side by side.
+        expected_jct_s: the closed form's JCT.
+        routed_jct_s: the closed form's JCT if the busiest link carries the bytes measured on it.
+            It exceeds ``expected_jct_s``, which assumes that next hops share evenly, where ECMP's
+            hash put several streams on one link, or where much was retransmitted; None for jobs
+            that ran side by side.
         error: empty, or why the cell failed.
-        settings: what the sweep set in this cell, path to value, as a JSON object; with
-            ``experiment.yaml`` it says all that was run.
+        settings: what the sweep set in this cell, path to value, as a JSON object; together with
+            ``experiment.yaml`` it determines what was run.
         quantisation: how real gradients became integers; empty for others.
         quantisation_error: relative L2 distance of the sums that the workers received from the
             exact sums of the real gradients.
@@ -118,10 +119,10 @@ class Iteration:
     """One measured iteration of one rank: seconds of the real cluster from the job's start.
 
     Attributes:
-        start_s, compute_end_s: from the forward pass to the end of the backward pass.
-        end_s: when the last sum was there, which may be during the next iteration.
-        stalled_s: how long the forward pass waited on its way for sums of the iteration before.
-        stalls: when it did so: [from, to] of each time, as a JSON list; empty if not recorded.
+        start_s, compute_end_s: the start of the forward pass and the end of the backward pass.
+        end_s: when the last sum arrived, which may be during the next iteration.
+        stalled_s: how long the forward pass waited for sums of the iteration before.
+        stalls: when it waited: [from, to] of each wait, as a JSON list; empty if not recorded.
     """
 
     cell: str
@@ -140,16 +141,16 @@ class Iteration:
 
 @dataclass(frozen=True)
 class LinkLoad:
-    """What all jobs of a cell's repeat, warm-up included, put on one direction of a link.
+    """The load of all jobs in a cell's repeat, warm-up included, on one direction of a link.
 
-    Links that carried nothing have rows, too: means are over all of a layer.
+    Links that carried nothing have rows, too, so that means cover a whole tier.
 
     Attributes:
-        source, target: the nodes from and to which it leads.
+        source, target: the nodes at its ends.
         source_kind, target_kind: their tiers: host, tor, aggregation, core or spine.
-        rate_gbit_s: what the link can carry.
-        bytes: what it carried, headers included.
-        busy: share of the time from the first start to the last end that this takes at full rate.
+        rate_gbit_s: the rate of the link.
+        bytes: the bytes that it carried, headers included.
+        busy: the time of these bytes at full rate, as a share of that from first start to last end.
     """
 
     cell: str
@@ -169,18 +170,18 @@ _TEXT = {
     "source_kind", "target_kind", "stalls",
 }  # fmt: skip
 _NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
-"""Columns that every version wrote; others may be missing."""
+"""Columns that every version has written; others may be missing."""
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
 LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
 
 
 class Unreadable(ValueError):
-    """What was given are no results; the message says what was found and wanted."""
+    """The input is not a result of a run; the message says what was found and wanted."""
 
 
 class Tables(NamedTuple):
-    """Rows of any number of runs; the column ``run`` names each one's directory."""
+    """Rows of any number of runs; the column ``run`` names the directory of each."""
 
     results: pd.DataFrame
     iterations: pd.DataFrame
@@ -188,10 +189,10 @@ class Tables(NamedTuple):
 
 
 class RunDirectory:
-    """The directory of one run, written by one process while any number may read."""
+    """The directory of one run, written by one process while any number may read it."""
 
     def __init__(self, path: str | Path) -> None:
-        """Open an existing directory. Raises FileNotFoundError if it is none of ours."""
+        """Open an existing directory. Raises FileNotFoundError if it holds no run."""
         self.path = Path(path)
         for name in (RESULTS, ITERATIONS, LINKS):
             if name != LINKS or (self.path / name).exists():
@@ -199,14 +200,14 @@ class RunDirectory:
 
     @classmethod
     def create(cls, root: str | Path, experiment: str, now: datetime | None = None) -> RunDirectory:
-        """Make ``root/experiment/<UTC time>``, with a number behind it where that one exists."""
+        """Make ``root/experiment/<UTC time>``, with a number appended if that exists."""
         stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")
         parent = Path(root) / experiment
         parent.mkdir(parents=True, exist_ok=True)
         path, number = parent / stamp, 1
         while True:
             try:
-                path.mkdir()  # fails for all but one of those who try at once
+                path.mkdir()  # succeeds for only one of several concurrent runs
                 break
             except FileExistsError:
                 number += 1
@@ -246,10 +247,10 @@ class RunDirectory:
 def read(paths: str | Path | Iterable[str | Path]) -> Tables:
     """Read the tables of run directories, or of all run directories below the given ones.
 
-    A run that is still being written, or was interrupted, gives its whole rows. Columns that an
-    older version did not write are empty.
+    Of a run that is still being written, or was interrupted, complete rows are read. Columns that
+    an older version did not write are empty.
 
-    Raises FileNotFoundError if a path holds no results, and Unreadable if a table is none.
+    Raises FileNotFoundError if a path holds no results, and Unreadable if a file is not a table.
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
@@ -269,7 +270,7 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
 
 
 def read_metadata(run: str | Path) -> dict[str, Any]:
-    """The content of a run's ``run.json``; empty where there is none yet. Unreadable if torn."""
+    """The content of a run's ``run.json``; empty if there is none yet. Unreadable if damaged."""
     path = Path(run) / METADATA
     try:
         content = json.loads(path.read_text())
@@ -285,8 +286,8 @@ def read_metadata(run: str | Path) -> dict[str, Any]:
 def algbw(size: float, time: float) -> float:
     """Algorithm bandwidth in bit/s: ``size`` bytes to reduce, over ``time`` seconds.
 
-    As nccl-tests define it (doc/PERFORMANCE.md): it says how long a buffer takes, whatever the
-    algorithm sends to get there.
+    As nccl-tests define it (doc/PERFORMANCE.md): it depends on how long a buffer takes, not on how
+    many bytes the algorithm sends.
     """
     return 8 * size / time
 
@@ -295,8 +296,8 @@ def busbw(size: float, time: float, ranks: int) -> float:
     """Bus bandwidth in bit/s of an all-reduce of ``size`` bytes in ``time`` seconds.
 
     As nccl-tests define it (doc/PERFORMANCE.md): algbw times 2 (n - 1) / n, the share of the
-    buffer that each of n ranks must send where only ranks can add, so that a value above the
-    link's rate shows that the network added too.
+    buffer that each of n ranks must send if only ranks can add. So a value above the link's rate
+    shows that the network added, too.
     """
     return algbw(size, time) * 2 * (ranks - 1) / ranks
 
@@ -308,7 +309,7 @@ def _lines(rows: Iterable[Iterable[object]]) -> bytes:
 
 
 def _cell(value: object) -> object:
-    # A line of the file is a row, so that half a row can be told from a whole one.
+    # A row is one line of the file, so that incomplete rows can be recognised.
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
@@ -324,7 +325,7 @@ def _append(path: Path, rows: Iterable[Row | Iteration | LinkLoad]) -> None:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Cut off what a killed writer left of a row, lest the next row be glued to it."""
+    """Cut off the incomplete row of a killed writer, so that the next row is not joined to it."""
     whole = path.read_bytes().rpartition(b"\n")
     if whole[2]:
         os.truncate(path, len(whole[0]) + len(whole[1]))
@@ -366,7 +367,7 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    """The table's ``columns`` as numbers, truth values and text; ValueError if one is none."""
+    """The table's ``columns`` as numbers, truth values and text; ValueError if one is invalid."""
     import pandas as pd
 
     table = table.reindex(columns=list(columns), fill_value="")

@@ -1,6 +1,6 @@
 """Files that come with the code: compiled P4, workloads, experiments.
 
-They lie beside the package in a checkout, and inside it where it was installed.
+They are beside the package in a checkout, and inside it when it is installed.
 """
 
 from __future__ import annotations

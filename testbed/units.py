@@ -1,10 +1,10 @@
 """Rates, sizes and times with their units, as experiment files and reports write them.
 
 Inside the program everything is SI: rates are floats in bits per second, sizes are whole
-numbers of bytes, times are floats in seconds. Text is read here and written here, nowhere else.
+numbers of bytes, times are floats in seconds. Text is read and written only here.
 
-Rates and the short byte units count in powers of ten (``kB`` = ``KB`` = 1000 bytes, as disks and
-PyTorch's documentation do), ``KiB`` and its kind in powers of two (IEC 80000-13).
+Rates and the short byte units are powers of ten (``kB`` = ``KB`` = 1000 bytes, as for disks and in
+PyTorch's documentation), ``KiB`` and the like are powers of two (IEC 80000-13).
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def _pattern(units: Mapping[str, Fraction]) -> str:
     return rf"^\s*{_NUMBER}\s*(?:{'|'.join(units)})\s*$"
 
 
-_remembered = lru_cache(maxsize=1024)  # a sweep writes the same few values in every cell
+_remembered = lru_cache(maxsize=1024)  # a sweep has the same few values in every cell
 
-# Regular expressions (ECMA 262 as well as Python) of the texts that are read; for JSON schemas.
+# Regular expressions, valid in ECMA 262 and Python, of the accepted texts; for JSON schemas.
 RATE_PATTERN = _pattern(_RATE_UNITS)
 SIZE_PATTERN = _pattern(_SIZE_UNITS)
 TIME_PATTERN = _pattern(_TIME_UNITS)
@@ -80,7 +80,7 @@ RATIO_PATTERN = rf"^\s*{_NUMBER}\s*(?:[/:]\s*{_NUMBER}\s*)?$"
 def parse_rate(text: str) -> float:
     """Read a rate such as ``10Gbit`` or ``25 Mbit/s``; return bits per second.
 
-    Raises ValueError with what was found, what was wanted and how to mend it.
+    Raises ValueError with what was found, what was wanted and how to fix it.
     """
     wanted = f"a rate in bits per second with its unit ({', '.join(RATES)})"
     return float(_quantity(text, _RATE_UNITS, wanted, ("10Gbit", "100Mbit")))
@@ -89,7 +89,7 @@ def parse_rate(text: str) -> float:
 def parse_size(text: str) -> int:
     """Read a size such as ``25MB``, ``64KiB`` or ``512B``; return whole bytes.
 
-    Raises ValueError with what was found, what was wanted and how to mend it.
+    Raises ValueError with what was found, what was wanted and how to fix it.
     """
     wanted = f"a size in bytes with its unit ({', '.join((*SIZES, *BINARY_SIZES))})"
     size = _quantity(text, _SIZE_UNITS, wanted, ("25MB", "64KiB"))
@@ -101,7 +101,7 @@ def parse_size(text: str) -> int:
 def parse_time(text: str) -> float:
     """Read a time such as ``2ms``, ``150us`` or ``1s``; return seconds.
 
-    Raises ValueError with what was found, what was wanted and how to mend it.
+    Raises ValueError with what was found, what was wanted and how to fix it.
     """
     wanted = f"a time with its unit ({', '.join(TIMES)})"
     return float(_quantity(text, _TIME_UNITS, wanted, ("2ms", "150us")))
@@ -110,7 +110,7 @@ def parse_time(text: str) -> float:
 def parse_ratio(text: str) -> float:
     """Read a ratio such as ``1/128``, ``4:1`` or ``0.5``; return it as a float.
 
-    Raises ValueError with what was found, what was wanted and how to mend it.
+    Raises ValueError with what was found, what was wanted and how to fix it.
     """
     match = _RATIO.fullmatch(text)
     if match is None:
@@ -127,7 +127,7 @@ def parse_ratio(text: str) -> float:
 def format_rate(rate: float, *, exact: bool = False) -> str:
     """Write bits per second as text, to three significant digits, or so that it reads back equal.
 
-    ``exact`` text fulfils ``parse_rate(format_rate(rate, exact=True)) == rate``.
+    With ``exact``, ``parse_rate(format_rate(rate, exact=True)) == rate``.
     """
     return _format(rate, RATES, "bit", exact)
 
@@ -189,11 +189,11 @@ def _quantity(
 
 
 def _format(value: float, units: Mapping[str, Fraction], base: str, exact: bool) -> str:
-    """The largest unit that leaves at least 1 in front of it; below the smallest, the smallest."""
+    """Uses the largest unit in which the value is at least 1, or else the smallest unit."""
     if not math.isfinite(value) or value == 0:
         return f"{_decimal(value)}{base}"
     if not exact:
-        value = float(f"{value:.2e}")  # first, so that 999.9 becomes 1 of the next unit
+        value = float(f"{value:.2e}")  # rounded first, so that 999.9 becomes 1 of the next unit
     true = _typed(value)
     fitting = [unit for unit, factor in units.items() if abs(true) >= factor]
     unit = fitting[-1] if fitting else next(iter(units))
@@ -206,7 +206,7 @@ def _decimal(value: float) -> str:
 
 
 def _typed(value: float) -> Fraction:
-    """What a person would have typed for this number: its shortest decimal text, exactly."""
+    """The exact value of the number's shortest decimal text, as a person would type it."""
     return Fraction(value) if isinstance(value, int) else Fraction(repr(float(value)))
 
 

@@ -1,4 +1,4 @@
-"""The INA packet as hosts see it: a UDP payload, held equal to ``p4/headers.p4``."""
+"""The INA packet as hosts see it: a UDP payload. A test compares it with ``p4/headers.p4``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PORT = 0xBEE0
 """UDP port of every INA endpoint, source and destination."""
 
 VALUES = 256
-"""int32 values in one packet (a fragment), where a fabric does not say otherwise."""
+"""int32 values in one packet (a fragment), unless a fabric says otherwise."""
 
 SIZES = (64, VALUES, 1024)
 """How many values a packet may have; ``p4/build`` has a program for each."""
@@ -17,28 +17,28 @@ KIND_DATA, KIND_RESULT, KIND_RECEIPT, KIND_ACK = 1, 2, 3, 4
 FLAG_RESEND, FLAG_COLLISION, FLAG_OVERFLOW, FLAG_ECN, FLAG_FLOATS = 0x01, 0x02, 0x04, 0x08, 0x10
 
 ROCE_PORT = 4791
-"""UDP port of RoCEv2, which NetReduce's connections speak."""
+"""UDP port of RoCEv2, which NetReduce's connections use."""
 
 CHUNKS_PORT = 0xBEE1
 """First of the TCP ports on which ranks take chunks from one another."""
 
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY, ACKNOWLEDGE = 0x00, 0x01, 0x02, 0x04, 0x11
-"""Opcodes of its reliable connections (InfiniBand specification, 9.2)."""
+"""Opcodes of RoCEv2's reliable connections (InfiniBand specification, 9.2)."""
 
 NAK_SEQUENCE = 0x60
-"""Syndrome of an acknowledgement that asks for a packet; 0 tells what has come."""
+"""Syndrome of an acknowledgement that asks for a packet; 0 acknowledges received packets."""
 
 LIVE_MESSAGES = 4
-"""Messages of one connection that a switch tells apart."""
+"""Messages of one connection that a switch can distinguish."""
 
 SLOTS = 4096
 """Aggregators of the compiled program."""
 
 MAX_TREES = 256
-"""Trees of all jobs of a run that a switch can be told of."""
+"""The most trees that a switch can know, over all jobs of a run."""
 
 MAX_WORKERS = 64
-"""Width of the bitmap of contributors."""
+"""Width of the bitmap of contributors, in bits."""
 
 FIELDS = (
     ("kind", 8),

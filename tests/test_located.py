@@ -118,7 +118,7 @@ def test_aliases_that_would_fill_the_memory() -> None:
 
 
 def test_an_endless_merge() -> None:
-    with pytest.raises(Invalid, match="alias to what surrounds it"):
+    with pytest.raises(Invalid, match="alias inside its own anchor"):
         parse("a: &a\n  b: 1\n  <<: *a\n")
 
 

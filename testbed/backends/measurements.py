@@ -1,4 +1,4 @@
-"""What every back end gives back for a deployment.
+"""What every back end returns for a deployment.
 
 Each back end has a function ``run(deployment, log_dir, captures)`` that returns `Measurements`.
 """
@@ -19,17 +19,17 @@ class SumMismatch(Exception):
 
 @dataclass(frozen=True)
 class JobMeasurements:
-    """What one job did. Of what a back end does not have, it says None.
+    """What was measured of one job; None where a back end does not measure it.
 
     Attributes:
-        iterations: each worker's, warm-up included, on the back end's clock.
+        iterations: those of each worker, warm-up included, on the back end's clock.
         verified: whether every worker compared every value that it received with the true sum.
         retransmitted, collisions: packets, in all iterations, warm-up included.
         overflows: fragments whose sum left the range of int32.
         quantisation_error: see `testbed.results.Row`.
         events: what P4 switches counted.
         switch_target: what ran the P4 program; empty if nothing did.
-        late_s: the worst delay with which a rank was woken.
+        late_s: the longest delay with which a rank was woken.
     """
 
     iterations: Sequence[Sequence[IterationTimes]]
@@ -45,13 +45,13 @@ class JobMeasurements:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What a run of a deployment showed. Bytes and times are scaled, and times dilated as well.
+    """What a run of a deployment measured. Bytes and times are scaled; times are also dilated.
 
     Attributes:
-        jobs: what each job did, in the deployment's order.
-        carried: bytes on each directed link (a, b), headers included; links left out had none.
+        jobs: the measurements of each job, in the deployment's order.
+        carried: bytes on each directed link (a, b), headers included; unused links are left out.
         seconds: from the first start to the last end.
-        dilation: how many times slower than scaled time the back end's clock is read.
+        dilation: by how much times on the back end's clock are longer than scaled times.
     """
 
     jobs: Sequence[JobMeasurements]

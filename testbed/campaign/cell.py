@@ -1,4 +1,4 @@
-"""One cell of an experiment: run on its back end, and turned back into the real cluster's terms."""
+"""One cell of an experiment: run on its back end, with results converted to the real cluster's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CellResult:
 
 
 def describe(cell: Cell, deployment: Deployment) -> list[Row]:
-    """The row of each job with all that is known before anything runs."""
+    """The row of each job with everything that is known before it runs."""
     return [_described(cell, deployment.fabric, job) for job in deployment.jobs]
 
 
@@ -66,7 +66,7 @@ def _described(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         settings=json.dumps(cell.settings),
         version=version(cell.experiment),
         quantisation=job.quantisation,
-        # A cell that fails leaves it so.
+        # It stays False if the cell fails.
         verified=False if cell.experiment.backend == "emulate" else None,
     )
 
@@ -76,7 +76,7 @@ def run_cell(
 ) -> CellResult:
     """Run one cell on its back end; ``captures`` are links whose packets go to ``log_dir``.
 
-    SumMismatch, RankFailed, EmulationError, Stalled or DeploymentError if not.
+    Raises SumMismatch, RankFailed, EmulationError, Stalled or DeploymentError.
     """
     described = describe(cell, deployment)
     run = _BACK_ENDS[cell.experiment.backend]
@@ -84,7 +84,7 @@ def run_cell(
 
 
 def _result(deployment: Deployment, described: Sequence[Row], measured: Measurements) -> CellResult:
-    """The rows ``described``, filled in with what was measured."""
+    """The ``described`` rows, completed with what was measured."""
     clock = measured.dilation * deployment.experiment.emulation.scale
     rows: list[Row] = []
     iterations: list[Iteration] = []
@@ -105,7 +105,7 @@ def _result(deployment: Deployment, described: Sequence[Row], measured: Measurem
 
 
 def _counted(found: JobMeasurements) -> dict[str, Any]:
-    """Columns of a row that the back end counted."""
+    """The columns of a row that the back end measured directly."""
     columns: dict[str, Any] = {
         "verified": found.verified,
         "retransmitted": found.retransmitted,

@@ -1,12 +1,12 @@
-"""Cells on several machines, those of a Dask scheduler (https://distributed.dask.org).
+"""Cells on the machines of a Dask scheduler (https://distributed.dask.org).
 
-Dask schedules: a simulated cell takes a core, which is a thread of a worker, and an emulated one
-the resource ``emulator``, of which a worker offers one. So a worker is started on each machine by
+Dask schedules the cells: a simulated cell takes a core, which is a thread of a worker; an emulated
+cell takes the resource ``emulator``, of which a worker offers one. Start a worker on each machine:
 
     dask worker tcp://HEAD:8786 --resources emulator=1
 
-A cell whose machine is lost goes to another one, and fails after as many as the scheduler's
-``distributed.scheduler.allowed-failures`` says: 3, unless it is configured otherwise.
+If a machine is lost, its cell goes to another one. The cell fails once it has lost more machines
+than the scheduler's ``distributed.scheduler.allowed-failures``, by default 3.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import counted
 
 PATIENCE_S = 5.0
-"""How long to wait for a scheduler, and for a worker where there is none."""
+"""How long to wait for a scheduler, and for a worker if there is none."""
 _POLL_S = 0.5
 _GONE = (OSError, TimeoutError, CancelledError, RuntimeError)
-"""What a client raises whose scheduler is gone; RuntimeError once it has given up."""
+"""Errors of a client whose scheduler is gone; RuntimeError once it has given up."""
 
 
 class Dask:
-    """Cells run on the machines whose workers a scheduler has, in whatever order they end.
+    """Runs cells on the machines of a scheduler's workers; outcomes come as cells end.
 
-    A machine that refuses a cell, as `testbed.campaign.remote` says, gets no other while there are
-    machines that do not.
+    A machine that refuses a cell (see `testbed.campaign.remote`) gets no more cells while there are
+    others.
     """
 
     def __init__(self, address: str) -> None:
@@ -58,7 +58,7 @@ class Dask:
             lacking = f"worker with the resource {emulator}" if emulator else "worker"
             raise DeploymentError(
                 f"found no {lacking} at the Dask scheduler {self._address}, wanted one on each"
-                " machine that shall run cells; start them there with"
+                " machine that is to run cells; start them there with"
                 f" `dask worker {self._address} --resources emulator=1`"
             )
 
@@ -106,7 +106,7 @@ class Dask:
         )
 
     def _machines(self, resource: str = "") -> set[str]:
-        """The hosts of workers that offer ``resource``, but for those that refused a cell.
+        """The hosts of workers that offer ``resource``, except those that refused a cell.
 
         DeploymentError if the scheduler is gone.
         """
@@ -119,13 +119,13 @@ class Dask:
         except _GONE as error:
             raise DeploymentError(
                 f"the Dask scheduler {self._address} is gone ({error});"
-                " finished rows are kept, and run --resume goes on"
+                " finished rows are kept, continue with run --resume"
             ) from error
         able = [each for each in workers if not resource or resource in workers[each]["resources"]]
         return set(map(get_address_host, able)) - self._refused.keys()
 
     def _awaited(self, resource: str = "") -> bool:
-        """Whether there is any machine, now or soon."""
+        """Whether a machine is available within ``PATIENCE_S``."""
         deadline = time.monotonic() + PATIENCE_S
         while not self._machines(resource):
             if time.monotonic() > deadline:
@@ -134,7 +134,7 @@ class Dask:
         return True
 
     def _ended(self, running: dict[Any, Planned]) -> list[Any]:
-        """Which cells came to an end; none after a moment."""
+        """The cells that have ended; none if none ends within ``_POLL_S``."""
         from distributed import wait
 
         with suppress(TimeoutError, CancelledError), self._client.as_current():
@@ -142,11 +142,11 @@ class Dask:
         return [future for future in running if future.done()]
 
     def _outcome(self, future: Any, logs: Path) -> Outcome | None:
-        """What became of a cell; None if it is to be run elsewhere."""
+        """The outcome of a cell; None if it must run elsewhere."""
         from distributed import KilledWorker
 
         if future.cancelled():
-            self._machines()  # which says if the scheduler is gone
+            self._machines()  # raises if the scheduler is gone
             return None
         error = future.exception()
         if isinstance(error, KilledWorker):
@@ -168,11 +168,11 @@ class Dask:
         why = "".join(f"; {machine}: {reason}" for machine, reason in self._refused.items())
         return (
             f"no machine of the Dask scheduler {self._address} is left for {counted(cells, 'cell')}"
-            f"{why}; finished rows are kept, and run --resume goes on"
+            f"{why}; finished rows are kept, continue with run --resume"
         )
 
     def _call_back(self, running: Sequence[Any]) -> None:
-        """End what still runs, for nobody waits for it any more."""
+        """End the cells that still run: their outcomes are no longer needed."""
         with suppress(*_GONE):
             if running and self._client.status == "running":
                 self._client.cancel(running)
@@ -185,7 +185,7 @@ class Dask:
 
 
 def _serve(asked: remote.Request, topic: str) -> tuple[str, remote.Reply]:
-    """Run a cell at a worker, and say so: its machine, and its reply."""
+    """Run a cell on a worker and report its start; return the machine and the reply."""
     from distributed import get_worker
     from distributed.comm.addressing import get_address_host
 
@@ -203,7 +203,7 @@ def _connected(address: str) -> Any:
             "found no package distributed, wanted it for --executor dask; run"
             " pip install 'ina-testbed[dask]'"
         ) from None
-    # A scheduler that is gone is to be told within seconds.
+    # Notice within seconds that a scheduler is gone.
     dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE_S} s"})
     try:
         return Client(address, timeout=PATIENCE_S, set_as_default=False)

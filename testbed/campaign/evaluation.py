@@ -1,4 +1,4 @@
-"""An experiment file from beginning to end: its cells, into a results directory."""
+"""An experiment from beginning to end: its cells, into a results directory."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class Evaluation(Protocol):
     def run(
         self, captures: Sequence[str], executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
-        """Run what is planned; the results directory, and how many cells failed just now.
+        """Run the planned cells; return the results directory, and how many of them failed.
 
         ``captures`` are links such as h0-t0, whose packets are written beside each cell's logs.
-        ``quiet`` says nothing of the progress. What keeps ``executor`` from running any cell is
-        raised before the first one.
+        ``quiet`` prints no progress. Errors that keep ``executor`` from running any cell are raised
+        before the first one.
         """
 
 
 class New:
     """Every cell of an experiment, into a new directory below ``root``.
 
-    DeploymentError if a cell cannot be set up: found before anything is built.
+    DeploymentError if a cell cannot be set up, before anything runs.
     """
 
     note = ""
@@ -74,9 +74,9 @@ class New:
 
 
 class Resumed:
-    """What is missing in a run's directory; ``experiment`` takes the place of the one it holds.
+    """The missing cells of a run's directory; ``experiment`` replaces the one that it holds.
 
-    DeploymentError if the directory holds no run, or if another one writes there.
+    DeploymentError if the directory holds no run, or if another run writes there.
     """
 
     def __init__(self, run: Path, experiment: Experiment | None, rules: Rules) -> None:
@@ -88,9 +88,9 @@ class Resumed:
                 wanted = experiment or before
             except FileNotFoundError as error:
                 message = f"found no {Path(error.filename).name}, wanted the directory of a run"
-                raise DeploymentError(f"{run}: cannot go on with it: {message}") from error
+                raise DeploymentError(f"{run}: cannot be resumed: {message}") from error
             except located.Invalid as error:
-                raise DeploymentError(f"{run}: cannot go on with it: {error}") from error
+                raise DeploymentError(f"{run}: cannot be resumed: {error}") from error
             deployments, known = Deployments(), calibration.load()
             self._experiment = capacity.resolved(wanted, known, deployments, before)
             state = judge(directory, expand(self._experiment), rules)
@@ -114,7 +114,7 @@ class Resumed:
 
 
 def _experiment_of(run: Path) -> Experiment:
-    """The experiment of a run's directory; what holds between its cells is not proved again."""
+    """The experiment of a run's directory, without checking the rules across its cells again."""
     path = run / results.EXPERIMENT
     try:
         return Experiment.model_validate(located.read(path).data)
@@ -130,7 +130,7 @@ def _fill(
     executor: Executor,
     quiet: bool,
 ) -> int:
-    """Run the cells, each into its rows as soon as it ends; how many failed."""
+    """Run the cells, and write the rows of each as soon as it ends; return how many failed."""
     directory.write_metadata({**metadata, "finished_at": None})
     console = Console(stderr=True, quiet=quiet)
     progress = Progress(len(planned), sum(each.seconds for each in planned), console)
@@ -149,14 +149,14 @@ def _fill(
             said = _summary(result)
         directory.append_links(result.links)
         directory.append_iterations(result.iterations)
-        directory.append(result.jobs)  # the last, for it says that the cell is finished
+        directory.append(result.jobs)  # last, because these rows mark the cell as finished
         progress.finish(f"{title(each.cell)}: {said}", each.seconds)
     directory.write_metadata({**metadata, "finished_at": now()})
     return failures
 
 
 def _failed(planned: Planned, reason: str) -> CellResult:
-    """What is known of a cell that did not run, so that it is a row and not a gap."""
+    """The rows of a failed cell, so that it is not missing from the tables."""
     rows = describe(planned.cell, planned.deployment)
     return CellResult([replace(row, verdict="failed", error=reason) for row in rows])
 

@@ -1,4 +1,4 @@
-"""A function in a process of its own, which cleans up after itself however it ends."""
+"""A function in its own process, which cleans up however it ends."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _CLEAN_UP_TIME = 20.0
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived; raised where the program stands, so that contexts unwind."""
+    """SIGTERM arrived; raised at the current point of the program, so that contexts unwind."""
 
 
 @contextmanager
 def termination_unwinds() -> Iterator[None]:
-    """Within it SIGTERM raises :class:`Terminated` instead of ending the process at once."""
+    """A context in which SIGTERM raises `Terminated` instead of ending the process at once."""
 
     def unwind(number: int, frame: object) -> None:
-        # A second signal must not interrupt the clean-up that the first one began.
+        # A second signal must not interrupt the clean-up after the first one.
         for each in before:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt if number == signal.SIGINT else Terminated
@@ -40,7 +40,7 @@ def termination_unwinds() -> Iterator[None]:
 
 
 class Failed(Exception):
-    """The function raised; the message is its reason, ``details`` the traceback if any."""
+    """The function raised; the message is the reason, ``details`` the traceback, if any."""
 
     def __init__(self, reason: str, details: str = "") -> None:
         super().__init__(reason)
@@ -50,8 +50,8 @@ class Failed(Exception):
 class Call(Generic[T]):
     """``function(*arguments)`` in a forked process.
 
-    Exceptions of the types ``expected`` are given as their text alone, others with a traceback.
-    When this process is killed, the child unwinds before it ends.
+    Exceptions of the types ``expected`` are reported by their text only, others with a traceback.
+    If this process is killed, the child unwinds before it ends.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Call(Generic[T]):
 
     @property
     def pipe(self) -> Connection:
-        """What is ready to be read when `result` need not wait."""
+        """The pipe of the result: if it is readable, `result` does not wait."""
         return self._pipe
 
     def result(self) -> T:
-        """Wait for what it returns. Failed if it raises or dies."""
+        """Wait for the function's result. Failed if it raises or its process dies."""
         try:
             kind, value, details = self._pipe.recv()
         except EOFError:
@@ -85,8 +85,8 @@ class Call(Generic[T]):
         return found
 
     def end(self) -> None:
-        """Have it unwind if it still runs, and wait for that."""
-        # A terminal's Ctrl-C has reached the child as well; a kill of this process has not.
+        """Make the process unwind if it still runs, and wait for that."""
+        # Ctrl-C in a terminal reaches the child as well; a signal to this process does not.
         if self._child.is_alive() and self._child.pid is not None:
             os.kill(self._child.pid, signal.SIGTERM)
         self._child.join(_CLEAN_UP_TIME)

@@ -1,4 +1,4 @@
-"""What links carried, as rows of links.csv."""
+"""The load of links, as rows of links.csv."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from testbed.results import LinkLoad, Row
 from testbed.topology.fabric import Fabric
 
 MOST_LINKS = 5000
-"""Of a larger fabric there are no rows: they would outgrow all that is said of its jobs."""
+"""Larger fabrics get no rows: the table would be far larger than all others."""
 
 
 def loads(
@@ -16,10 +16,10 @@ def loads(
 ) -> list[LinkLoad]:
     """A row for each direction of each link of ``fabric``, for the cell and repeat of ``row``.
 
-    There are none beyond ``MOST_LINKS``.
+    There are no rows if the fabric has more than ``MOST_LINKS``.
 
-    ``carried`` are bytes by (from, to), headers included, none where a link is left out;
-    ``seconds`` the time from the first start to the last end. Both are scaled; time is not dilated.
+    ``carried`` are bytes by (from, to), headers included; links not in it carried none. ``seconds``
+    is the time from the first start to the last end. Both are scaled; time is not dilated.
     """
     if len(fabric.links) > MOST_LINKS:
         return []
@@ -41,5 +41,5 @@ def loads(
 
 
 def busiest_s(links: Sequence[LinkLoad]) -> float:
-    """Seconds that the busiest of ``links`` needed for what it carried; 0 if none is known."""
+    """The longest time that any of ``links`` needs for its bytes (s); 0 if there are none."""
     return max((8 * link.bytes / (link.rate_gbit_s * 1e9) for link in links), default=0.0)

@@ -1,4 +1,4 @@
-"""Cells that run here; and what any executor offers."""
+"""The executor for this machine, and the interface of all executors."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ class Executor(Protocol):
     """Runs cells."""
 
     def prepare(self, cells: Sequence[Planned], captures: Sequence[str]) -> None:
-        """Find out what keeps ``cells`` from running, before the first one.
+        """Check, before the first one runs, that nothing keeps ``cells`` from running.
 
-        EmulationError or DeploymentError if anything does.
+        EmulationError or DeploymentError if something does.
         """
 
     def outcomes(
         self, cells: Sequence[Planned], logs: Path, captures: Sequence[str], started: Started
     ) -> Iterator[tuple[Planned, Outcome]]:
-        """Each cell with what became of it, as soon as that is known.
+        """Each cell with its outcome, as soon as that is known.
 
         Args:
-            logs: where each cell's logs come into a directory of their own.
+            logs: the directory in which each cell has a directory for its logs.
             captures: links whose packets are kept there.
             started: called with each cell when it begins.
         """
 
 
 class Local:
-    """Cells run here, each in a process of its own: an emulated one alone, simulated ones side by
-    side on all cores. Their outcomes come in the order of the cells all the same."""
+    """Runs cells here, each in its own process: emulated cells alone, simulated ones in parallel on
+    all cores. Outcomes come in the order of the cells."""
 
     def prepare(self, cells: Sequence[Planned], captures: Sequence[str]) -> None:
         emulated = [each.cell.experiment for each in cells if is_emulated(each)]
         if emulated:
             require()
-        code()  # cells are forks, and shall not each work it out
-        # What is compiled once must not cost the first cell its time.
+        code()  # cached before the cells are forked
+        # Compiled now, so that it does not delay the first cell.
         compiled = {
             (each.emulation.target, each.emulation.p4_program, each.fabric.values)
             for each in emulated
@@ -94,7 +94,7 @@ class Local:
 
 
 class _Running:
-    """A cell in a process of its own."""
+    """A cell in its own process."""
 
     def __init__(self, planned: Planned, logs: Path, captures: Sequence[str]) -> None:
         self.planned, self._log_dir = planned, logs / log_name(planned.cell)
@@ -105,7 +105,7 @@ class _Running:
         )
 
     def outcome(self) -> Outcome:
-        """Wait for its end; a reason to fail is an outcome like any other."""
+        """Wait for its end; a failure is an outcome, too."""
         try:
             return self.call.result()
         except Failed as failure:
@@ -116,7 +116,7 @@ class _Running:
 
 
 def check_captures(cells: Sequence[Planned], captures: Sequence[str]) -> None:
-    """EmulationError if any of ``captures`` is no link of any cell's fabric."""
+    """EmulationError if any of ``captures`` is not a link of every cell's fabric."""
     for each in cells if captures else ():
         for link in captures:
             ends(link, each.deployment.fabric)

@@ -1,4 +1,4 @@
-"""What a job did, from when its workers' iterations began and ended."""
+"""The metrics of a job, computed from the times of its workers' iterations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def measure(
 ) -> tuple[Row, list[results.Iteration]]:
     """``row`` with times and rates filled in, and a record of each iteration of each worker.
 
-    ``workers`` holds every worker's iterations, warm-up included; ``real`` turns their clock's
-    seconds, and those of ``job``, into the real cluster's.
+    ``workers`` holds every worker's iterations, warm-up included; ``real`` is the factor from
+    their clock's seconds to the real cluster's.
     """
     warmup = job.job.warmup
-    # Computing may have gone on before the last sum was there: an iteration lasts from the last
-    # sum of the one before to its own.
+    # The next forward pass may begin before the last sum has arrived, so an iteration lasts from
+    # the last sum of the one before to its own.
     begun = [[own[0].start, *(each.end for each in own[:-1])][warmup:] for own in workers]
     measured = [own[warmup:] for own in workers]
     start = min(own[0] for own in begun)

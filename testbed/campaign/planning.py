@@ -1,4 +1,4 @@
-"""The cells of an experiment before they run: deployed, and what to expect of each."""
+"""The cells of an experiment before they run: their deployments and what to expect of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 
 SIMULATION_S = 1.0
-"""What a simulated cell is expected to take, for want of knowing better."""
+"""A rough guess of the seconds that a simulated cell takes."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell that is still to run: how it is deployed, its expected seconds, what will likely make
-    it invalid, and why this machine should not even try."""
+    """A cell that is still to run: its deployment, its expected seconds, a ``warning`` if it will
+    probably be invalid, and a ``refusal`` if this machine is clearly too slow."""
 
     cell: Cell
     deployment: Deployment
@@ -29,9 +29,9 @@ class Planned:
 
 
 def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[Planned]:
-    """What to expect of each of ``cells``. DeploymentError says why any cannot be set up.
+    """Plan each of ``cells``. DeploymentError says which cannot be set up, and why.
 
-    Each is deployed once, or not at all where it is among ``deployments`` already.
+    Each is deployed once, or not at all if ``deployments`` has it already.
     """
     deployments = deployments or Deployments()
     known: dict[str, Planned] = {}
@@ -65,7 +65,7 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
 
 
 def refuse(planned: Sequence[Planned]) -> None:
-    """DeploymentError if any cell is clearly beyond this machine."""
+    """DeploymentError if this machine is clearly too slow for any cell."""
     beyond = dict.fromkeys(
         f"{title(each.cell)}: {each.refusal}" for each in planned if each.refusal
     )

@@ -9,10 +9,10 @@ from rich.markup import escape
 
 
 class Progress:
-    """Says which cell runs, how many are left and how long that will take.
+    """Shows which cell runs, how many are left and how long they will take.
 
-    The estimate starts from what the closed form expects and is corrected by the ratio seen so
-    far. No thread draws: cells are forked from this process.
+    The estimate starts from the closed form and is corrected by the ratio observed so far. There
+    is no drawing thread, because cells are forked from this process.
     """
 
     def __init__(self, cells: int, expected_s: float, console: Console) -> None:
@@ -32,7 +32,7 @@ class Progress:
             self._console.print(escape(line), highlight=False, soft_wrap=True)
 
     def finish(self, what: str, expected_s: float) -> None:
-        """``expected_s`` is what the cell that is finished was expected to take."""
+        """``expected_s`` is the expected time of the finished cell."""
         self._done += 1
         self._done_s += expected_s
         start = "\r\x1b[K" if self._console.is_terminal else ""

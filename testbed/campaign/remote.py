@@ -1,8 +1,8 @@
-"""A cell on another machine: asked for as plain data, run there by a fresh interpreter.
+"""A cell on another machine: requested as plain data, run there by a fresh interpreter.
 
-The interpreter loads the code from its files, so that what runs is what its version says; the one
-that asked for it may have been there for days. It refuses what another version of the testbed sent,
-or cells whose workloads or P4 programs differ here.
+The fresh interpreter loads the code from its files, so the running code matches its version; the
+worker's own process may be days old. Requests from another version of the testbed are refused, and
+cells whose workloads or P4 programs differ here.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from testbed.provenance import environment
 Request: TypeAlias = dict[str, Any]
 
 _LOADED = code()
-"""What this process has in memory, whatever its files say later."""
+"""The code that this process has loaded; its files may change later."""
 _OTHER_CODE = "it has another version of the testbed; install the same there, restart its worker"
 
 _running: dict[str, subprocess.Popen[bytes]] = {}
-"""What this process runs for others, by their tokens."""
+"""Interpreters that this process runs for requests, by token."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What became of a cell, or why none such can be run here, and its logs by their path."""
+    """The outcome of a cell, or why this machine refuses it; and its logs by path."""
 
     outcome: Outcome | str
     logs: dict[str, bytes] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Reply:
 
 
 def request(cell: Cell, captures: Sequence[str], token: str) -> Request:
-    """What `serve` wants to know; ``token`` is what `stop` is told."""
+    """The request for `serve`; ``token`` identifies it for `stop`."""
     return {
         "token": token,
         "code": code(),
@@ -73,7 +73,7 @@ def request(cell: Cell, captures: Sequence[str], token: str) -> Request:
 
 
 def serve(asked: Request) -> Reply:
-    """Run a cell in an interpreter of its own, and wait for it."""
+    """Run a cell in its own interpreter, and wait for it."""
     if asked["code"] != _LOADED:
         return Reply(_OTHER_CODE)
     with tempfile.TemporaryDirectory(prefix="ina-testbed-cell-") as name:
@@ -103,7 +103,7 @@ def serve(asked: Request) -> Reply:
 
 
 def stop(tokens: Sequence[str]) -> None:
-    """End the cells that are run here for ``tokens``; they unwind."""
+    """End the cells that run here for ``tokens``; they unwind."""
     for token in tokens:
         if (process := _running.get(token)) is not None:
             process.terminate()
@@ -136,19 +136,19 @@ def _outcome(asked: Request, log_dir: Path) -> Outcome | str:
 
 @contextmanager
 def turn(alone: bool) -> Iterator[None]:
-    """Wait until no cell runs on this machine that must be ``alone``; if this one must, for all.
+    """Wait for cells on this machine that must run ``alone``; if this one must, for all cells.
 
-    Dask knows of one scheduler's workers, and of resources, not of cores beside them.
+    Dask cannot do this: it sees only one scheduler's workers, and resources apart from cores.
     """
     path = Path(tempfile.gettempdir()) / f"ina-testbed-{os.getuid()}.lock"
     with path.open("w") as file:
-        # Let go by the kernel, however this process ends.
+        # The kernel releases the lock, however this process ends.
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
 
 
 def main(folder: Path, parent: int) -> None:
-    """Read ``folder/request.json``, run what it asks for, and write ``folder/outcome``."""
+    """Run the cell of ``folder/request.json``, and write ``folder/outcome``."""
     die_with_parent(parent, signal.SIGTERM)
     asked: Request = json.loads((folder / "request.json").read_text())
     try:

@@ -1,8 +1,8 @@
-"""Goes on with a run's directory: which of its cells are finished, and what of it no longer counts.
+"""Resumes a run: finds which cells of its directory are finished, and sets other rows aside.
 
-A row counts if it is of a cell that is asked for, made by the same version of the testbed and of
-the files that the cell names, and if all jobs of the cell have one. Rows that do not count are set
-aside into files whose names begin with ``superseded-``; nothing that was measured is deleted.
+A row counts if its cell is wanted, if it was made by the same version of the testbed and of the
+files that the cell names, and if all jobs of the cell have one. Rows that do not count are moved to
+files whose names begin with ``superseded-``; nothing that was measured is deleted.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from testbed.results import (
 
 SUPERSEDED = "superseded-"
 PATIENCE_S = 25.0
-"""A killed run's last cell still unwinds for a while, and holds the directory as long."""
+"""The last cell of a killed run needs some time to unwind, and holds the directory meanwhile."""
 
 _NEEDED = {RESULTS: {"cell", "repeat", "error", "verdict"}}
 
 Key = tuple[str, str]
-"""A cell's id and its repeat, as a table has them."""
+"""A cell's id and its repeat, as text in a table."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """Which rows count as finished.
 
-    ``retry`` may hold "failed" and "invalid": such rows do not. ``any_version`` lets rows count
-    that other code made.
+    ``retry`` may hold "failed" and "invalid": such rows do not count. With ``any_version``, rows
+    made by another version of the code count.
     """
 
     retry: Collection[str] = ()
@@ -57,7 +57,7 @@ class Rules:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Keep every other run out of a directory. DeploymentError if one does not leave it."""
+    """Hold a directory's lock against other runs. DeploymentError if one does not release it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + PATIENCE_S
@@ -67,7 +67,7 @@ def held(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    message = f"{path}: another run writes there; wait for its end"
+                    message = f"{path}: another run writes there; wait until it ends"
                     raise DeploymentError(message) from None
                 time.sleep(0.1)
         yield
@@ -77,12 +77,12 @@ def held(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class State:
-    """What a run's directory holds of the cells that are wanted.
+    """Which of the wanted cells a run's directory holds.
 
     Attributes:
         wanted: every cell, in the order in which to run them.
         finished: those whose rows count.
-        fallen: how many rows there are of each that does not, or that nobody wants.
+        fallen: the number of rows of each cell whose rows do not count or that is not wanted.
     """
 
     wanted: Mapping[Key, Cell]
@@ -98,8 +98,8 @@ class State:
         said = f"{len(self.finished)} of {len(self.wanted)} cells are finished"
         if rows := sum(self.fallen.values()):
             said += (
-                f"; {counted(rows, 'row')} of others, of failures to try again or of another"
-                f" version of the testbed will be set aside in {SUPERSEDED}{RESULTS}"
+                f"; {counted(rows, 'row')} of other cells, of failures to retry or of another"
+                f" version of the testbed will be moved to {SUPERSEDED}{RESULTS}"
             )
         return said
 
@@ -114,7 +114,7 @@ def judge(directory: RunDirectory, cells: Sequence[Cell], rules: Rules) -> State
         key
         for key, own in rows.items()
         if (cell := wanted.get(key)) is not None
-        # Jobs of one cell stand and fall together.
+        # The jobs of a cell count together or not at all.
         and len(own) == len(cell.experiment.jobs)
         and all(_counts(row, cell, rules) for row in own)
     )
@@ -131,8 +131,8 @@ def _counts(row: Mapping[str, str], cell: Cell, rules: Rules) -> bool:
 
 
 def set_aside(directory: RunDirectory, state: State) -> None:
-    """Leave only rows that count in the tables of ``directory``, in today's columns."""
-    # Results go last, as they came last: until then every cell counts as it did.
+    """Keep only rows that count in the tables of ``directory``, with the current columns."""
+    # Results are rewritten last: if this is interrupted, the same cells count as before.
     for name, columns in (
         (LINKS, LINK_COLUMNS),
         (ITERATIONS, ITERATION_COLUMNS),
@@ -148,7 +148,7 @@ def set_aside(directory: RunDirectory, state: State) -> None:
 
 
 def _describe_anew(directory: RunDirectory, state: State) -> None:
-    """Another file's sweep may have come to the same cells in another way."""
+    """Update names and settings: another file's sweep may produce the same cells differently."""
     rows = _read(directory.path / RESULTS)
     changed = False
     for row in rows:
@@ -170,7 +170,7 @@ def _header(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    """The rows of a table. DeploymentError if it is none of ours."""
+    """The rows of a table. DeploymentError if the file is not such a table."""
     try:
         with path.open(newline="") as file:
             table = csv.DictReader(file)
@@ -186,7 +186,7 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def _last(path: Path) -> Key | None:
-    """Whose the last row is: tables grow cell by cell, so only it can be unfinished."""
+    """The cell of the last row: tables grow cell by cell, so only that one can be incomplete."""
     header = _header(path)
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
@@ -198,7 +198,7 @@ def _last(path: Path) -> Key | None:
 def _keep(
     directory: RunDirectory, name: str, columns: Sequence[str], finished: Collection[Key]
 ) -> None:
-    """Rewrite a table with finished cells' rows; the others go to the end of another table."""
+    """Rewrite a table with the rows of finished cells; append the others to another table."""
     kept: list[dict[str, str]] = []
     aside: list[dict[str, str]] = []
     for row in _read(directory.path / name):

@@ -1,4 +1,4 @@
-"""Whether this machine could carry what was emulated, said of each job."""
+"""Whether this machine could carry the emulation, for each job."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from testbed.topology.framing import superframe
 def verdicts(
     deployment: Deployment, measured: Measurements, iteration_s: Sequence[float]
 ) -> list[str]:
-    """Of each job whether it is valid, or every reason why not.
+    """For each job, "valid" or every reason why it is not.
 
-    ``iteration_s`` is a mean iteration of each, on the back end's clock. Where time is virtual, no
-    machine is too slow.
+    ``iteration_s`` holds the mean iteration of each, on the back end's clock. Simulated jobs are
+    always valid: in virtual time no machine is too slow.
     """
     if not isinstance(measured, Emulated) or measured.observation is None:
         return [VALID] * len(measured.jobs)
@@ -34,7 +34,7 @@ def verdicts(
 
 
 def _symptoms(observation: Observation, fabric: Fabric, loss: float) -> Symptoms:
-    """What the run showed of the machine, whatever the job."""
+    """The run's symptoms that are the same for all jobs."""
     packets, outcomes = observation.packets, observation.outcomes
     places = {
         f"the {'sockets' if node in fabric.hosts else 'packet ring'} of {node}": count

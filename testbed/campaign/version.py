@@ -1,4 +1,4 @@
-"""What made a row, besides its configuration: the code, and the files that the experiment names."""
+"""The version of a row: the code, and the files that the experiment names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.workload.synthetic import SYNTHETIC
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ROOTS = ("testbed.placement.deployments", "testbed.campaign.cell")
-"""What makes a cell's deployment, and what runs it."""
+"""The modules that make a cell's deployment and run it."""
 _IMPORT = re.compile(
     r"^ *(?:from (testbed[\w.]*) import (\([^)]*\)|.*)|import (testbed[\w.]*))", re.MULTILINE
 )
@@ -24,7 +24,7 @@ _IMPORT = re.compile(
 def version(experiment: Experiment) -> str:
     """Ten hexadecimal digits for all that a cell's result depends on besides its configuration.
 
-    Rows with the same cell and version are repeats of one another, whenever they were made.
+    Rows with the same cell and version are repeats of one another.
     """
     digest = hashlib.sha256(code().encode())
     files = {job.workload for job in experiment.jobs}
@@ -42,7 +42,7 @@ def code() -> str:
 
 
 def digest_of(package: Path, compiled: Path) -> str:
-    """Digest of what a cell may import of ``package``, its C sources, and the compiled P4."""
+    """Digest of the modules of ``package`` that a cell may import, C sources, and compiled P4."""
     sources = {*modules(package).values(), *package.rglob("*.[ch]")}
     digest = hashlib.sha256()
     for root, paths in ((package, sources), (compiled, filter(Path.is_file, compiled.rglob("*")))):
@@ -53,9 +53,9 @@ def digest_of(package: Path, compiled: Path) -> str:
 
 
 def modules(package: Path = _PACKAGE) -> dict[str, Path]:
-    """Every module of ``package`` that a cell may import, sooner or later, and its file.
+    """Every module of ``package`` that a cell may import, directly or indirectly, and its file.
 
-    The package itself is left out: it offers `testbed.api`, which no cell uses.
+    The package itself is left out: it imports `testbed.api`, which no cell uses.
     """
     found: dict[str, Path] = {}
     waiting = list(_ROOTS)
@@ -70,25 +70,25 @@ def modules(package: Path = _PACKAGE) -> dict[str, Path]:
 
 
 def _imported(name: str, path: Path) -> Iterator[str]:
-    """What may be a module among all that a module imports, in its functions as well."""
+    """Possible names of modules that a module imports, also inside its functions."""
     yield name.rpartition(".")[0]
     text = path.read_text()
     for module, parts, alone in _IMPORT.findall(text):
         yield module or alone
         yield from (f"{module}.{each}" for each in re.findall(r"\w+", parts))
-    if "import pkgutil" in text:  # a registry, which imports whatever lies in its folder
+    if "import pkgutil" in text:  # a registry, which imports all modules in its folder
         for below in path.parent.rglob("*.py"):
             yield ".".join((name, *below.relative_to(path.parent).with_suffix("").parts))
 
 
 @cache
 def _content(name: str) -> bytes:
-    """Digest of a workload's files or of a P4 program; nothing for what is made up on the spot."""
+    """Digest of a workload's files or of a P4 program; empty for synthetic workloads."""
     if name.startswith(SYNTHETIC):
         return b""
     path = WORKLOADS / name if name in names() else Path(name)
     digest = hashlib.sha256()
-    # A workload may have gradients beside its trace, with the same name but for the end.
+    # A workload may have gradients beside its trace, with the same name but another suffix.
     beside = (each for each in path.parent.iterdir() if each.name.startswith(f"{path.stem}."))
     for each in sorted(filter(Path.is_file, beside)):
         digest.update(each.name.encode() + b"\0" + hashlib.sha256(each.read_bytes()).digest())

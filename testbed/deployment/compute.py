@@ -1,4 +1,4 @@
-"""How long workers compute: unequal, unsteady, and slow at times."""
+"""How long workers compute: unequal speeds, jitter and stragglers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from testbed.experiment.schema import Compute
 def paces(
     compute: Compute | None, workers: int, iterations: int, seed: int
 ) -> tuple[tuple[float, ...], ...]:
-    """For each worker and iteration, by what the workload's compute time is multiplied.
+    """The factor of the workload's compute time for each worker and iteration.
 
-    ``seed`` is the job's own. See ``Compute`` for the rules.
+    ``seed`` is that of the job. See ``Compute`` for the rules.
     """
     made = np.ones((workers, iterations))
     if compute is None:

@@ -1,4 +1,4 @@
-"""Each job of an experiment becomes a plan with its timing."""
+"""Turns each job of an experiment into a plan with its timing."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from testbed.workload.trace import Trace, TraceError
 from testbed.workload.values import Sample
 
 PRIORITY_CREDIT = 3
-"""Pieces under way in layer-priority order, where the system names no credit: all that are ready
-would else share the links, and none come first. With fewer, rounds of several stages idle."""
+"""Pieces in flight in layer-priority order, if the system has no credit: otherwise all pieces that
+are ready share the links, and none comes first. With fewer, rounds of several stages idle."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,11 @@ class DeployedJob:
     Attributes:
         number: its place in the experiment.
         sample: recorded gradients that are summed; None for normally distributed ones.
-        paces: for each worker and iteration, warm-up included, how many times as long as
-            ``compute_s`` it computes.
-        step_s: what each dependent transfer costs a host before it starts.
+        paces: the factor of ``compute_s`` for each worker and iteration, warm-up included.
+        step_s: the time that each dependent transfer costs a host before it starts.
         start_s: when the job begins.
-        forward: the parts of the forward pass, each with what it waits for; empty where it waits
-            for everything.
+        forward: the parts of the forward pass, each with the bucket that it waits for; empty if the
+            pass waits for all sums.
     """
 
     number: int
@@ -67,7 +66,7 @@ class DeployedJob:
 
     @property
     def quantisation(self) -> str:
-        """How real gradients become integers, in words; empty for others."""
+        """How real gradients become integers, as text; empty for others."""
         if self.sample is None:
             return ""
         return {
@@ -83,15 +82,15 @@ class DeployedJob:
 
     def routed_jct_s(self, busiest_s: float) -> float:
         """The closed form of all measured iterations, if the busiest link needs ``busiest_s`` for
-        all, warm-up included.
+        all iterations, warm-up included.
         """
         count = self.job.warmup + self.job.iterations
         found = self._iterations(busiest_s / (count * self.gradient_bytes))
         return sum(each.iteration_s for each in found[self.job.warmup :])
 
     def _iterations(self, least_pace: float) -> tuple[Expected, ...]:
-        """Everyone waits for whoever computes longest, except where no barrier binds: there the
-        slowest worker of all is the last to end. A byte takes ``least_pace`` at least (s).
+        """With a barrier, each iteration waits for its slowest worker. Without one, the worker that
+        is slowest overall ends last. A byte takes at least ``least_pace`` (s).
         """
         consistency = self.plan.consistency
         if consistency is None or consistency.is_barrier:
@@ -100,7 +99,7 @@ class DeployedJob:
             decisive = max(self.paces, key=sum)
         if self.forward:
             return self._form.replayed(self._timing(1.0, least_pace), decisive)
-        # To the percent, so that a thousand unsteady iterations are not a thousand to work out.
+        # Paces are rounded to percents, so that jitter does not make every iteration a new form.
         forms = {
             pace: self._form.iteration(self._timing(pace, least_pace))
             for pace in {round(pace, 2) for pace in decisive}
@@ -122,7 +121,7 @@ class DeployedJob:
 
     @property
     def gap_s(self) -> float:
-        """What each worker begins later than the one before it."""
+        """How much later each worker begins than the one before it."""
         return self.expected[0].gap_s
 
     @property
@@ -132,13 +131,13 @@ class DeployedJob:
 
     @property
     def expected_end_s(self) -> float:
-        """When the job should be over, warm-up and late start included."""
+        """When the job should end, warm-up and late start included."""
         return self.start_s + sum(each.iteration_s for each in self.expected)
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Everything that a run needs, as plain data: made once, for whichever back end runs it.
+    """Everything that a run needs, as plain data: made once, for any back end.
 
     Attributes:
         experiment: resolved, without a sweep.
@@ -152,7 +151,7 @@ class Deployment:
 
 
 def deploy(experiment: Experiment, fabric: Fabric) -> Deployment:
-    """Place, plan, check and time every job. DeploymentError says what cannot be."""
+    """Place, plan, check and time every job. DeploymentError says what is impossible."""
     places = _places(experiment.jobs, fabric, experiment.emulation.seed)
     jobs = [
         _deploy(number, job, assignment, fabric, experiment)
@@ -171,7 +170,7 @@ def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
     }
     places = []
     for number, job in enumerate(jobs):
-        if job.system not in registry:  # of a resumed run that another version began
+        if job.system not in registry:  # in a resumed run of another version
             near = suggestion(job.system, registry)
             raise DeploymentError(f"found {job.system!r}, wanted a known system; {near}")
         _, most_servers = registry[job.system].servers
@@ -193,7 +192,7 @@ def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
         except ValueError as error:
             raise DeploymentError(f"{job.system} on {job.workload}: {error}") from error
         taken |= set(servers)
-        # Ranks go rack by rack whatever the order in the file, so that a ring stays in its rack.
+        # Ranks go rack by rack, whatever the order in the file, so that rings enter a rack once.
         order = {host: index for index, host in enumerate(fabric.hosts)}
         places.append(Assignment(tuple(sorted(workers, key=order.__getitem__)), servers))
     return places
@@ -216,8 +215,8 @@ def _deploy(
     check(plan)
     if job.forward == "by_tensor" and plan.consistency is not None:
         raise DeploymentError(
-            f"forward: found by_tensor, wanted whole for {system.name}, whose workers go on with"
-            " the parameters of all servers together"
+            f"forward: found by_tensor, wanted whole for {system.name}, whose workers continue only"
+            " with the parameters of all servers"
         )
     buckets = fill(trace, job.bucket, job.first_bucket, scale, plan.deferred)
     compute_s = trace.compute_s * scale
@@ -251,13 +250,13 @@ def _deploy(
 
 
 def by_priority(units: Sequence[Unit], buckets: Sequence[Bucket], pace: float) -> tuple[Unit, ...]:
-    """``units`` in layer-priority order: of those ready whenever a byte's time, ``pace``, has
-    passed for each byte sent, the one that the next forward pass needs first (P3, Jayarajan et
-    al., MLSys 2019; ByteScheduler, Peng et al., SOSP 2019).
+    """``units`` in layer-priority order: whenever the previous one is sent, at ``pace`` seconds a
+    byte, the one of those ready that the next forward pass needs first (P3, Jayarajan et al., MLSys
+    2019; ByteScheduler, Peng et al., SOSP 2019).
 
-    It is settled before the job begins, from the workload's times and the closed form's pace. In
-    a tree, as in any all-reduce, all ranks must send the same in the same order; ByteScheduler
-    lets one worker decide for all there.
+    The order is fixed before the job begins, from the workload's times and the closed form's pace.
+    In a tree, as in any all-reduce, all ranks must send the same units in the same order;
+    ByteScheduler lets one worker decide for all.
     """
     place = {
         bucket.index: at for bucket, at in zip(buckets, replay.priorities(buckets), strict=True)

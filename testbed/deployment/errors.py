@@ -1,7 +1,7 @@
-"""What may be wrong with a valid experiment."""
+"""The error of a valid experiment that cannot be deployed."""
 
 from __future__ import annotations
 
 
 class DeploymentError(Exception):
-    """What the experiment asks for cannot be set up; the message says why and what would do."""
+    """The experiment cannot be set up; the message says why and how to fix it."""

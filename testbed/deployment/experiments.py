@@ -1,4 +1,4 @@
-"""Experiment files, held against the systems and workloads that there are."""
+"""Experiment files, checked against the known systems and workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(path: Path) -> Experiment:
 
 
 def reads(text: str) -> Experiment:
-    """As `read`, from text."""
+    """Like `read`, from text."""
     return loads(text, "experiment", **known())
 
 

@@ -1,4 +1,4 @@
-"""How much of the switches' memory and of the ports' queues each job's trees use."""
+"""The share of switch memory and port queues that each job's trees use."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LARGEST_WINDOW = 256
 
 
 def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
-    """What the job's options ask for, or what all streams that may meet at a port leave in half
-    of its queue.
+    """The window of the job's options, or a fair share of half a port's queue for all streams that
+    may meet there.
 
-    ECMP may put any of its flows on the same link, so a stream counts on all of them.
-    DeploymentError if a switch's memory is too small for what is asked.
+    ECMP may put a flow on any link of its paths, so a stream counts on all of them. DeploymentError
+    if a switch's memory is too small for the window.
     """
     if not plan.trees:
         return Window(0)
@@ -48,8 +48,8 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
 def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Allocation]]:
     """Number the trees of all jobs, and divide a switch's ``slots`` among them, job by job.
 
-    Trees whose protocol shares slots share what the others leave over.
-    DeploymentError if it is too little.
+    Trees whose protocol shares slots share the slots that the others leave over. DeploymentError if
+    there are too few.
     """
     count = sum(len(plan.trees) for plan, _ in jobs)
     if count > wire.MAX_TREES:

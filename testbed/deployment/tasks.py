@@ -1,4 +1,4 @@
-"""What each rank of a deployed job is told, on the emulator's clock."""
+"""The task of each rank of a deployed job, on the emulator's clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
 from testbed.workload.quantise import BlockExponent, Factor, Quantiser
 
 LONGEST_TICK_S = 0.004
-"""Longer ticks would show in the emulated times, for they end every transfer."""
+"""Every transfer ends on a tick, so longer ticks would show in the emulated times."""
 
 
 def tasks(
@@ -27,10 +27,10 @@ def tasks(
     dilation: float,
     seed: int,
 ) -> list[Task]:
-    """One task a rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP."""
+    """One task per rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP."""
     plan = job.plan
     truth = gradients(job, seed + job.number)
-    # Drawn before the ranks are forked, which then share it.
+    # Drawn before the ranks are forked, so that they share the memory.
     truth.expected_total()
     for rank in range(plan.workers):
         truth.base(rank)
@@ -52,7 +52,7 @@ def tasks(
             ),
             start_s=(job.start_s + job.gap_s * rank * (rank < plan.workers)) * dilation,
             step_s=job.step_s * dilation,
-            # Endpoints may let packets gather for a quarter of the time that a window lasts.
+            # Endpoints may collect packets for a quarter of the time that a window lasts.
             tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),
             values=job.fabric.values,
             burst=max(1, min(job.window.fragments // 8, superframe(job.fabric))),
@@ -63,11 +63,11 @@ def tasks(
 
 
 def gradients(job: DeployedJob, seed: int) -> Gradients:
-    """What the workers contribute."""
+    """The gradients that the workers contribute."""
     told, workers, elements = job.job, job.plan.workers, job.gradient_bytes // 4
     quantiser: Quantiser | None = None
     if job.sample is not None and told.quantisation == "factor":
-        # A sample's values are drawn as of unit deviation; the factor is that of real ones.
+        # A sample's values are scaled to unit deviation; the factor applies to the original ones.
         quantiser = Factor(told.factor * job.sample.rms)
     elif job.sample is not None and told.quantisation == "block_exponent":
         drawn = (job.sample.draw(seed, rank, elements) for rank in range(workers))

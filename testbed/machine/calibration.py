@@ -1,7 +1,7 @@
-"""What this machine carries: measured once by ``ina-testbed calibrate``, kept for its user.
+"""The capacity of this machine: measured once by ``ina-testbed calibrate``, stored for its user.
 
-A calibration holds for the machine, kernel and code that it was made with; another one is not
-taken, and conservative defaults stand in.
+A calibration is valid for the machine, kernel and code that it was made with. Otherwise
+conservative defaults are used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FILE = "ina-testbed/calibration.json"
 _PACKAGE = Path(__file__).resolve().parents[1]
 _DECISIVE = ("switches", "protocols", "hosts", "backends/emulation")
-"""Parts of the package that packets go through, and what sets them up."""
+"""Parts of the package that handle packets or set up what does."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,10 @@ class Costs:
     """Processor time in ns per byte of frames, on the emulator's links.
 
     Attributes:
-        link: of all processors, for each link that the byte crosses, ends and routers included.
-        rank: of a rank's process, for what its host sends or receives.
-        switch: of the busiest thread of a P4 switch, for what comes to it; 0 for the kernel's.
+        link: of all processors, per link that the byte crosses, ends and routers included.
+        rank: of a rank's process, per byte that its host sends or receives.
+        switch: of the busiest thread of a P4 switch, per byte that it receives; 0 for kernel
+            routers.
     """
 
     link: float
@@ -45,15 +46,17 @@ class Costs:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a machine carries.
+    """The capacity of a machine.
 
     Attributes:
-        costs: by what sums: ``tcp`` for hosts behind kernel routers, ``native``, ``bmv2``.
-        late_s: the worst delay with which a process was woken while the machine was busy.
-        bring_up_s: what a node costs before a run and after it.
-        kept: the least part of its rate that a link carried while packets waited; None if unknown.
+        costs: ``tcp`` for hosts that sum behind kernel routers, ``native`` and ``bmv2`` for
+            switches that sum.
+        late_s: the longest delay with which a process was woken while the machine was busy.
+        bring_up_s: the time to set up and tear down a node.
+        kept: the lowest share of its rate that a link carried while packets waited; None if
+            unknown.
         measured_at: UTC, ISO 8601; empty for defaults.
-        machine: what it was measured on.
+        machine: the machine that was measured, see `machine`.
     """
 
     costs: Mapping[str, Costs]
@@ -77,11 +80,11 @@ DEFAULTS = Calibration(
     late_s=0.005,
     bring_up_s=0.3,
 )
-"""What two busy cores of a virtual machine needed, rounded up, so that most machines do better."""
+"""Measured on two busy cores of a virtual machine, rounded up: most machines are faster."""
 
 
 def machine() -> dict[str, Any]:
-    """What a calibration holds for."""
+    """The facts for which a calibration is valid."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "cpu": provenance.processor(),
@@ -91,19 +94,19 @@ def machine() -> dict[str, Any]:
 
 
 def path() -> Path:
-    """Where it is kept, by the XDG base directory specification."""
+    """The file of the calibration, by the XDG base directory specification."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / FILE
 
 
 def load() -> Calibration:
-    """The one that holds here and now, or the defaults."""
+    """The calibration of this machine and code, or the defaults."""
     found = read()
     return found if found is not None and found.machine == machine() else DEFAULTS
 
 
 def read() -> Calibration | None:
-    """What is kept, whatever it holds for; None if nothing is, or it makes no sense."""
+    """The stored calibration, valid here or not; None if there is none, or it is unreadable."""
     try:
         data = json.loads(path().read_text())
         costs = {name: Costs(**each) for name, each in data.pop("costs").items()}
@@ -113,7 +116,7 @@ def read() -> Calibration | None:
 
 
 def store(calibration: Calibration) -> Path:
-    """Keep it in the place of an earlier one; where."""
+    """Replace the stored calibration; return its path."""
     where = path()
     where.parent.mkdir(parents=True, exist_ok=True)
     beside = where.with_suffix(".new")
@@ -123,7 +126,7 @@ def store(calibration: Calibration) -> Path:
 
 
 def describe(calibration: Calibration) -> list[str]:
-    """What it says, a line each, per core and in the units of networks."""
+    """The calibration as lines of text, per core and in network units."""
     lines = []
     for name, costs in calibration.costs.items():
         line = f"{name:7} {8 / costs.link:6.2f} Gbit/s of links per core"
@@ -138,16 +141,16 @@ def describe(calibration: Calibration) -> list[str]:
 
 
 def check() -> Check:
-    """As the doctor says it."""
-    from testbed.machine.doctor import Check  # it knows the emulator, which planning does not need
+    """The calibration as a check of the doctor."""
+    from testbed.machine.doctor import Check  # loads the emulator, which planning does not need
 
     found, here = read(), machine()
     if found is None:
-        detail = "none: dilation auto and warnings go by conservative guesses"
+        detail = "none: dilation auto and warnings use conservative guesses"
         return Check("calibration", "limited", detail, "ina-testbed calibrate")
     other = [name for name, value in here.items() if found.machine.get(name) != value]
     if other:
-        detail = f"of {found.measured_at}, made with another {' and '.join(other)}: not used"
+        detail = f"of {found.measured_at}, for another {' and '.join(other)}: not used"
         return Check("calibration", "limited", detail, "ina-testbed calibrate")
     return Check("calibration", "ok", f"of {found.measured_at}")
 

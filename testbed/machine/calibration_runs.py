@@ -1,7 +1,7 @@
-"""Measures what this machine carries, with small runs like any other: ``ina-testbed calibrate``.
+"""Measures the capacity of this machine with small ordinary runs: ``ina-testbed calibrate``.
 
-Costs depend on the load, for the busier a process is, the more packets it finds when it is woken.
-So links' rates are chosen such that the machine is about as busy as a valid run may make it.
+Costs depend on the load: the busier a process is, the more packets it finds when it is woken. So
+link rates are chosen to make the machine about as busy as a valid run may.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _ATTEMPTS, _LARGEST_STEP = 3, 4.0
 _QUIET = 0.15
 _START_RATE = {"tcp": 80e6, "native": 50e6, "bmv2": 8e6}
 _BYTES_ON_LINK = {"tcp": 2 * (WORKERS - 1) / WORKERS, "native": 1.0, "bmv2": 1.0}
-"""Of each worker, for each byte of gradient."""
+"""Bytes that each worker sends per byte of gradient."""
 
 
 def calibrate(say: Callable[[str], None], force: bool = False) -> Calibration:
-    """Measure everything, in about a minute; what happens is told to ``say``.
+    """Measure everything, in about a minute; ``say`` is called with each step.
 
-    EmulationError if nothing can be emulated here, or if the machine is busy and ``force`` does
-    not say that this is no matter.
+    EmulationError if nothing can be emulated here, or if the machine is busy and ``force`` is not
+    set.
     """
     require()
     before = _busy_before()
     if before > _QUIET and not force:
         raise EmulationError(
             f"found the machine {before:.0%} busy with something else, wanted at most {_QUIET:.0%},"
-            " for it would seem to carry less than it does; wait for quiet, or use --force"
+            " or its capacity would be underestimated; wait until it is idle, or use --force"
         )
     costs: dict[str, Costs] = {}
     late, bring_up, kept = [], [], []
@@ -82,9 +82,9 @@ def _busy_before() -> float:
 
 
 def _near_the_limit(kind: str) -> tuple[Fabric, Observation, float]:
-    """A run at such a rate that it leaves the machine little more time than it must.
+    """A run at a rate that makes the machine nearly as busy as a valid run may.
 
-    Its fabric, what was observed, and the seconds that all of it took.
+    Returns its fabric, what was observed, and how long all of it took (s).
     """
     rate = _START_RATE[kind]
     for _ in range(_ATTEMPTS):
@@ -108,7 +108,7 @@ def _system(kind: str) -> str:
 
 
 def _experiment(kind: str, rate: float) -> Experiment:
-    """Workers in racks who hardly compute, at ``rate`` bit/s."""
+    """Workers in racks with hardly any compute, at ``rate`` bit/s."""
     size = rate / 8 * ITERATION_S / _BYTES_ON_LINK[kind]
     return Experiment.model_validate(
         {
@@ -145,11 +145,11 @@ def _experiment(kind: str, rate: float) -> Experiment:
 def _costs(fabric: Fabric, observed: Observation, before: float) -> Costs:
     sent, machine = observed.packets.sent_bytes, observed.machine
     cores = len(os.sched_getaffinity(0))
-    # The kernel forwards in nobody's name; but what our processes took is the least it can be.
+    # Forwarding in the kernel is charged to no process; our processes' time is a lower bound.
     spent = max(observed.spent_s, (1 - fmean(machine.idle) - before) * cores * machine.seconds)
 
     def through(node: str) -> tuple[int, int]:
-        """Bytes to a node and from it."""
+        """Bytes into a node and out of it."""
         neighbours = fabric.neighbours(node)
         return (
             sum(sent[Addressing.interface(each, node)] for each in neighbours),

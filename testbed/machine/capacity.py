@@ -1,8 +1,8 @@
-"""Whether a machine can carry an experiment, and at which dilation it can.
+"""Whether a machine can carry an experiment, and at which dilation.
 
-The closed form says how many bytes the jobs' links carry at the same time, a calibration what
-each of them costs. What the rule of idle time leaves is compared with what the busiest second
-needs. The verdict decides afterwards; this says it before the time is spent.
+The closed form gives the bytes that the jobs' links carry at the same time, the calibration the
+processor time of each. The need of the busiest second is compared with the time that the rule for
+idle time allows. This predicts, before any time is spent, what the verdict decides afterwards.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from testbed.plan import cost as model
 from testbed.topology.fabric import Fabric
 
 COMFORT = 0.8
-"""How much of what may be used an automatic dilation uses."""
+"""The share of the usable processor time that an automatic dilation uses."""
 
 BEYOND = 2.0
-"""An experiment that needs so many times what may be used is refused."""
+"""An experiment that needs more than this multiple of the usable time is refused."""
 
 EACH_PACKET = 0.75
-"""Of what a packet of 256 values costs, with which machines are calibrated, the part that it costs
-whatever its size (p4/PERFORMANCE.md: 64 to 1024 values)."""
+"""The part of a packet's cost that does not depend on its size, at the 256 values with which
+machines are calibrated (p4/PERFORMANCE.md: 64 to 1024 values)."""
 
 RARER = 2.0
-"""A sweep lasts longer than a calibration: its worst wake-up is so much later."""
+"""A sweep lasts longer than a calibration, so its worst wake-up is later, by this factor."""
 
 _TIDY = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
 _MOST = 1e9
@@ -45,13 +45,13 @@ _MOST = 1e9
 
 @dataclass(frozen=True)
 class Load:
-    """What a job puts on the machine, on the real cluster's clock and scaled.
+    """The load of a job on the machine, scaled and on the real cluster's clock.
 
     Attributes:
-        total, host, switch: bytes/s, while the job communicates, on all links together, of the
-            busiest host (both ways), into the busiest P4 switch.
-        iteration_bytes: on all links, in an iteration.
-        iteration_s: how long that lasts in closed form.
+        total, host, switch: bytes/s while the job communicates: on all links together, at the
+            busiest host (both directions), into the busiest P4 switch.
+        iteration_bytes: bytes on all links per iteration.
+        iteration_s: the length of an iteration in closed form.
     """
 
     costs: Costs
@@ -62,10 +62,10 @@ class Load:
     iteration_s: float
 
     def needs(self, dilation: float, cores: int) -> tuple[float, float, float]:
-        """Shares of all cores, a rank's core and a switch's core, in the busiest second."""
+        """Shares of all cores, a rank's core and a switch's core, used in the busiest second."""
         if not self.total:
             return 0.0, 0.0, 0.0
-        # A second may hold only one iteration, or many with pauses between.
+        # A second may contain part of one iteration, or many with pauses between them.
         iterations = max(1.0, 1 / (self.iteration_s * dilation))
         share = min(1.0, self.iteration_bytes * iterations * dilation / self.total)
         each = share * 1e-9 / dilation
@@ -78,14 +78,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Demand:
-    """What the jobs of a cell need of the machine, at any dilation."""
+    """What the jobs of a cell need from the machine, at any dilation."""
 
     loads: tuple[Load, ...]
     cores: int
     late_s: float
 
     def strain(self, dilation: float) -> float:
-        """What they need of what may be used; beyond 1 the processor will be short."""
+        """The processor time needed, relative to what may be used; above 1 it is too short."""
         needs = [load.needs(dilation, self.cores) for load in self.loads]
         processors = sum(each for each, _, _ in needs)
         # Each job has hosts of its own; a switch may serve several.
@@ -94,12 +94,12 @@ class Demand:
         return max(processors, rank, switch) / (1 - IDLE_FLOOR)
 
     def late(self, dilation: float) -> float:
-        """The worst wake-up delay in the same terms: of what an iteration bears."""
-        bearable = LATE_SHARE * dilation * min(load.iteration_s for load in self.loads)
-        return RARER * self.late_s / bearable if bearable else 0.0
+        """The longest wake-up delay, relative to what an iteration tolerates."""
+        tolerable = LATE_SHARE * dilation * min(load.iteration_s for load in self.loads)
+        return RARER * self.late_s / tolerable if tolerable else 0.0
 
     def enough(self) -> float:
-        """The smallest tidy dilation that leaves some room."""
+        """The smallest round dilation that leaves some reserve."""
         return next(
             float(each)
             for each in _tidy()
@@ -108,9 +108,9 @@ class Demand:
 
 
 def demand(deployment: Deployment, known: Calibration) -> Demand:
-    """What the jobs need of this machine, by what is ``known`` of it."""
+    """What the jobs need from this machine, by its calibration ``known``."""
     fabric = deployment.fabric
-    # Whether the target is there is asked when something runs.
+    # Whether the target is installed is checked when something runs.
     target = "bmv2" if deployment.experiment.emulation.target == "bmv2" else "native"
     costs = known.costs.get(target, calibration.DEFAULTS.costs[target])
     packets = _in_packets(costs, fabric.values)
@@ -125,7 +125,7 @@ def demand(deployment: Deployment, known: Calibration) -> Demand:
 
 
 def _in_packets(costs: Costs, values: int) -> Costs:
-    """What a byte costs in packets of ``values``."""
+    """The costs of a byte in packets of ``values``."""
     each = 1 - EACH_PACKET + EACH_PACKET * wire.VALUES / values
     return Costs(costs.link * each, costs.rank * each, costs.switch * each)
 
@@ -138,7 +138,7 @@ def _load(job: DeployedJob, fabric: Fabric, costs: Costs) -> Load:
     summing = {switch for tree in job.plan.trees for switch in tree.switches}
 
     def busiest(nodes: Sequence[str], of: Callable[[str, tuple[str, str]], bool]) -> float:
-        """Of ``nodes``, how much the links go through that are its own."""
+        """Bytes/s on the links of the busiest of ``nodes``; ``of`` says which are its links."""
         sums = (sum(each for ends, each in links.items() if of(node, ends)) for node in nodes)
         return max(sums, default=0.0) / pace if pace else 0.0
 
@@ -154,26 +154,26 @@ def _load(job: DeployedJob, fabric: Fabric, costs: Costs) -> Load:
 
 
 def warning(needed: Demand, dilation: float, known: Calibration) -> str | None:
-    """What will likely make a cell invalid; None if nothing will."""
+    """Why a cell will probably be invalid; None if it should be valid."""
     strain = needed.strain(dilation)
     if strain <= 1:
         return None
-    source = "" if known.measured else "; `ina-testbed calibrate` measures what it really carries"
+    source = "" if known.measured else "; `ina-testbed calibrate` measures its actual capacity"
     return (
         f"at dilation {dilation:g} this machine is likely to be too slow by a factor of"
-        f" {strain:.1f}; dilation {needed.enough():g} would do{source}"
+        f" {strain:.1f}; dilation {needed.enough():g} would suffice{source}"
     )
 
 
 def refusal(needed: Demand, dilation: float, known: Calibration) -> str | None:
-    """Why a cell should not even begin; None if it may. Guesses refuse nothing."""
+    """Why a cell must not start; None if it may. Default costs refuse nothing."""
     strain = needed.strain(dilation)
     if not known.measured or strain <= BEYOND:
         return None
     return (
-        f"at dilation {dilation:g} it needs {strain:.1f} times what this machine carries"
-        f" (refused from {BEYOND:g} on); set emulation.dilation to {needed.enough():g} or auto, or"
-        " run with --force"
+        f"at dilation {dilation:g} it needs {strain:.1f} times what this machine can carry"
+        f" (at most {BEYOND:g} is allowed); set emulation.dilation to {needed.enough():g} or auto,"
+        " or run with --force"
     )
 
 
@@ -183,10 +183,10 @@ def resolved(
     deployments: Deployments,
     before: Experiment | None = None,
 ) -> Experiment:
-    """``experiment`` with a number for ``dilation: auto``: the smallest that does for every cell,
-    or what it came to ``before``. What is deployed for that is kept in ``deployments``.
+    """``experiment`` with a number for ``dilation: auto``: the smallest that suffices for every
+    cell, or the number chosen in ``before``. ``deployments`` keeps what is deployed for that.
 
-    One for all, so that cells can be compared. DeploymentError if the sweep asks for it.
+    All cells get the same, so that they can be compared. DeploymentError if the sweep has auto.
     """
     swept = experiment.sweep.values if experiment.sweep else {}
     if "auto" in swept.get("emulation.dilation", ()):
@@ -210,7 +210,7 @@ def _demands(
     for cell in distinct(experiment):
         if cell.experiment.backend != "emulate":
             continue
-        with suppress(DeploymentError):  # which whoever plans the cells tells
+        with suppress(DeploymentError):  # reported when the cells are planned
             yield demand(deployments.of(cell.experiment), known)
 
 

@@ -1,7 +1,7 @@
-"""What this machine has, lacks and limits, for ``ina-testbed doctor``.
+"""What this machine offers, lacks and limits, for ``ina-testbed doctor``.
 
-Kernel features are tried out in a network namespace that ends with the trial, so that nothing
-is loaded, changed or left behind.
+Kernel features are tried in a network namespace that ends with the trial, so nothing is changed or
+left behind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HTB = (
     " tc class add dev lo parent 1: classid 1:1 htb rate 1mbit"
 )
 _FEATURES = {
-    # name: (trial, what is built on it)
+    # name: (trial, what uses it)
     "namespaces": ("true", "every node is one"),
     "veth": (_VETH, "every link is one"),
     "htb": (_HTB, "shapes every link"),
@@ -63,7 +63,7 @@ _OPTIONAL_FEATURES = {
     ),
     "policy routing": (
         "ip rule add from 10.0.0.1 lookup 100",
-        "no flows pinned to a way of their own, as some of GRID's baselines have them",
+        "no flows pinned to paths of their own, which some of GRID's baselines need",
     ),
     "nft loss": (
         f"printf '{loss(['lo'], 'ingress', 0.5)}' | nft -f -",
@@ -82,7 +82,7 @@ _SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at. ``mend`` says what to do about it; empty where nothing is needed."""
+    """The result of one check. ``mend`` says how to fix a problem; empty if there is none."""
 
     name: str
     status: Status
@@ -91,7 +91,7 @@ class Check:
 
 
 def checks() -> list[Check]:
-    """All checks: ``missing`` is what no emulation can do without."""
+    """All checks. Without what is ``missing``, no emulation is possible."""
     return [*_rights(), *_tools(), *_kernel(), *_switches(), *_machine()]
 
 
@@ -126,7 +126,7 @@ def _tools() -> Iterator[Check]:
 
 
 def _which(tool: str) -> str | None:
-    """As root finds it, whoever asks: Debian keeps /usr/sbin out of other users' PATH."""
+    """The path as root finds it: on Debian, /usr/sbin is not in other users' PATH."""
     return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin")
 
 
@@ -134,7 +134,7 @@ def _kernel() -> Iterator[Check]:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         yield Check("kernel", "limited", "not tried: that needs root and unshare")
         return
-    mend = "a kernel with this feature; `modprobe` it where the kernel has it as a module"
+    mend = "use a kernel with this feature; if it is a module, `modprobe` it"
     for name, (trial, purpose) in _FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
@@ -144,13 +144,13 @@ def _kernel() -> Iterator[Check]:
     for name, (trial, cost) in _OPTIONAL_FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
-            yield Check(name, "ok", "there")
+            yield Check(name, "ok", "available")
         else:
             yield Check(name, "limited", f"{cost}; {refusal}", mend)
 
 
 def _try(trial: str) -> str | None:
-    """What a shell in a throwaway network namespace says against ``trial``; None if nothing."""
+    """Run ``trial`` in a temporary network namespace; return its error, None if it succeeds."""
     done = subprocess.run(
         ["unshare", "--net", "sh", "-ec", trial],
         capture_output=True,
@@ -169,8 +169,8 @@ def _switches() -> Iterator[Check]:
     source = "p4lang's own package repository has it for Debian and Ubuntu"
     optional = {
         bmv2.SWITCH: ("BMv2", "target bmv2 cannot run; native runs the same program", source),
-        bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be told anything", source),
-        COMPILER: ("p4c", "p4/*.p4 cannot be changed; the compiled program is there", source),
+        bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be configured", source),
+        COMPILER: ("p4c", "p4/*.p4 cannot be compiled; the compiled program is included", source),
     }
     for tool, (name, cost, mend) in optional.items():
         if shutil.which(tool) is None:
@@ -184,21 +184,21 @@ def _switches() -> Iterator[Check]:
 
 
 def _logging(switch: Path) -> Check:
-    """Its own notes (docs/performance.md) ask for a build without logging macros where speed
-    matters. What such a build would log is not in it."""
+    """BMv2's notes (docs/performance.md) recommend a build without logging macros for speed. Such
+    a build does not contain the log messages."""
     parts = [switch, *_libraries(switch)]
     if any(_LOGGED in part.read_bytes() for part in parts):
         return Check(
             "BMv2 build",
             "limited",
-            "with logging macros: every step of every packet looks whether to log",
+            "with logging macros: every step of every packet checks whether to log",
             "for speed build BMv2 with ./configure --disable-logging-macros 'CXXFLAGS=-O3'",
         )
     return Check("BMv2 build", "ok", "without logging macros")
 
 
 def _libraries(program: Path) -> Iterator[Path]:
-    """BMv2's own libraries that a program is linked with."""
+    """BMv2's own libraries that ``program`` is linked with."""
     said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
     for line in said.splitlines():
         name, _, where = line.strip().partition(" => ")
@@ -207,7 +207,7 @@ def _libraries(program: Path) -> Iterator[Path]:
 
 
 def _compiler() -> Check:
-    """Whether it compiles a program that needs the C library's headers."""
+    """Whether the compiler accepts a program that needs the C library's headers."""
     command = os.environ.get("CC") or "cc"
     mend = "apt-get install gcc libc6-dev"
     if shutil.which(command) is None:
@@ -228,7 +228,7 @@ def _compiler() -> Check:
 
 def _version(tool: str, option: str = "--version") -> str:
     said = subprocess.run([tool, option], capture_output=True, text=True, check=False)
-    # p4c says it on standard error, in its second line.
+    # p4c prints it on standard error, in its second line.
     lines = [line for line in (said.stdout + said.stderr).splitlines() if "." in line]
     return lines[0] if lines else "of unknown version"
 
@@ -240,7 +240,7 @@ def _machine() -> Iterator[Check]:
         "memory",
         "ok" if enough else "limited",
         f"{memory / (1 << 30):.1f} GiB",
-        "" if enough else f"{LEAST_MEMORY >> 30} GiB carry the examples; choose a smaller scale",
+        "" if enough else f"the examples need {LEAST_MEMORY >> 30} GiB; choose a smaller scale",
     )
     cores = len(os.sched_getaffinity(0))
     enough = cores >= LEAST_CORES
@@ -248,7 +248,7 @@ def _machine() -> Iterator[Check]:
         "cores",
         "ok" if enough else "limited",
         f"{cores} for this process",
-        "" if enough else f"{LEAST_CORES} carry the examples; choose a larger dilation",
+        "" if enough else f"the examples need {LEAST_CORES}; choose a larger dilation",
     )
     governors = {
         path.read_text().strip()
@@ -272,8 +272,8 @@ def _machine() -> Iterator[Check]:
         yield Check(
             "clock",
             "limited",
-            f"{clock}: slow to read, and every packet's time is read",
-            "clocksource=tsc on the kernel's command line, where the processor's is stable",
+            f"{clock}: slow to read, and it is read for every packet",
+            "clocksource=tsc on the kernel's command line, if the processor's TSC is stable",
         )
     else:
         yield Check("clock", "ok", clock)
@@ -284,7 +284,7 @@ def _machine() -> Iterator[Check]:
     else:
         yield Check("timers", "ok", "of high resolution")
     if _PRESSURE.exists():
-        yield Check("pressure", "ok", f"{_PRESSURE} tells who waited for a processor")
+        yield Check("pressure", "ok", f"{_PRESSURE} shows waits for a processor")
     else:
-        detail = "the kernel does not tell who waited for a processor: verdicts go by idle time"
+        detail = "the kernel does not show waits for a processor: verdicts rely on idle time"
         yield Check("pressure", "limited", detail, "psi=1 on the kernel's command line")

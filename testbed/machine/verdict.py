@@ -1,12 +1,13 @@
-"""Could the machine carry the run? Sampled while it runs, said in words afterwards.
+"""The verdict: whether the machine could carry the run. Sampled during the run, judged afterwards.
 
 The rule for the processor follows Mininet-HiFi (Handigol et al., Reproducible Network
 Experiments Using Container-Based Emulation, CoNEXT 2012), whose published runs had at least
-35 % idle time in every second. It cannot see who waited while another processor was idle, nor a
-container's quota; pressure stall information (Linux Documentation/accounting/psi.rst) can. The
-same paper checks that links carry what their rates say; here as there, a run in which one did not
-is not valid. The other rules are ours: packets lost where no link was full, sent again without
-need, or processes woken so late that an iteration is off by more than ``LATE_SHARE``.
+35 % idle time in every second. Idle time does not show processes that waited while another
+processor was idle, nor a container's quota; pressure stall information (Linux
+Documentation/accounting/psi.rst) does. The same paper checks that links keep their rates; here,
+too, a run in which one did not is invalid. The other rules are ours: packets lost where no link was
+full or retransmitted without need, and processes woken so late that an iteration is off by more
+than ``LATE_SHARE``.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ if TYPE_CHECKING:  # the emulator is not needed to plan
 
 IDLE_FLOOR = 0.35
 WAITING_CEILING = 0.8
-"""Of every second, in which some process had no processor: a bound of our own. Short waits are many
-where processes are more than cores, and cost little. Nearly all the time means that processors
-which idle are not ours to use, as under a quota, or that everybody wants them at once."""
+"""The share of a second in which some process may wait for a processor: our own bound. With more
+processes than cores, short waits are frequent and cost little. Waiting nearly all the time means
+that idle processors are not available, as under a quota, or that all processes need one at once."""
 
 LATE_SHARE = 0.05
 RATE_TOLERANCE = 0.05
 RATE_SHORTFALL = 0.1
 RESENT_SHARE = 0.01
 EXPLAINED_SHARE = 0.05
-"""Of all packets. Losses explain no more, unless as many were lost: what is sent again fills
-queues, too. The reference's runs sent at most 1.3 % again."""
+"""Losses explain retransmissions of at most this share of all packets, unless more were lost:
+retransmissions fill queues, too. The reference's runs retransmitted at most 1.3 %."""
 
 VALID = "valid"
 _NEEDLESS = "though too few were lost to explain it"
@@ -38,16 +39,16 @@ _NEEDLESS = "though too few were lost to explain it"
 
 @dataclass(frozen=True)
 class Symptoms:
-    """What a run showed of the machine that carried it.
+    """What a run showed about the machine that carried it.
 
     Attributes:
-        idle, waiting: shares of each second, as the sampler has them.
-        late_s: the worst delay with which a process was woken.
-        iteration_s: a mean iteration, on the same clock.
+        idle, waiting: shares of each second, as recorded by the sampler.
+        late_s: the longest delay with which a process was woken.
+        iteration_s: the mean iteration, on the same clock.
         lost: packets lost other than in a full link's queue, by place.
-        ports: what links made of their rates, by interface.
-        resent, sent: packets that endpoints sent again, and all that hosts sent.
-        excused: how many of those sent again losses explain that belong to the experiment.
+        ports: how links used their rates, by interface.
+        resent, sent: packets that endpoints retransmitted, and all packets that hosts sent.
+        excused: how many retransmissions are explained by losses that belong to the experiment.
         dead: switches that ended, with the reason.
     """
 
@@ -64,20 +65,20 @@ class Symptoms:
 
 
 def explained(losses: int, ranks: int, frame: int, sent: int) -> float:
-    """How many of ``sent`` packets may have been sent again because of ``losses``.
+    """How many of ``sent`` packets may have been retransmitted because of ``losses``.
 
-    What is lost is a frame of up to ``frame`` packets, and all ``ranks`` may miss the sums in it.
+    A loss is a frame of up to ``frame`` packets, and all ``ranks`` may miss the sums in it.
     """
     return max(frame * losses, min(frame * ranks * losses, EXPLAINED_SHARE * sent))
 
 
 def is_needless(said: str) -> bool:
-    """Whether a verdict says that packets were sent again without need."""
+    """Whether a verdict says that packets were retransmitted without need."""
     return _NEEDLESS in said
 
 
 def verdict(symptoms: Symptoms) -> str:
-    """``valid``, or every reason why the row must not be compared."""
+    """``valid``, or every reason why the row must not be used for comparison."""
     return "; ".join(reason for rule in _RULES for reason in rule(symptoms)) or VALID
 
 
@@ -144,8 +145,8 @@ def _resent(symptoms: Symptoms) -> Iterator[str]:
     needless = symptoms.resent - symptoms.excused
     if symptoms.sent and needless > RESENT_SHARE * symptoms.sent:
         yield (
-            f"{symptoms.resent} packets sent again, {symptoms.resent / symptoms.sent:.0%} of all, "
-            + _NEEDLESS
+            f"{symptoms.resent} packets retransmitted, "
+            f"{symptoms.resent / symptoms.sent:.0%} of all, " + _NEEDLESS
         )
 
 

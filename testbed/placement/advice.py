@@ -1,4 +1,4 @@
-"""Where an experiment's programmable switches should be, in words."""
+"""Where an experiment's programmable switches should be, as text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from testbed.placement.search import Placed
 from testbed.units import format_time
 
 _CHOICE = {"ina", "ina_policy"}
-"""Keys of a fabric whose values are looked for, and not asked."""
+"""Keys of a fabric whose values are the result, and ignored in the input."""
 
 
 def advice(experiment: Experiment, budget: int) -> Iterator[str]:
-    """The best at most ``budget`` switches for each cell, as a table and lines to paste.
+    """The best choice of at most ``budget`` switches for each cell: a table, and lines to paste.
 
-    Cells that differ in their choice of INA switches, or in the back end, are one.
-    DeploymentError if jobs cannot run, whichever switches are programmable.
+    Cells that differ only in their choice of INA switches, or in the back end, are one.
+    DeploymentError if jobs cannot run with any choice of switches.
     """
     asked: dict[str, Cell] = {}
     for cell in distinct(experiment):

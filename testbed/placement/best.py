@@ -15,9 +15,9 @@ from testbed.topology.fabric import Fabric
 
 
 def best_switches(experiment: Experiment, fabric: Fabric, budget: int) -> Placed:
-    """Which at most ``budget`` switches of ``fabric`` to make programmable for a cell's jobs.
+    """The best choice of at most ``budget`` programmable switches of ``fabric`` for a cell's jobs.
 
-    Which ones the experiment names itself is left aside; ``ina_tier`` says which may be chosen.
+    The experiment's own choice is ignored; its ``ina_tier`` says which switches are candidates.
     Times are scaled. DeploymentError if the jobs cannot run.
     """
 
@@ -36,6 +36,6 @@ def best_switches(experiment: Experiment, fabric: Fabric, budget: int) -> Placed
 
 
 def _measured(job: DeployedJob) -> Job:
-    """The job without the iterations before those that are measured."""
+    """The job without its warm-up iterations."""
     made = scenario.of(job)
     return replace(made, paces=tuple(own[job.job.warmup :] for own in made.paces))

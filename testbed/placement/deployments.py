@@ -1,4 +1,4 @@
-"""Deployments of an experiment's cells, each made once however many cells share it."""
+"""Deployments of an experiment's cells; cells that share one have it made once."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from testbed.placement.fabric import build_fabric, what_matters
 
 
 class Deployments:
-    """Makes deployments, and keeps them: plans take long, GRID's up to a minute.
+    """Makes deployments, and keeps them: some plans take long, GRID's up to a minute.
 
-    Cells that differ in nothing that a plan depends on share one: repeats, and cells that differ in
-    their dilation or back end.
+    Cells share a deployment if they differ in nothing that a plan depends on: repeats, and cells
+    that differ in dilation or back end only.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Deployment | str] = {}
 
     def of(self, experiment: Experiment) -> Deployment:
-        """That of a resolved experiment. DeploymentError says what cannot be, each time."""
+        """The deployment of a resolved experiment. DeploymentError if there is none, each time."""
         key = what_matters(experiment)
         if key not in self._known:
             try:

@@ -1,4 +1,4 @@
-"""The fabric that an experiment asks for."""
+"""The fabric of an experiment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.topology.fabric import Fabric
 
 
 def build_fabric(experiment: Experiment) -> Fabric:
-    """The fabric of a resolved experiment, with its INA switches chosen. DeploymentError if not."""
+    """The fabric of a resolved experiment, with its INA switches chosen, or DeploymentError."""
     wanted, fabric = experiment.fabric, without_ina(experiment)
     if isinstance(wanted.ina, tuple):
         return fabric.with_ina(wanted.ina)
@@ -37,7 +37,7 @@ def build_fabric(experiment: Experiment) -> Fabric:
 
 
 def without_ina(experiment: Experiment) -> Fabric:
-    """The fabric before any switch aggregates. DeploymentError if there can be none."""
+    """The fabric without INA switches. DeploymentError if it cannot be built."""
     wanted = experiment.fabric
     if wanted.slots > wire.SLOTS:
         raise DeploymentError(
@@ -59,7 +59,7 @@ def without_ina(experiment: Experiment) -> Fabric:
 
 
 def _bare(wanted: fabrics.Fabric) -> Fabric:
-    """The fabric's nodes and links alone."""
+    """The fabric's nodes and links only."""
     if isinstance(wanted, fabrics.Graph):
         links = [(*link.ends, link.rate) for link in wanted.links]
         return builders.graph(wanted.switches, links, wanted.host_rate, wanted.queue)
@@ -70,7 +70,7 @@ def _bare(wanted: fabrics.Fabric) -> Fabric:
 
 
 def what_matters(experiment: Experiment) -> str:
-    """All of an experiment that its fabric and its plans depend on, as text."""
+    """All parts of an experiment that its fabric and plans depend on, as text."""
     data = experiment.data()
     kept = {key: data[key] for key in ("schema_version", "name", "fabric", "jobs")}
     emulation = {key: data["emulation"][key] for key in ("scale", "seed")}
@@ -79,8 +79,8 @@ def what_matters(experiment: Experiment) -> str:
 
 @lru_cache(maxsize=256)
 def _best(experiment: str, budget: int) -> tuple[str, ...]:
-    """Kept, as the search takes long and a cell's fabric is asked for several times."""
-    from testbed.placement.best import best_switches  # it simulates, and few fabrics need it
+    """Cached: the search takes long, and a cell's fabric is needed several times."""
+    from testbed.placement.best import best_switches  # loads the simulator, rarely needed
 
     resolved = Experiment.model_validate_json(experiment)
     return best_switches(resolved, without_ina(resolved), budget).switches

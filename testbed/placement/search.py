@@ -1,8 +1,8 @@
-"""Which switches to make programmable, if only so many can be: what an operator would ask.
+"""Which switches to make programmable, if only a limited number can be.
 
-Choices are simulated, alike ones once: two are alike if the fabric with its jobs looks the same
-from them. If few differ, all are compared; else switches are chosen one after another, and then
-exchanged one for one while that helps.
+Choices are simulated, and equivalent ones only once: two switches are equivalent if the fabric and
+its jobs look the same from both. If few choices differ, all are compared; otherwise switches are
+chosen greedily, and then exchanged one for one while that helps.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Jobs = Callable[[Fabric], Sequence[Job]]
 """The jobs as they run on a fabric; ValueError if they cannot."""
 
 EVEN = Assumptions(ecmp="even")
-"""A choice of switches should not follow one draw of ECMP's."""
+"""A choice of switches should not depend on one draw of ECMP's paths."""
 
 _FAR = 4
-"""How many links away differences between switches count: from rack to rack over a core."""
+"""Up to how many links away differences between switches count: rack to rack over a core."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Placed:
 
     Attributes:
         switches: the programmable ones.
-        jct_s: of each job with them.
-        without_s, with_all_s: of each job without any programmable switch, and with all
+        jct_s: the JCT of each job with them.
+        without_s, with_all_s: the JCT of each job without any programmable switch, and with all
             candidates; empty if the jobs cannot run then.
         is_exact: whether all choices that differ were compared.
-        simulated: how many choices were.
+        simulated: how many choices were simulated.
     """
 
     switches: tuple[str, ...]
@@ -50,17 +50,17 @@ class Placed:
 
     @property
     def mean_s(self) -> float:
-        """Mean of all jobs' JCT, what is to be small."""
+        """The mean of all jobs' JCT, which is minimised."""
         return fmean(self.jct_s)
 
     @property
     def bound_s(self) -> float:
-        """Less than this no choice can reach, if one more programmable switch never does harm."""
+        """A lower bound for all choices, provided that another programmable switch never hurts."""
         return min(self.mean_s, fmean(self.with_all_s) if self.with_all_s else float("inf"))
 
     @property
     def gap(self) -> float:
-        """How much longer than the best choice this one takes at most, as a ratio; 0 if exact."""
+        """By how much this choice is at most slower than the best one, as a ratio; 0 if exact."""
         return 0.0 if self.is_exact else self.mean_s / self.bound_s - 1
 
 
@@ -72,12 +72,12 @@ def place(
     most_exact: int = 1000,
     assumptions: Assumptions = EVEN,
 ) -> Placed:
-    """At most ``budget`` of ``candidates`` for the lowest mean JCT.
+    """At most ``budget`` of the ``candidates``, chosen for the lowest mean JCT.
 
-    If not given, these are the ToRs with workers or servers of the jobs.
-    All choices are compared if at most ``most_exact`` differ. Of choices that are as good, the one
-    with fewer switches is taken, then the first. Raises ValueError if the jobs cannot run with
-    any, or a budget is below 0.
+    The default candidates are the ToRs with workers or servers of the jobs. All choices are
+    compared if at most ``most_exact`` differ. Among equally good choices, the one with the fewest
+    switches is taken, then the first. Raises ValueError if the jobs cannot run with any choice, or
+    if the budget is below 0.
     """
     if budget < 0:
         raise ValueError(f"budget: found {budget}, wanted at least 0")
@@ -100,7 +100,7 @@ def place(
 
 
 class _Search:
-    """Choices that were simulated, so that none is twice."""
+    """Simulates choices, each only once."""
 
     def __init__(self, fabric: Fabric, jobs: Jobs, assumptions: Assumptions) -> None:
         self.fabric, self._jobs, self._assumptions = fabric, jobs, assumptions
@@ -112,7 +112,7 @@ class _Search:
         return len(self._known)
 
     def jcts(self, choice: Iterable[str]) -> tuple[float, ...]:
-        """Of each job; empty if they cannot run."""
+        """The JCT of each job; empty if the jobs cannot run."""
         chosen = frozenset(choice)
         if chosen not in self._known:
             fabric = self.fabric.with_ina(chosen)
@@ -126,17 +126,17 @@ class _Search:
         return self._known[chosen]
 
     def mean(self, choice: Iterable[str]) -> float:
-        """Infinity if the jobs cannot run."""
+        """The mean JCT; infinity if the jobs cannot run."""
         jcts = self.jcts(choice)
         return fmean(jcts) if jcts else float("inf")
 
     def best(self, choices: Iterable[frozenset[str]]) -> frozenset[str] | None:
-        """The first of those with the lowest mean, of which fewer switches are better."""
+        """The choice with the lowest mean; among equals the fewest switches, then the first."""
         found = min(choices, key=lambda choice: (round(self.mean(choice), 9), len(choice)))
         return found if self.jcts(found) else None
 
     def alike(self, switches: Iterable[str], chosen: frozenset[str]) -> list[str]:
-        """The first of those that look the same, of ``switches``; ``chosen`` are programmable."""
+        """The first of each kind of equivalent ``switches``; ``chosen`` are programmable."""
         looks = self._looks(chosen)
         kinds: dict[int, str] = {}
         for switch in switches:
@@ -144,11 +144,11 @@ class _Search:
         return list(kinds.values())
 
     def kind(self, chosen: frozenset[str]) -> Hashable:
-        """Equal for choices that are alike."""
+        """A value that is equal for equivalent choices."""
         return tuple(sorted(self._looks(chosen).values()))
 
     def _looks(self, chosen: frozenset[str]) -> dict[str, int]:
-        """A number for what each switch is, what surrounds it, what surrounds that, and so on.
+        """A number for each switch and its surroundings, equal for equivalent switches.
 
         This is colour refinement (Weisfeiler and Leman, 1968).
         """
@@ -182,7 +182,7 @@ class _Search:
 
     @cached_property
     def _on(self) -> dict[str, list[tuple[int, bool]]]:
-        """The jobs of each host, and whether it is a worker."""
+        """The jobs of each host, each with whether the host is a worker."""
         on: defaultdict[str, list[tuple[int, bool]]] = defaultdict(list)
         for number, job in enumerate(self._anyhow()):
             for rank, host in enumerate(job.plan.hosts):
@@ -197,7 +197,7 @@ class _Search:
 
     @cached_property
     def _alone(self) -> dict[str, Hashable]:
-        """What each switch is by itself, with the hosts on it and what these do."""
+        """The properties of each switch alone: its kind, its hosts and their jobs."""
         fabric = self.fabric
         return {
             switch: (
@@ -214,7 +214,7 @@ class _Search:
         }
 
     def _anyhow(self) -> Sequence[Job]:
-        """The jobs, with switches that let them run: only their hosts matter."""
+        """The jobs, with any INA switches that let them run: only their hosts matter here."""
         for switches in ((), self.fabric.tors, self.fabric.switches):
             with suppress(ValueError):
                 return self._jobs(self.fabric.with_ina(switches))
@@ -224,7 +224,7 @@ class _Search:
 def _different(
     search: _Search, switches: Sequence[str], budget: int, most: int
 ) -> list[frozenset[str]] | None:
-    """All choices that are not alike, smaller ones first; None if there are more than ``most``."""
+    """All choices that differ, smaller ones first; None if there are more than ``most``."""
     last = [frozenset[str]()]
     found, kinds = last.copy(), {search.kind(last[0])}
     for _ in range(budget):
@@ -243,12 +243,12 @@ def _different(
 
 
 def _greedy(search: _Search, switches: Sequence[str], budget: int) -> list[frozenset[str]]:
-    """What choosing one after another passes through, and where exchanges end."""
+    """The choices that the greedy search and the exchanges pass through."""
     chosen: frozenset[str] = frozenset()
     passed = [chosen]
     for _ in range(budget):
         left = [switch for switch in switches if switch not in chosen]
-        # Of equals the fullest rack: a job may need several switches before it gains anything.
+        # Ties go to the fullest rack: a job may need several switches before it gains anything.
         left.sort(key=lambda switch: -len(search.fabric.rack_hosts(switch)))
         options = [chosen | {switch} for switch in search.alike(left, chosen)]
         chosen = min(options, key=lambda option: round(search.mean(option), 9))

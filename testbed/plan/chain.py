@@ -1,7 +1,7 @@
-"""The chain of a plan: which of its transfers wait for which.
+"""The chain of a plan: the dependencies between its transfers.
 
-A transfer happens in the first step after everything that it waits for. How many steps there are
-is what the closed forms multiply the per-step latency by.
+A transfer happens in the first step after everything that it waits for. The closed forms multiply
+the per-step latency by the number of steps.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Transfer:
 Step: TypeAlias = list[Transfer | TreeOperation]
 
 WRITTEN_OUT = 64
-"""Workers up to which the chain of any plan is followed operation by operation."""
+"""Up to this many workers the chain of any plan is followed operation by operation."""
 
 
 def length(plan: Plan) -> int:
-    """Transfers on the longest chain of those that wait for one another.
+    """The number of transfers on the longest chain of dependent ones.
 
-    Large plans of stages are not written out for this. They are as long as these one after
-    another, which is exact where every rank goes as many rounds as the others.
+    Large plans of stages are not written out for this: the lengths of their stages are added, which
+    is exact where all ranks have equally many rounds.
     """
     programs = plan.programs
     if isinstance(programs, Stages) and plan.workers > WRITTEN_OUT:
@@ -42,10 +42,10 @@ def length(plan: Plan) -> int:
 
 
 def steps(plan: Plan) -> list[Step]:
-    """What happens in each step. What waits for ever (see ``checker``) does not appear.
+    """The transfers of each step. Those that wait for ever (see ``checker``) do not appear.
 
-    All ranks on a tree must have come to an operation, which takes one step, up and down; an
-    update takes two, the push and the pull.
+    A tree operation starts when all ranks on the tree have reached it, and takes one step, up and
+    down; an update takes two, the push and the pull.
     """
     return _Chain(plan).steps
 
@@ -58,7 +58,7 @@ class _Chain:
         for rank, program in enumerate(plan.programs):
             for operation in program:
                 self.todo.setdefault((rank, operation.chunk), deque()).append(operation)
-        self.settled = dict.fromkeys(self.todo, 0)  # the step after which a chunk is as it is
+        self.settled = dict.fromkeys(self.todo, 0)  # the step of each chunk's last change
         self.wire: dict[Transfer, deque[int]] = {}
         self.ready = list(self.todo)
         while self.ready:
@@ -72,7 +72,7 @@ class _Chain:
         self.steps[step - 1].append(what)
 
     def _do(self, rank: int, chunk: int, operation: Operation) -> bool:
-        """Whether ``operation`` is over, so that the next one on this chunk can be looked at."""
+        """Whether ``operation`` is over, so that the next one on this chunk can start."""
         before = self.settled[rank, chunk]
         if isinstance(operation, Send):
             transfer = Transfer(chunk, rank, operation.to)
@@ -91,7 +91,7 @@ class _Chain:
             self.settled[rank, chunk] = before + 2
         else:
             self._together(operation)
-            return False  # if all were there, everyone has been moved on already
+            return False  # if it happened, `_together` has removed it from all queues
         return True
 
     def _together(self, operation: TreeOperation) -> None:

@@ -2,10 +2,11 @@
 
 A chunk at a rank is the multiset of contributions summed in it. When the program ends, each
 worker must hold each chunk with every worker's contribution exactly once. Where workers update
-parameters instead, these must hold that, and each worker its own contribution and none twice.
+parameters instead, the parameters must hold that, and each worker must hold its own contribution
+and no contribution twice.
 
-Chunks are independent, but for the order in which they use a tree. Of a large plan only some are
-followed, evenly spaced: all of them would take time and memory that grow with the cube of workers.
+Chunks are independent, except for the order in which they use a tree. Of a large plan only some
+chunks are followed, evenly spaced: following all takes time and memory cubic in the workers.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ class PlanError(Exception):
 
 
 WHOLE = 64
-"""Workers up to which every chunk is followed."""
+"""Up to this many workers every chunk is followed."""
 
 FOLLOWED = 4096
-"""In larger plans, about so many chunks at all workers together."""
+"""In larger plans, about this many chunks are followed, counted at all workers together."""
 
 
 def check(plan: Plan) -> None:
     """Prove that ``plan`` sums every chunk exactly once at every worker. PlanError if not.
 
-    Of a plan with more than `WHOLE` workers it is proved for a sample of its chunks.
+    For a plan with more than `WHOLE` workers this is proved for a sample of its chunks.
     """
     faults = [fault for tree in plan.trees for fault in _tree_faults(plan, tree)]
     if len(plan.programs) != len(plan.hosts):
@@ -88,7 +89,7 @@ def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
         if plan.hosts[rank] != host:
             faults.append(f"tree names {host} as rank {rank}, which is {plan.hosts[rank]}")
         if host not in tree.parent:
-            faults.append(f"member {host} hangs on no parent")
+            faults.append(f"member {host} has no parent")
     if tree.root_rank is not None and plan.hosts[tree.root_rank] != tree.root:
         faults.append(f"the root {tree.root} is not rank {tree.root_rank}")
     if tree.root_rank is None and not tree.protocol.switch_may_be_root:
@@ -105,7 +106,7 @@ def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
 
 
 Uses: TypeAlias = Mapping[int, Mapping[int, Sequence[TreeOperation]]]
-"""The operations on each tree, by rank, in the order of its program."""
+"""The operations on each tree, by rank, in program order."""
 
 
 def _uses(plan: Plan) -> Uses:
@@ -118,7 +119,7 @@ def _uses(plan: Plan) -> Uses:
 
 
 def _order(plan: Plan, index: int, all_uses: Uses) -> list[str]:
-    """Fragments are numbered in the order of use, so all that take part must agree on it."""
+    """Fragments are numbered in the order of use, so all participants must agree on it."""
     uses = all_uses.get(index, {})
     taking_part = plan.trees[index].participants
     faults = [
@@ -132,7 +133,7 @@ def _order(plan: Plan, index: int, all_uses: Uses) -> list[str]:
         for rank in sorted(taking_part)
         if uses.get(rank) != uses.get(first)
     ]
-    # A slot is free for what follows in it once the sender is done, which differs between kinds.
+    # When a slot becomes free for its next fragment differs between kinds of operations.
     if len(kinds := {type(use).__name__ for used in uses.values() for use in used}) > 1:
         faults.append(f"tree {index} has operations of several kinds: {', '.join(sorted(kinds))}")
     return faults
@@ -167,7 +168,7 @@ def _update_faults(plan: Plan, chunks: Sequence[int]) -> list[str]:
 
 
 class _Sum(NamedTuple):
-    """A multiset of contributions, a bit for each rank: those in it, and those in it again."""
+    """A multiset of contributions, a bit for each rank: ranks in it, and ranks in it repeatedly."""
 
     once: int = 0
     again: int = 0
@@ -181,9 +182,9 @@ class _Sum(NamedTuple):
         return (self.once >> rank & 1) + (self.again >> rank & 1)
 
     def few(self, ranks: int, rank: int) -> tuple[Sequence[int], int]:
-        """Counts that are as good as all of the first ``ranks``, and the place of ``rank``'s.
+        """At most two counts that stand for those of all ``ranks``, and the index of ``rank``'s.
 
-        Of two contributions each: that of the first rank with the least, and that of ``rank``.
+        They are the count of the first rank with the fewest contributions, and that of ``rank``.
         """
         least = next((bits for bits in self if bits != (1 << ranks) - 1), self.again)
         first = (~least & least + 1).bit_length() - 1
@@ -211,12 +212,12 @@ class _Run:
         self.wire: dict[tuple[int, int, int], deque[_Sum]] = {}
         self.released: set[tuple[int, int]] = set()
         self.added: set[tuple[int, int]] = set()
-        # A tree's fragments are numbered in the order of use, so a use waits for those before it.
+        # A tree's fragments are numbered in the order of use, so uses happen in that order.
         self.uses = [
             deque(uses.get(index, {}).get(min(tree.participants), ()))
             for index, tree in enumerate(plan.trees)
         ]
-        # Per rank and chunk, what is still to be done: the order that binds is the chunk's.
+        # The remaining operations, per rank and chunk: only those on one chunk are ordered.
         self.todo: dict[tuple[int, int], deque[Operation]] = {}
         for rank, program in enumerate(plan.programs):
             for operation in program:
@@ -243,7 +244,7 @@ class _Run:
         return stuck + unread + wrong
 
     def _sweep(self) -> bool:
-        """Whether anything moved. Whom a chunk comes to is looked at again at once."""
+        """Whether anything moved. The receiver of a chunk is advanced again in the same sweep."""
         self.ready, moved = deque(self.todo), False
         while self.ready:
             rank, chunk = self.ready.popleft()
@@ -251,7 +252,7 @@ class _Run:
         return moved
 
     def _final(self) -> list[tuple[int, int]]:
-        """Every rank and chunk that must end right: the workers', and where updates were added."""
+        """Every rank and chunk whose end is checked: workers, and servers with updates."""
         servers = {
             (op.server, op.chunk)
             for ops in self.plan.programs
@@ -312,7 +313,7 @@ class _Run:
         return True
 
     def _on_tree(self, rank: int, operation: TreeOperation) -> bool:
-        """Happens at once, when everyone on the tree has come to it."""
+        """Carry out ``operation`` for all ranks on the tree, once all have reached it."""
         chunk = operation.chunk
         if (rank, chunk) in self.released:
             self.released.remove((rank, chunk))

@@ -1,11 +1,11 @@
 """The closed form: how long an iteration takes if links and steps' latency are the only limits.
 
-Every transfer of the plan is routed over the fabric, ECMP sets sharing evenly; the busiest
-link, per byte of gradient, sets the pace of buckets that follow one another. A bucket alone takes
-longer where its phases load different links: then it pays for the busiest link of each.
+Every transfer of the plan is routed over the fabric, and ECMP sets share evenly. The busiest
+link, per byte of gradient, sets the pace of consecutive buckets. A single bucket takes longer where
+its phases load different links: then it pays for the busiest link of each phase.
 For the textbook systems on a fabric without oversubscription this is the textbook formula:
-N·M/B for one parameter server, 2(N-1)/N·M/B for a ring, M/B for aggregation on the way. A few
-flows that ECMP's hash happens to put on one link are slower than an even share says.
+N·M/B for one parameter server, 2(N-1)/N·M/B for a ring, M/B for in-network aggregation. Flows that
+ECMP's hash happens to put on one link are slower than the even share.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from testbed.workload.replay import Need, stalled_s
 Load = dict[tuple[str, str], float]
 
 Phase: TypeAlias = list[tuple[Transfer | TreeOperation, Fraction]]
-"""What happens side by side, with what part of a bucket goes through it."""
+"""Concurrent transfers, each with the part of a bucket that it carries."""
 
 
 def link_loads(plan: Plan, fabric: Fabric) -> Load:
     """Bytes on each directed link (a, b), headers included, per byte of gradient synchronised.
 
-    A switch s that can aggregate only so much is a link (s, s), for the gradients that it sums.
+    A switch s with a limited aggregation rate is a link (s, s) for the gradients that it sums.
     """
     loads = _Loads(plan, fabric)
     return _sum(loads.of(phase) for phase in _phases(plan))
@@ -78,14 +78,14 @@ class _Loads:
             if isinstance(what, TreeOperation):
                 self._on_tree(what, float(share), load)
             else:
-                # TCP: the stream, and its acknowledgements on the way back.
+                # TCP: the stream, and its acknowledgements in the other direction.
                 source, to = hosts[what.source], hosts[what.to]
                 self._add(source, to, float(share) / self._framing.tcp_efficiency, load)
                 self._add(to, source, float(share) * self._framing.tcp_ack_share, load)
         return dict(load)
 
     def seconds(self, what: Transfer | TreeOperation) -> list[tuple[tuple[str, str], float]]:
-        """What a byte of a transfer takes on each of its links."""
+        """The seconds that a byte of a transfer takes on each of its links."""
         load = self.of([(what, Fraction(1))])
         return [(link, 8 * each / _rate(self._fabric, *link)) for link, each in load.items()]
 
@@ -102,7 +102,7 @@ class _Loads:
                 load[parent, parent] += share
         for child, parent in tree.parent.items():
             for source, to, amount in ((child, parent, up), (parent, child, down)):
-                # Where a tree's switches send, the tree chooses the way; hosts leave it to ECMP.
+                # The tree chooses the path of what its switches send; hosts leave it to ECMP.
                 if source in tree.switches and source != to:
                     hop = tree.hop(child, self._fabric.next_hops(source, to))
                     load[source, hop] += amount
@@ -123,7 +123,7 @@ class _Loads:
 
 
 def seconds_per_byte(plan: Plan, fabric: Fabric) -> float:
-    """Seconds the busiest link needs per byte of gradient, on the real cluster's rates."""
+    """Seconds that the busiest link needs per byte of gradient, at the real cluster's rates."""
     return _busiest(link_loads(plan, fabric), fabric)
 
 
@@ -139,7 +139,7 @@ def _rate(fabric: Fabric, a: str, b: str) -> float:
 class Expected:
     """One iteration in closed form: its length, and the part that compute does not hide (s).
 
-    ``gap_s`` is what each worker must begin later than the one before it, for this to hold.
+    ``gap_s`` is how much later each worker must begin than the one before it, for this to hold.
     """
 
     iteration_s: float
@@ -153,10 +153,10 @@ class Timing:
 
     Attributes:
         pieces: (ready_s, bytes) of the units in order.
-        compute_s: forward and backward.
-        least_pace: what a byte of gradient takes at least, if a link is known to carry more than
-            its even share (s).
-        buckets: that of each piece, for iterations that wait for buckets.
+        compute_s: the time of forward and backward.
+        least_pace: the least time of a byte of gradient, if a link is known to carry more than its
+            even share (s).
+        buckets: the bucket of each piece, for iterations that wait for buckets.
         forward: the parts of the forward pass, each with the bucket that it waits for.
     """
 
@@ -170,12 +170,12 @@ class Timing:
 class ClosedForm:
     """How long ``plan`` takes on an otherwise idle fabric.
 
-    Units follow one another on the busiest link. A unit is through that link no earlier than the
-    one before, and ends when the phases that load other links are over too, and the transfers
-    that wait for one another have paid ``step_s`` each. Units do so side by side.
+    Units pass the busiest link one after another. A unit ends when the phases that load other links
+    are over as well, and its chain of dependent transfers has paid ``step_s`` each. Units do that
+    part concurrently.
 
-    Where a plan's stages overlap, a unit alone is followed chunk by chunk (see `overlap`), unless
-    it has more workers than chains are written out for: then stages wait for one another.
+    Where a plan's stages overlap, a single unit is followed chunk by chunk (see `overlap`), unless
+    there are more workers than chains are written out for: then stages wait for one another.
     """
 
     def __init__(self, plan: Plan, fabric: Fabric, step_s: float = 0.0) -> None:
@@ -187,7 +187,7 @@ class ClosedForm:
 
     @cached_property
     def _seconds(self) -> tuple[float, float]:
-        """What a byte takes on the busiest link, and on those of all phases together."""
+        """The seconds of a byte on the busiest link, and on the busiest of each phase, added up."""
         loads = [self._loads.of(phase) for phase in _phases(self._plan)]
         pace = _busiest(_sum(loads), self._fabric)
         return pace, sum(_busiest(phase, self._fabric) for phase in loads)
@@ -199,14 +199,14 @@ class ClosedForm:
     def iteration(self, timing: Timing) -> Expected:
         """One iteration.
 
-        A second stage is units of the iteration before, ready at 0: where U of M bytes are
-        deferred and the rest is ready after compute T, that is
+        A second stage consists of units of the iteration before, ready at 0: if U of M bytes are
+        deferred and the rest is ready after compute T, the iteration takes
         T + (M-U)·pace + max(0, U·pace - T).
 
-        Workers that update parameters without a barrier, evenly spaced, do not meet: an iteration
-        lasts as long as it does for one worker alone, unless a round of everyone's transfers needs
-        longer. Workers that begin together spread out by themselves, but only after some
-        iterations. Who takes turns pushes nothing before all of it is ready.
+        Workers that update parameters without a barrier, evenly spaced, do not contend: an
+        iteration lasts as long as for one worker alone, unless a round of all workers' transfers
+        takes longer. Workers that begin together spread out by themselves, but only after some
+        iterations. A worker that takes turns pushes nothing before its whole gradient is ready.
         """
         plan, consistency = self._plan, self._plan.consistency
         if consistency is None or consistency.is_barrier:
@@ -225,15 +225,15 @@ class ClosedForm:
         return Expected(finish, finish - timing.compute_s, finish / plan.workers)
 
     def replayed(self, timing: Timing, paces: Sequence[float]) -> tuple[Expected, ...]:
-        """Iterations of which each begins as soon as the one before has computed.
+        """Iterations that each begin as soon as the one before has computed.
 
-        The forward pass waits on the way for the sums of the iteration before, bucket by bucket.
-        An iteration lasts from the last sum of the one before to its own. ``paces``: by what each
-        iteration's times are multiplied. What is ready at 0 is so once all before it is summed.
+        The forward pass waits for the sums of the iteration before, bucket by bucket. An iteration
+        lasts from the last sum of the one before to its own. ``paces`` are the factors of each
+        iteration's times. Pieces ready at 0 are ready once the iteration before is summed.
 
-        Pieces are summed one after another here. Where ranks have many under way at once, as a
-        ring without credit has, those that the forward pass needs first come later: then it is a
-        bound.
+        Pieces are summed one after another here. Where ranks have many in flight at once, as in a
+        ring without credit, the pieces that the forward pass needs first arrive later: then this is
+        a bound.
         """
         found: list[Expected] = []
         start = over = 0.0
@@ -266,7 +266,7 @@ class ClosedForm:
             yield end
 
     def _alone(self, sizes: tuple[float, ...]) -> tuple[float, float]:
-        """What a unit alone takes whatever its size, and for each byte."""
+        """The time of a single unit: the fixed part, and the time per byte."""
         programs = self._plan.programs
         if not (
             sizes

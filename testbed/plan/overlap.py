@@ -1,7 +1,6 @@
-"""A unit alone where a plan's stages overlap: every chunk is followed on its own.
+"""The time of a single unit where a plan's stages overlap: every chunk is followed on its own.
 
-A chunk goes on as soon as it is there. On a link, chunks follow one another in the order in which
-they come to it.
+A chunk is forwarded as soon as it has arrived. Chunks pass a link in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from testbed.plan.chain import Transfer
 from testbed.plan.program import Operation, Plan, Receive, Send, TreeOperation, Update
 
 Seconds: TypeAlias = Sequence[tuple[tuple[str, str], float]]
-"""Links, and what a byte of a transfer takes on each."""
+"""Links, and the seconds that a byte of a transfer takes on each."""
 
 Place: TypeAlias = tuple[int, int]
 """Rank and chunk."""
@@ -32,8 +31,8 @@ def alone_s(
 ) -> float:
     """When the last chunk of a unit of ``size`` bytes is summed everywhere.
 
-    A rank pays ``step_s`` before it sends what it has received. ValueError if the plan has
-    updates, which know no stages.
+    A rank pays ``step_s`` before it forwards what it has received. ValueError if the plan has
+    updates, which have no stages.
     """
     return _Chunks(plan, size, step_s, seconds).end
 
@@ -48,7 +47,7 @@ class _Chunks:
     ) -> None:
         self._plan, self._step_s = plan, step_s
         self._bytes = [float(plan.share(chunk)) * size for chunk in range(plan.chunks)]
-        # A chunk's number does not change its way.
+        # A chunk's number does not change its path.
         self._unicast = cache(lambda source, to: seconds(Transfer(0, source, to)))
         self._together = cache(seconds)
         self._free: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -74,7 +73,7 @@ class _Chunks:
         heapq.heappush(self._due, (time, next(self._number), place))
 
     def _do(self, now: float, place: Place, operation: Operation) -> bool:
-        """Whether ``operation`` is over, so that the next one on this chunk can be looked at."""
+        """Whether ``operation`` is over, so that the next one on this chunk can start."""
         rank, chunk = place
         if isinstance(operation, Receive):
             arrived = self._arrived[Transfer(chunk, operation.source, rank)]
@@ -105,7 +104,7 @@ class _Chunks:
         return False
 
     def _sent(self, now: float, chunk: int, links: Seconds) -> float:
-        """When a chunk that comes to its links now has passed the last of them."""
+        """When a chunk that reaches its links now has passed all of them."""
         end = now
         for link, seconds in links:
             self._free[link] = max(self._free[link], now) + seconds * self._bytes[chunk]

@@ -1,8 +1,8 @@
 """The plan: what every rank does to synchronise one bucket, as pure data.
 
 A plan is a program over *chunks*, after the collective language of MSCCL: the algorithm is
-separated from how bytes move. The program is the same for every bucket. Operations on
-different chunks are independent; on one chunk they run in the order of the program.
+separate from how bytes move. The program is the same for every bucket. Operations on different
+chunks are independent; on one chunk they run in program order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class SwitchAllReduce:
-    """Members' chunks are summed on the way up ``tree`` and the sum comes back to each member.
+    """Members' chunks are summed on the way up ``tree``, and the sum returns to each member.
 
     The tree's root, if it is a rank, runs the operation too: it completes and returns sums.
     """
@@ -48,7 +48,7 @@ class SwitchAllReduce:
 class SwitchReduce:
     """Members' chunks are summed on the way up ``tree``; the root, a rank, adds the sum to its own.
 
-    Members keep what they have.
+    Members keep their chunks.
     """
 
     chunk: int
@@ -65,9 +65,9 @@ class Multicast:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Push the local chunk to rank ``server``, which adds it to its parameters; then pull those.
+    """Push the local chunk to rank ``server``, which adds it to its parameters; then pull these.
 
-    The server's own program is empty: it reacts, as the plan's consistency lets it.
+    The server's own program is empty: it reacts as the plan's consistency allows.
     """
 
     chunk: int
@@ -80,14 +80,14 @@ Operation: TypeAlias = Send | Receive | TreeOperation | Update
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """What binds workers that update shared parameters without a sum of everyone's.
+    """The consistency of parameters that workers update without an all-reduce.
 
-    ``counts`` is how many updates of each worker the parameters hold.
+    ``counts`` is the number of updates of each worker that the parameters hold.
 
     Attributes:
         staleness: iterations that a worker may be ahead of the slowest; None means any number,
             0 is a barrier.
-        turns: updates are added in the order of ranks, round after round.
+        turns: whether updates are added in rank order, round after round.
     """
 
     staleness: int | None = None
@@ -95,7 +95,7 @@ class Consistency:
 
     @property
     def is_barrier(self) -> bool:
-        """Whether no worker goes on before all have updated."""
+        """Whether no worker continues before all have updated."""
         return self.staleness == 0
 
     def may_add(self, counts: Sequence[int], worker: int) -> bool:
@@ -118,19 +118,19 @@ class Plan:
         system: name of the system that made it.
         hosts: the host of each rank. Ranks below ``workers`` train, the others serve.
         workers: number of ranks that contribute a gradient and must receive the sum.
-        chunks: parts into which a bucket is cut.
-        programs: one sequence of operations per rank, or the stages from which they are written.
-            All that take part in a tree use it for the same chunks in the same order.
+        chunks: number of parts into which a bucket is cut.
+        programs: one sequence of operations per rank, or the stages that generate them. All
+            participants of a tree use it for the same chunks in the same order.
         trees: aggregation trees that the operations name by index.
         partition: largest piece of a bucket, in bytes, that runs the program on its own, so
             that pieces pipeline; None runs whole buckets.
-        credit: how many pieces a worker may have under way; None means any number.
-        shares: what part of a bucket each chunk is; None means equal parts.
+        credit: how many pieces a worker may have in flight; None means any number.
+        shares: the part of a bucket that each chunk is; None means equal parts.
         deferred: tensors of the trace, by index, that a second stage synchronises during the
             next iteration's compute.
         consistency: for programs of updates; None means that every worker receives the sum.
-        pins: flows, by source and destination host, and the neighbour of the source's ToR by which
-            each goes instead of a shortest path.
+        pins: flows, by source and destination host, each with the neighbour of the source's ToR to
+            which it goes instead of a shortest path.
     """
 
     system: str
@@ -155,7 +155,7 @@ class Plan:
         return Fraction(1, self.chunks) if self.shares is None else self.shares[chunk]
 
     def cuts(self, elements: int, grain: int) -> tuple[int, ...]:
-        """Where the chunks of a bucket begin, and the last one ends, in multiples of ``grain``.
+        """Where each chunk of a bucket begins and the last one ends, in multiples of ``grain``.
 
         ``elements`` is a multiple of ``grain`` too; chunks differ from their share by less than
         one grain.

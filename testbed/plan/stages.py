@@ -1,7 +1,7 @@
-"""Programs of rings, described once: by which positions hand which chunks on to whom.
+"""Programs of rings, described compactly: the positions, and the segments that they pass on.
 
-The operations of every rank are written from this when they are first read: a ring of N has N²,
-which few need. The rounds, which the closed form and large simulations go by, follow from it too.
+The operations of every rank are generated from this when they are first read: a ring of N has N²,
+which are rarely needed. The closed form and large simulations use the rounds instead.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from testbed.plan.program import Operation, Plan, Program, Receive, Send, TreeOp
 from testbed.plan.trees import Tree
 
 Hop: TypeAlias = tuple[int, int] | TreeOperation
-"""From one position of a ring to the next: a unicast (source, to), or an operation on a tree."""
+"""From one position of a ring to the next: a unicast (source, to), or a tree operation."""
 
 
 class Turn(Enum):
-    """What goes round.
+    """What goes around a ring.
 
-    SCATTER: reduce-scatter. In step t position p hands segment p-t on; in the end position p has
-    the sum of segment p+1. GATHER: all-gather. In step t position p hands segment p+1-t on. BOTH:
-    the one, then the other. ONCE: each position hands its own segment on, once.
+    SCATTER: reduce-scatter. In step t position p passes on segment p-t; in the end position p has
+    the sum of segment p+1. GATHER: all-gather. In step t position p passes on segment p+1-t. BOTH:
+    the one, then the other. ONCE: each position passes on its own segment, once.
     """
 
     SCATTER = "scatter"
@@ -37,12 +37,12 @@ class Turn(Enum):
 
 @dataclass(frozen=True)
 class Ring:
-    """Positions that each hand a segment on to the next, round after round.
+    """Positions that each pass a segment on to the next, round after round.
 
     Attributes:
-        hops: one for each position, in the order in which a segment takes them. The chunk that a
-            tree operation names does not matter.
-        segments: the chunks of each segment, as many as there are positions.
+        hops: one for each position, in the order in which a segment takes them. The chunk of a
+            tree operation is ignored.
+        segments: the chunks of each segment; as many segments as positions.
         turn: see `Turn`.
     """
 
@@ -52,12 +52,12 @@ class Ring:
 
     @property
     def rounds(self) -> int:
-        """How many times each position hands a segment on."""
+        """How many times each position passes a segment on."""
         once_round = len(self.hops) - 1
         return {Turn.BOTH: 2 * once_round, Turn.ONCE: 1}.get(self.turn, once_round)
 
     def moves(self, segments: Collection[int]) -> Iterator[tuple[int, int, bool]]:
-        """The hand-overs of ``segments`` in order, as (segment, position, whether it is added)."""
+        """The moves of ``segments`` in order, as (segment, position, whether it is added)."""
         length = len(self.hops)
         if self.turn is Turn.ONCE:
             yield from ((segment, segment, True) for segment in sorted(segments))
@@ -81,13 +81,13 @@ class Ring:
 
 
 Stage: TypeAlias = tuple[Ring, ...]
-"""Rings that turn side by side."""
+"""Rings that run concurrently."""
 
 
 class Stages(Sequence[Program]):
-    """The programs of so many ``ranks`` that go through ``stages`` one after another.
+    """The programs of ``ranks`` ranks that go through ``stages`` one after another.
 
-    A chunk goes on to its next stage by itself: no stage waits for the whole of the one before.
+    Each chunk goes on to its next stage by itself: no stage waits for the whole stage before.
     ``trees`` are the plan's.
     """
 
@@ -122,8 +122,8 @@ class Stages(Sequence[Program]):
 
     @property
     def in_step(self) -> bool:
-        """Whether all positions are alike, and so keep step: each stage has as many rounds for
-        everyone, with hops of one kind, and none begins before the one before it is over.
+        """Whether all positions are alike and so keep step: within a stage all have equally many
+        rounds and hops of one kind, and no stage begins before the one before it is over.
         """
         return not self.overlap and all(
             len({(ring.rounds, type(hop)) for ring in stage for hop in ring.hops}) == 1
@@ -132,14 +132,14 @@ class Stages(Sequence[Program]):
 
     @property
     def overlap(self) -> bool:
-        """Whether stages overlap: the first chunk of a segment goes on before the last is there."""
+        """Whether stages overlap: a segment's first chunk goes on before its last has arrived."""
         return len(self.stages) > 1 and any(
             len(ring.segments[0]) > 1 for stage in self.stages for ring in stage
         )
 
     @property
     def transfers(self) -> int:
-        """How often a chunk is handed on, in all."""
+        """How many times chunks are passed on, in all."""
         return sum(
             ring.rounds * sum(map(len, ring.segments)) for stage in self.stages for ring in stage
         )
@@ -165,7 +165,7 @@ class Stages(Sequence[Program]):
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """A ring without its chunks: in each round every position hands on ``share`` of a bucket."""
+    """A ring without its chunks: in each round every position passes on ``share`` of a bucket."""
 
     rounds: int
     share: Fraction
@@ -173,7 +173,7 @@ class Rounds:
 
 
 def stretches(plan: Plan) -> tuple[tuple[Rounds, ...], ...]:
-    """The rounds of each stage, of rings that turn side by side; none if the plan has no stages.
+    """The rounds of each stage's concurrent rings; none if the plan has no stages.
 
     ValueError if a ring's segments are not all of one size.
     """
@@ -187,7 +187,7 @@ def stretches(plan: Plan) -> tuple[tuple[Rounds, ...], ...]:
 
 
 def _share(plan: Plan, ring: Ring, known: dict[int, Fraction]) -> Fraction:
-    """What part of a bucket a segment is; rings of equal racks hold the same segments."""
+    """The part of a bucket that a segment is; rings of equal racks share their segments."""
     if id(ring.segments) not in known:
         sizes = {sum(map(plan.share, segment), Fraction()) for segment in ring.segments}
         if len(sizes) > 1:

@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Rules(Protocol):
-    """What plans and hosts know of a tree's protocol; ``testbed.protocols`` has all of it."""
+    """What plans and hosts know of a tree's protocol; the whole is in ``testbed.protocols``."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def number(self) -> int:
-        """The protocol's in table entries and in the hosts' engine."""
+        """The protocol's number in table entries and in the hosts' engine."""
 
     @property
     def port(self) -> int:
@@ -28,12 +28,12 @@ class Rules(Protocol):
 
     @property
     def shares_slots(self) -> bool:
-        """Whether trees share switch memory, in which hosts name slots one by one."""
+        """Whether trees share switch memory, in which hosts name the slot of each packet."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Leaves are hosts of members, inner nodes are switches that aggregate.
+    """A tree of which the leaves are members' hosts and the inner nodes aggregating switches.
 
     Attributes:
         root: a host, or a switch if the protocol lets sums turn around there.
@@ -69,15 +69,14 @@ class Tree:
         return self._children.get(node, ())
 
     def hop(self, child: str, hops: Sequence[str]) -> str:
-        """Which of the equally short ``hops`` the link between ``child`` and its parent takes.
+        """The one of the equally short ``hops`` for traffic between ``child`` and its parent.
 
-        Children take turns, so that a tree's few large streams share what ECMP's hash of them
-        might pile on one link.
+        Children take turns: ECMP's hash might put a tree's few large streams on one link.
         """
         return hops[self.children(self.parent[child]).index(child) % len(hops)]
 
     def predecessor(self, host: str) -> str:
-        """The member before ``host`` on the ring of the members in the order of their ranks."""
+        """The member before ``host`` on the ring of members in rank order."""
         ring = sorted(self.rank_of, key=self.rank_of.__getitem__)
         return ring[ring.index(host) - 1]
 
@@ -88,7 +87,7 @@ class Tree:
         return steps
 
     def ranks_below(self, node: str) -> frozenset[int]:
-        """The ranks whose contributions a stream leaving ``node`` upwards carries."""
+        """The ranks whose contributions are in the stream from ``node`` upwards."""
         own = {self.rank_of[node]} if node in self.rank_of and node in self.parent else set()
         return frozenset(own).union(*(self.ranks_below(child) for child in self.children(node)))
 

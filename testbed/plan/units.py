@@ -15,9 +15,9 @@ from testbed.workload.buckets import Bucket
 class Unit:
     """A piece of the gradient that runs the plan's program on its own.
 
-    ``offset`` and ``elements`` place it in the flat gradient; ``ready_s`` is when, after the
-    start of an iteration, its gradients exist (seconds on the emulator's clock). A ``deferred``
-    one holds the gradients of the iteration before.
+    ``offset`` and ``elements`` place it in the flat gradient; ``ready_s`` is the time after the
+    start of an iteration when its gradients exist (s). A ``deferred`` unit holds the gradients of
+    the iteration before.
     """
 
     bucket: int
@@ -28,7 +28,7 @@ class Unit:
 
 
 def grain(plan: Plan, values: int) -> int:
-    """Chunks are multiples of so many values: whole packets, of ``values``, where switches sum."""
+    """The number of values of which chunks are multiples: a packet's if switches sum, else 1."""
     return values if plan.trees else 1
 
 
@@ -37,7 +37,7 @@ def cut(
 ) -> tuple[Unit, ...]:
     """The units of one iteration: buckets, or pieces of at most ``plan.partition`` bytes, scaled.
 
-    A unit is padded so that it divides into the plan's chunks, of whole packets of ``values``.
+    A unit is padded so that it divides into the plan's chunks, with whole packets of ``values``.
     """
     whole = grain(plan, values) * (plan.chunks if plan.shares is None else 1)
     most = None if plan.partition is None else max(1, int(plan.partition * scale / 4))

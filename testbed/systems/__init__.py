@@ -11,7 +11,7 @@ __all__ = ["Assignment", "System", "discover", "registry"]
 
 
 def discover() -> dict[str, System]:
-    """The systems by name. ValueError if two have the same one."""
+    """The systems by name. ValueError if two have the same name."""
     found: dict[str, System] = {}
     for module in pkgutil.iter_modules(__path__):
         system = getattr(importlib.import_module(f"{__name__}.{module.name}"), "SYSTEM", None)

@@ -1,4 +1,4 @@
-"""ASP: every update is added and answered at once, whatever the other workers do."""
+"""ASP: every update is added and answered at once, without waiting for the other workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """Updates that wait for nobody."""
+    """Updates that never wait."""
     return asynchronous.plan(job, "asp", Consistency())
 
 
@@ -22,11 +22,11 @@ SYSTEM = System(
     "model beside BSP and SSP: Ho et al., NIPS 2013",
     published=(
         "Workers push gradients and pull parameters without a barrier.",
-        "A server adds each gradient to its parameters as it comes.",
+        "A server adds each gradient to its parameters as it arrives.",
     ),
     reading=(
         *asynchronous.READING,
-        "Nothing but chance spaces workers in a cluster. In our emulation three or more that begin "
+        "In a cluster, only chance spaces the workers. In our emulation, three or more that start "
         "together are evenly spaced after a few iterations; two stay together.",
     ),
     servers=(1, 64),

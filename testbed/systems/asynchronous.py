@@ -1,4 +1,4 @@
-"""What the parameter servers without an all-reduce have in common: programs of updates."""
+"""What parameter-server systems without an all-reduce have in common: programs of updates."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from testbed.systems.ps import CREDIT, PARTITION
 from testbed.systems.system import Assignment
 
 READING = (
-    "Servers hold parameters and add gradients to them as they are, int32 with wrap-around; an "
-    "answer says how many updates of each worker it contains, and is checked to the bit.",
+    "Servers hold parameters and add unmodified gradients to them, in int32 with wrap-around. An "
+    "answer says how many updates of each worker it contains, and is checked bit by bit.",
     "Partitions, credit and sharding over several servers are those of ps; each partition of each "
     "server's share is pushed, added and pulled on its own.",
-    "Worker r of N begins r/N of an iteration late: measured is the state in which workers are "
-    "evenly spaced, and a worker's time counts from its own beginning.",
+    "Worker r of N starts r/N of an iteration late, so the steady state with evenly spaced workers "
+    "is measured. Each worker's time counts from its own start.",
 )
 
 
 def plan(job: Assignment, system: str, consistency: Consistency) -> Plan:
-    """One chunk a server, which every worker updates; servers react."""
+    """One chunk per server, updated by every worker. Servers only react."""
     workers, servers = len(job.workers), len(job.servers)
     if servers == 0:
         raise ValueError(f"{system} needs at least one server")

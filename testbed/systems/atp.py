@@ -1,4 +1,4 @@
-"""ATP: ToRs sum best-effort, a parameter server catches what they could not."""
+"""ATP: ToRs sum with best effort; a parameter server sums what they could not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree: worker, its ToR, the server's ToR, server; a ToR without INA is passed by."""
+    """One tree: worker, its ToR, the server's ToR, server. ToRs without INA are bypassed."""
     if len(job.servers) != 1:
         raise ValueError(f"atp needs exactly one server, got {len(job.servers)}")
     hosts = job.workers + job.servers
@@ -25,7 +25,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 def tree(job: Assignment, fabric: Fabric) -> Tree:
-    """Two levels, as far as the deployment allows. A switch with one child would sum nothing."""
+    """Up to two levels. A switch with one child would sum nothing and is left out."""
     (server,) = job.servers
     if server in job.workers:
         raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")
@@ -54,16 +54,18 @@ SYSTEM = System(
     marker="^",
     citation="Lao et al., ATP: In-network Aggregation for Multi-tenant Learning, NSDI 2021",
     published=(
-        "Aggregation at the workers' ToRs and at the server's ToR only; the host names the slot.",
+        "Only the workers' ToRs and the server's ToR aggregate; the host names the slot.",
         "A slot taken by another fragment is a collision: the packet goes on to the server.",
         "The server's result is the acknowledgement: it frees the slots and is multicast back.",
-        "A resent packet flushes the partial sum to the server and is not summed in the network.",
+        "A retransmitted packet flushes the partial sum to the server and is not summed in the "
+        "network.",
         "The server counts each worker's contribution once.",
     ),
     reading=(
         "Contributions are a bitmap of up to 64 workers of the job at both levels (the paper has "
         "two bitmaps of 32).",
-        "A rack whose ToR does not aggregate sends on to the server's ToR, or to the server.",
+        "The workers of a rack whose ToR does not aggregate send to the server's ToR, or to the "
+        "server.",
         "A switch that would have a single child is left out of the tree.",
         "Congestion control is off, as in the released code; the window is fixed.",
     ),

@@ -1,13 +1,13 @@
 """Gradient routing: where in the network each worker's gradients are summed, and at what rate.
 
 The problem is GRIA of GRID (Fang et al., IEEE/ACM ToN 31(5), 2023, §3.2): every worker picks one
-node, a programmable switch or the parameter server itself, and the least rate of all is to be as
-high as possible. A switch adds only so much, the server's link takes in only so much.
+node, a programmable switch or the parameter server itself, such that the lowest rate of all workers
+is as high as possible. Switches add, and the server's link receives, at a limited rate.
 
-More than the least rate is of no use to anyone, so all workers may send at one rate, and the
-problem is linear in the time that a bit of gradient takes. Which workers of a rack go where does
-not matter, only how many. The paper assumes that links suffice; here each may be a constraint,
-with flows on shortest paths that share ECMP sets evenly, and with the sums on their way back.
+A worker gains nothing from sending faster than the slowest one, so all may send at one rate, and
+the problem is linear in the time that a bit of gradient takes. Only the number of a rack's workers
+on each way matters, not which ones. The paper assumes that links suffice; here each link may be a
+constraint. Flows take shortest paths and share ECMP sets evenly; returning sums count as well.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from testbed.topology.fabric import Fabric
 from testbed.topology.paths import EvenPaths
 
 Load: TypeAlias = Mapping[tuple[str, str], float]
-"""What part of a stream is on each directed link."""
+"""The part of a stream on each directed link."""
 
 Vector: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Way:
-    """How gradients leave a rack: to ``switch``, which sums them, or None to the server alone.
+    """How gradients leave a rack: to ``switch``, which sums them, or straight to the server (None).
 
-    ``load`` is that of the stream, there and back, but for the worker's own link. ``pins`` are the
-    neighbours of the worker's and of the server's ToR to which flows between these two hosts go
-    first, None for shortest paths.
+    ``load`` is the load of the stream in both directions, without the worker's own link. ``pins``
+    are the neighbours of the worker's and of the server's ToR to which flows between these two
+    hosts go first, None for shortest paths.
     """
 
     switch: str | None
@@ -46,12 +46,12 @@ class Way:
 
 @dataclass(frozen=True)
 class Routing:
-    """What was found.
+    """A solution.
 
     Attributes:
-        ways: each worker's.
+        ways: the way of each worker.
         rate: bit/s of gradients that every worker can send.
-        summed: what part of its workers' gradients each switch sums; the rest goes past it.
+        summed: the part of its workers' gradients that each switch sums; the rest goes past it.
     """
 
     ways: tuple[Way, ...]
@@ -65,7 +65,7 @@ def flow(fabric: Fabric, source: str, to: str) -> Load:
 
 
 def there_and_back(fabric: Fabric, a: str, b: str) -> Load:
-    """A stream from ``a`` to ``b``, and the sums that come back."""
+    """A stream from ``a`` to ``b``, and the sums that return."""
     return _together(flow(fabric, a, b), flow(fabric, b, a))
 
 
@@ -80,7 +80,7 @@ def to_switch(fabric: Fabric, tor: str, switch: str) -> Way:
 
 
 def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
-    """To the server by a switch beside the ToR that is on no shortest path, and back by it."""
+    """To the server and back through a neighbour of the ToR that is on no shortest path."""
     home = fabric.tor_of(server)
     shortest = flow(fabric, tor, server)
     found = []
@@ -92,7 +92,7 @@ def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
             if back not in fabric.switches:
                 continue
             down = _together({(server, home): 1.0, (home, back): 1.0}, flow(fabric, back, tor))
-            # Not so where a shortest path leads back over the ToR, or the sums' way is another.
+            # Skipped if a shortest path leads back over the ToR, or the sums take other links.
             if set(down) == {(b, a) for a, b in up} and set(up).isdisjoint(down):
                 found.append(Way(None, _together(up, down), (there, back)))
     return found
@@ -107,25 +107,25 @@ def _together(*loads: Load) -> Load:
 
 
 class Problem:
-    """Workers towards ``server``, each on one of the ``ways`` of its rack, by the rack's ToR.
+    """Workers that send to ``server``, each on one of the ``ways`` of its rack (keyed by its ToR).
 
-    A rack's first way goes past all switches. ``links_bind``: whether all links are constraints,
-    or only the hosts' own.
+    The first way of a rack goes past all switches. If ``links_bind``, all links are constraints,
+    otherwise only the server's.
 
-    A *column* is a way of a rack. Counts are workers on each column. Times are those of a bit of
-    gradient, in that of the slowest of the hosts' links. Here is what is asked and what an answer
-    costs; `gradient_solvers` find answers.
+    A *column* is a way of a rack. Counts are numbers of workers, one for each column. Times are per
+    bit of gradient; the unit is the time of a bit on the slowest of the hosts' links. This class
+    states the problem and the cost of a solution; `gradient_solvers` find solutions.
 
     Attributes:
-        columns: each one's rack, by its ToR, and its way; ``own`` are the columns of each rack.
-        sizes: workers of each rack.
-        switches: those that some column leads to; ``capacity`` is what each can add.
+        columns: the rack (its ToR) and the way of each; ``own`` lists the columns of each rack.
+        sizes: workers in each rack.
+        switches: those that some column leads to; ``capacity`` is the rate at which each can add.
         sums: (switches, columns), 1 where the switch sums the column's workers, else 0.
-        per_worker: (limits, columns), the time that a column's worker costs each limit: rows are
-            links, then switches.
-        per_sum: (limits, switches), the same of a switch's sums on their way to the server.
+        per_worker: (limits, columns), the time that one worker of a column adds to each limit. Rows
+            are links, then switches.
+        per_sum: (limits, switches), the same for a switch's sums on their way to the server.
         limits: both side by side, sparse.
-        unit: the rate of the slowest host's link, bit/s.
+        unit: the rate of the slowest host link, bit/s.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Problem:
             for ends, amount in load.items():
                 if ends in row_of:
                     times[row_of[ends], column] = amount * self.unit / fabric.link(*ends).rate
-        # Rows are links and switches with a limit: what one more worker or sum costs them.
+        # Rows are links, then switches; values are the cost of one more worker or sum.
         self.capacity = np.array(
             [fabric.capacity.get(switch, np.inf) / self.unit for switch in self.switches]
         )
@@ -171,18 +171,18 @@ class Problem:
         self.per_sum = np.vstack(
             [times[:, len(self.columns) :], np.zeros((len(adding), len(adding)))]
         )
-        from scipy import sparse  # it takes long, and few runs need it
+        from scipy import sparse  # slow to import, and few runs need it
 
-        # Mostly zeros, and a dense product's threads wait for one another on a busy machine.
+        # Mostly zeros; and the threads of a dense product stall one another on a busy machine.
         self.limits = sparse.csr_array(np.hstack([self.per_worker, self.per_sum]))
 
     @property
     def size(self) -> int:
-        """Ways of all racks together."""
+        """The number of ways of all racks together."""
         return len(self.columns)
 
     def cost(self, counts: Vector) -> tuple[float, float]:
-        """The time of the busiest, and of all together to decide between equals."""
+        """The time of the busiest limit; then, to break ties, the total time of all limits."""
         times = self.times(counts)
         return max(1.0, round(float(times.max()), 9)), float(times.sum())
 
@@ -191,7 +191,7 @@ class Problem:
         return times
 
     def without_lone(self, counts: Vector) -> Vector:
-        """A switch with a single worker would sum nothing: that one goes past it."""
+        """Send the worker of a single-worker switch past it: the switch would sum nothing."""
         counts = counts.copy()
         lone = (self.sums @ counts == 1) @ self.sums * counts
         for column in np.flatnonzero(lone):

@@ -11,10 +11,10 @@ from testbed.systems.gradient_routing import Problem, Routing, Vector
 DRAWS, KEPT = 32, 8
 
 TRIALS = 1000
-"""About how often a switch is given up to see what comes of it, where there are many."""
+"""About how many removals of a switch are tried in all, where there are many switches."""
 
 TIME_LIMIT_S = 60.0
-"""What the exact solution may take."""
+"""Time limit of the exact solver."""
 
 TOLERANCE = 1e-6
 """Of the solver, in the time of a bit on the slowest host's link."""
@@ -23,8 +23,8 @@ TOLERANCE = 1e-6
 def exact(problem: Problem) -> Routing:
     """The best way of each worker, by mixed-integer programming.
 
-    Of equally good ones, one with the least on all links together: streams that cross the
-    fabric without need meet wherever ECMP's hash sends them. ValueError if it takes too long.
+    Among equally good solutions, one with the least total load: needless streams across the fabric
+    may collide where ECMP's hash sends them. ValueError if it takes too long.
     """
     if len(problem.columns) == len(problem.own):
         return problem.routing(np.array([float(problem.sizes[tor]) for tor, _ in problem.columns]))
@@ -33,11 +33,11 @@ def exact(problem: Problem) -> Routing:
 
 
 def rounded(problem: Problem, seed: int) -> Routing:
-    """The relaxation, with one way a worker drawn in proportion to its rates (§4.1).
+    """The relaxation, with one way per worker drawn in proportion to its rates (§4.1).
 
-    This project's own additions: of several draws the best are kept, and as the relaxation
-    does not see that every switch in use costs a stream to the server, switches are then
-    given up, one at a time, and the best that was on this way is taken.
+    This project's own additions: the best of several draws are kept. The relaxation does not see
+    that every switch in use costs a stream to the server, so switches are then removed one at a
+    time, and the best solution found on the way is taken.
     """
     relaxed, dice = _solve(problem, whole=False).clip(0), random.Random(seed)
     draws = []
@@ -58,9 +58,9 @@ def rounded(problem: Problem, seed: int) -> Routing:
 
 
 def greedy(problem: Problem) -> Routing:
-    """Each rack's last way as far as its switch can add what comes, and its first for the rest.
+    """Each rack's last way as far as its switch's capacity goes, and its first way for the rest.
 
-    The workers of a switch are treated alike.
+    All workers of a switch send the same part to it.
     """
     counts = np.zeros(len(problem.columns))
     for tor, own in problem.own.items():
@@ -69,7 +69,7 @@ def greedy(problem: Problem) -> Routing:
     members = problem.sums @ counts
 
     def summed(time: float) -> Vector:
-        """The part that each switch can add, if a bit may take so long."""
+        """The part that each switch can add if a bit may take ``time``."""
         part: Vector = np.minimum(1.0, problem.capacity * time / np.maximum(members, 1))
         return part
 
@@ -93,7 +93,7 @@ def greedy(problem: Problem) -> Routing:
 
 
 def _with_fewer(problem: Problem, counts: Vector, tries: int) -> Vector:
-    """Each time, the best to give up of those ``tries`` with the fewest workers."""
+    """Remove switches one by one: each time the best of the ``tries`` with the fewest workers."""
     best = counts
     while (members := problem.sums @ counts).any():
         used = sorted(np.flatnonzero(members).tolist(), key=members.__getitem__)
@@ -103,7 +103,7 @@ def _with_fewer(problem: Problem, counts: Vector, tries: int) -> Vector:
 
 
 def _giving_up(problem: Problem, switch: int, counts: Vector) -> Vector:
-    """The workers of ``switch`` go one by one to another in use, or past all."""
+    """Move the workers of ``switch`` one by one to another switch in use, or past all."""
     others = (problem.sums @ counts > 0) & (np.arange(len(problem.switches)) != switch)
     is_open = (others @ problem.sums > 0) | ~problem.sums.any(axis=0)
     left = np.where(problem.sums[switch] > 0, 0.0, counts)
@@ -112,7 +112,7 @@ def _giving_up(problem: Problem, switch: int, counts: Vector) -> Vector:
         own = [other for other in problem.own[problem.columns[column][0]] if is_open[other]]
         more = problem.per_worker[:, own]
         for _ in range(int(counts[column])):
-            # The busiest on its own way: elsewhere it changes nothing.
+            # The busiest limit on its own way: nothing changes elsewhere.
             busiest = np.where(more > 0, times[:, None] + more, 0.0).max(axis=0)
             choice = int(busiest.argmin())
             left[own[choice]] += 1
@@ -121,10 +121,9 @@ def _giving_up(problem: Problem, switch: int, counts: Vector) -> Vector:
 
 
 def _solve(problem: Problem, whole: bool, within: float | None = None) -> Vector:
-    """Counts that take least time or, ``within`` a time, put least on all limits together.
+    """Counts that take the least time or, ``within`` a time, have the least total load.
 
-    Parts of workers unless ``whole``. Variables: the counts, how far each switch is in use,
-    and the time.
+    Fractional unless ``whole``. Variables: the counts, how far each switch is in use, and the time.
     """
     from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -136,7 +135,7 @@ def _solve(problem: Problem, whole: bool, within: float | None = None) -> Vector
     rows = [
         (problem.per_worker, problem.per_sum, -1.0),
         (everyone, np.zeros((len(everyone), switches)), 0.0),
-        # A switch with workers is in use, and with a single one it would sum nothing.
+        # A switch with workers is in use; one in use needs two workers, else it sums nothing.
         (np.eye(count)[by_switch], -(sizes * problem.sums).T[by_switch], 0.0),
         (-problem.sums, 2 * np.eye(switches), 0.0),
     ]

@@ -1,4 +1,4 @@
-"""GRID: each worker's gradients are routed to the switch where summing them helps most."""
+"""GRID: each worker's gradients are routed to the switch where summing helps most."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from testbed.topology.paths import path
 from testbed.units import RATE_PATTERN, format_rate, parse_rate
 
 EXACT_WAYS = 40
-"""Ways of all racks together up to which the problem is solved exactly."""
+"""The problem is solved exactly up to this many ways of all racks together."""
 
 MOST_WAYS = 512
-"""About so many are looked at: on a large fabric some of the switches, by each rack the nearest."""
+"""About the most ways considered; on a large fabric only some switches are candidates."""
 
 FINEST = 1000
-"""Shares of a bucket are multiples of one part in so many."""
+"""Shares of a bucket are multiples of 1/FINEST."""
 
 
 def route(job: Assignment, fabric: Fabric) -> Routing:
-    """The routing that the job's strategy finds. ValueError if it falls short of its rate."""
+    """The routing that the job's strategy finds. ValueError if it misses the rate asked for."""
     options = SYSTEM.settle({}) | dict(job.options)
     if len(job.servers) != 1:
         raise ValueError(f"grid needs exactly one server, got {len(job.servers)}")
@@ -52,7 +52,7 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     switches = [switch for switch in fabric.switches if switch in fabric.ina]
     most = len(switches)
     if most * len(racks) > MOST_WAYS:
-        # A switch in use costs the server a stream, so that some root of the workers is enough.
+        # Each switch in use costs the server a stream, so about sqrt(workers) of them suffice.
         few = min(most, round(2 * sqrt(len(job.workers))))
         switches = [switches[place * most // few] for place in range(few)]
         most = max(2, MOST_WAYS // len(racks) - 1)
@@ -86,10 +86,10 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
 
 
 def _nearest(fabric: Fabric, tor: str, switches: Sequence[str], most: int) -> Sequence[str]:
-    """At most so many of ``switches``, in their order."""
+    """The ``most`` nearest of ``switches``, in their order."""
     if len(switches) <= most:
         return switches
-    # Racks begin to count at themselves, so that not all choose the same of equally near ones.
+    # Each rack counts from its own ToR, so that racks break ties differently.
     order = {switch: place for place, switch in enumerate(fabric.switches)}
     near = sorted(switches, key=lambda switch: (order[switch] - order[tor]) % len(order))
     near.sort(key=lambda switch: fabric.distance(switch, tor))
@@ -99,7 +99,7 @@ def _nearest(fabric: Fabric, tor: str, switches: Sequence[str], most: int) -> Se
 def _ways(
     fabric: Fabric, tor: str, server: str, strategy: str, switches: Sequence[str]
 ) -> list[Way]:
-    """What is open to the workers of ``tor``; first, the way past all switches."""
+    """The ways open to the workers of ``tor``, beginning with the one past all switches."""
     past = past_switches(fabric, tor, server)
     if strategy == "none":
         return [past, *detours(fabric, tor, server)]
@@ -110,7 +110,7 @@ def _ways(
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """A tree for each way in which parts of the gradients go; one, unless workers split theirs."""
+    """A tree for each part of the gradients; one, unless workers split theirs."""
     routing = route(job, fabric)
     if not routing.summed:
         return _by_server(job, fabric, routing)
@@ -129,7 +129,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 def _by_server(job: Assignment, fabric: Fabric, routing: Routing) -> Plan:
-    """No switch sums: a parameter server, with flows on the ways that were chosen for them."""
+    """No switch sums: a parameter server, with flows on the chosen ways."""
     (server,) = job.servers
     pins: dict[tuple[str, str], str] = {}
     for worker, way in zip(job.workers, routing.ways, strict=True):
@@ -224,29 +224,31 @@ SYSTEM = System(
     "Training, IEEE/ACM ToN 31(5), 2023",
     published=(
         "Each worker's gradients are summed in at most one switch, anywhere in the fabric, or at "
-        "the server; the least rate of all workers is made as high as switches' processing and "
-        "the server's link allow.",
+        "the server; the lowest rate of all workers is made as high as the switches' processing "
+        "and the server's link allow.",
         "The problem is relaxed to a linear programme; each worker's node is drawn in proportion "
         "to its rates (randomised rounding).",
-        "Baselines: no aggregation with flows moved off busy links (Geryon), and the first "
-        "programmable switch on the way as far as it has capacity (ATP, in the paper's model).",
+        "Baselines: no aggregation, with flows moved off busy links (Geryon); and the first "
+        "programmable switch on the way, as far as its capacity goes (ATP, in the paper's model).",
     ),
     reading=(
-        "Links are constraints too, in both directions, as sums come back (option links: bind); "
+        "Links are constraints too, in both directions, because sums return (option links: bind); "
         "the paper assumes that they suffice. Flows take shortest paths and share ECMP sets "
         "evenly.",
-        "A switch that would sum for one worker only is passed by.",
-        f"Up to {EXACT_WAYS} ways of all racks together the problem is solved exactly; beyond, of "
-        "several draws the best are taken, and switches are given up one by one, as each in use "
-        "costs a stream to the server; the best on this way counts. A rate keeps all limits, which "
-        "the paper lets rounding exceed by a bounded factor.",
-        f"Where racks have more than {MOST_WAYS} ways together, only some of the switches are "
-        "candidates, twice the root of the workers in number, and for each rack the nearest ones.",
+        "A switch that would sum for one worker only is bypassed.",
+        f"With up to {EXACT_WAYS} ways of all racks together the problem is solved exactly. With "
+        "more, the best of several draws are taken, and switches are removed from them one by one, "
+        "because each switch in use costs a stream to the server; the best solution found on the "
+        "way counts. A rate respects all limits; the paper lets rounding exceed them by a bounded "
+        "factor.",
+        f"Where racks have more than {MOST_WAYS} ways together, only some switches are candidates, "
+        "twice the square root of the number of workers, and for each rack the nearest of them.",
         "A rate is at most that of the slowest worker's or the server's link.",
-        "Switches use slots as ATP does. A taken slot sends the packet on to the server, as in "
-        "the released code; the paper drops it and tells the worker.",
-        "Where the first switch on the way cannot add all, the rest of each gradient goes past it.",
-        "Without any INA switch GRID is a parameter server.",
+        "Switches use slots as ATP does. If a slot is taken, the packet goes on to the server, as "
+        "in the released code; the paper drops it and notifies the worker.",
+        "If the first switch on the way cannot add everything, the rest of each gradient goes past "
+        "it.",
+        "Without any INA switch, GRID is a parameter server.",
     ),
     servers=(1, 1),
     aggregates=True,

@@ -15,11 +15,11 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """Pieces of the bucket with one owner in each rack; each piece has a chunk for each rack."""
+    """Pieces of the bucket with one owner in each rack; each piece has one chunk per rack."""
     ranks = {host: rank for rank, host in enumerate(job.workers)}
     racks = [[ranks[host] for host in rack] for rack in by_rack(job.workers, fabric).values()]
-    # A rack of n owns n equal segments. Pieces lie between all racks' cuts, so that none of
-    # them is divided between two owners, however uneven the racks are.
+    # A rack of n workers owns n equal segments. Pieces end at every rack's cuts, so none is
+    # divided between two owners, however uneven the racks are.
     cuts = sorted({Fraction(at, len(rack)) for rack in racks for at in range(len(rack) + 1)})
     pieces = [start for start, _ in pairwise(cuts)]
     across = len(racks)
@@ -75,12 +75,12 @@ SYSTEM = System(
     ),
     reading=(
         "There are two levels, and a group is a rack; each stage is a ring. Each of a rack's n "
-        "workers takes the n-th of the gradient that it owns across racks.",
+        "workers takes the n-th part of the gradient that it owns across racks.",
         "Rina (ICNP 2024) compares with a hierarchical ring (H-AR) that may have a leader in each "
-        "group instead; at a leader n-1 gradients would meet.",
-        "Racks need not be equal: the gradient is cut wherever one of the racks cuts it, so each "
-        "piece has one owner in every rack, and a ring across racks through these. A worker of a "
-        "small rack owns more and sends more across.",
+        "group instead; a leader would receive n-1 gradients at once.",
+        "Racks need not be equal: the gradient is cut wherever any rack cuts it, so each piece has "
+        "one owner in every rack, and these owners form a ring across racks. A worker of a small "
+        "rack owns more and sends more across.",
     ),
     servers=(0, 0),
     baseline=3,

@@ -1,4 +1,4 @@
-"""NetReduce: switches sum what passes on the hosts' own reliable connections."""
+"""NetReduce: switches sum the packets of the hosts' own reliable connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKETS = 170
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree that merges in a switch, or the ring that the connections are anyway.
+    """One tree with a switch as its root, or plain ring all-reduce if no switch can sum.
 
     ValueError if the window does not fit into a switch's memory.
     """
@@ -33,8 +33,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     if (needed := 2 * window * message) > fabric.slots:
         raise ValueError(
             f"netreduce: found a window of {window} messages of {message} packets, wanted at most "
-            f"{fabric.slots // 2} packets in flight, half of a switch's {fabric.slots} slots, for "
-            f"a slot's last sum is kept while the next is made; lower the option window or "
+            f"{fabric.slots // 2} packets in flight, half of a switch's {fabric.slots} slots: a "
+            f"slot's last sum is kept while the next is made; lower the option window or "
             f"message, or raise fabric.slots to {needed}"
         )
     return Plan(
@@ -48,7 +48,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 def _merging(job: Assignment, fabric: Fabric) -> str | None:
-    """The switch in which everything is summed; None if no switch that could do it has INA."""
+    """The switch that sums everything; None if no switch that could do so has INA."""
     tors = tuple(by_rack(job.workers, fabric))
     above = [
         switch for switch in fabric.switches if switch in fabric.ina and switch not in fabric.tors
@@ -59,7 +59,7 @@ def _merging(job: Assignment, fabric: Fabric) -> str | None:
 
 
 def _remoteness(fabric: Fabric, tors: Collection[str], switch: str) -> tuple[int, int]:
-    """Links from all ``tors`` to ``switch``, and of these from the furthest."""
+    """The number of links from all ``tors`` to ``switch``, and from the furthest ToR."""
     links = [len(path(fabric, tor, switch)) - 1 for tor in tors]
     return sum(links), max(links)
 
@@ -93,27 +93,28 @@ SYSTEM = System(
     citation="Liu et al., In-Network Aggregation with Transport Transparency for Distributed "
     "Training, ASPLOS 2023; arXiv 2009.09736",
     published=(
-        "Switches sum beneath the transport: hosts keep their RoCE connections, whose "
-        "retransmission is used as it is.",
+        "Switches sum below the transport: hosts keep their RoCE connections, whose "
+        "retransmission is used unchanged.",
         "Only the first packet of a message carries the INA header; a table of connections and "
-        "sequence numbers recognise the others.",
+        "the sequence numbers identify the others.",
         f"The window is a number of messages, in the paper {MESSAGES} of {PACKETS} packets, so "
         "that no more packets are in flight than a switch has aggregators.",
         "Hosts form a logical ring of connections, and each packet goes on to its destination "
-        "with the sum in it; leaves aggregate and a spine merges.",
+        "with the sum in it; leaf switches aggregate and a spine merges.",
     ),
     reading=(
-        "The paper's text was not at hand: abstracts and quotations were. The last of the rules "
-        "above is from memory.",
-        "Workers form the ring in the order of ranks.",
-        "In one rack its ToR is the root. In several, the switch with INA above the ToRs that is "
-        "nearest to all is the root; if there is none, the INA ToR with most workers.",
-        "The published deployment has an FPGA at every leaf. Here the workers of a rack without "
-        "INA, or alone in theirs, address their packets to the root.",
-        "If neither the workers' ToRs nor a switch above aggregates, the workers run ring "
+        "The paper's text was not available to us, only abstracts and quotations. The last of the "
+        "rules above is from memory.",
+        "Workers form the ring in rank order.",
+        "For workers in one rack, their ToR is the root. For several racks, the root is the INA "
+        "switch above the ToRs that is nearest to all of them; without one, the INA ToR with the "
+        "most workers.",
+        "The published deployment has an FPGA at every leaf. Here workers in a rack without INA, "
+        "and workers alone in their rack, address their packets to the root.",
+        "If neither the workers' ToRs nor a switch above them aggregates, the workers run ring "
         "all-reduce: their connections are a ring.",
         "Values are int32 instead of the paper's floats.",
-        "A host has one worker, so there is no reduce-scatter among the processors of a machine.",
+        "A host has one worker, so there is no reduce-scatter among the processors of a host.",
     ),
     servers=(0, 0),
     aggregates=True,

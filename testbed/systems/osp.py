@@ -20,7 +20,7 @@ from testbed.workload.trace import Trace
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """The carrier's plan, and in it the tensors that wait for the second stage."""
+    """The carrier's plan, with the tensors that wait for the second stage marked."""
     options = SYSTEM.settle({}) | dict(job.options)
     if job.trace is None:
         raise ValueError("osp needs a trace: what it defers depends on sizes and compute")
@@ -38,11 +38,11 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     order = by_importance(job.trace, options["importance"], options["seed"])
     deferred = second_stage(job.trace, order, budget)
     if not deferred:
-        mend = "take faster links or the carrier alone" if asked == "auto" else "raise deferred"
+        fix = "take faster links or the carrier alone" if asked == "auto" else "raise deferred"
         raise ValueError(
             f"osp has nothing to defer: {format_size(budget)} may wait for the second stage over "
             f"{options['carrier']}, and no tensor of {job.trace.name} but the most important is "
-            f"that small; {mend}"
+            f"that small; {fix}"
         )
     return replace(carried, system="osp", deferred=deferred)
 
@@ -60,9 +60,9 @@ def by_importance(trace: Trace, importance: str, seed: int = 1) -> list[int]:
 
 
 def second_stage(trace: Trace, order: list[int], budget: float) -> frozenset[int]:
-    """The least important tensors of ``order`` that fit into ``budget`` bytes together.
+    """The least important tensors of ``order`` that together fit into ``budget`` bytes.
 
-    A tensor that does not fit is passed over. The most important one is never deferred.
+    A tensor that does not fit is skipped. The most important one is never deferred.
     """
     chosen = []
     for index in reversed(order[1:]):
@@ -82,15 +82,15 @@ def _carrier_plan(job: Assignment, fabric: Fabric, name: str, window: int | None
 
 
 def _carriers() -> list[str]:
-    # Looked up late: the registry holds this system, too.
+    # Resolved late: the registry holds this system, too.
     return [name for name, system in systems.registry.items() if system.carries]
 
 
 def _carrier(value: object) -> object:
     names = _carriers()
     if value not in names:
-        mend = suggestion(value, names)
-        raise ValueError(f"found {shown(value)}, wanted one of {', '.join(names)}; {mend}")
+        fix = suggestion(value, names)
+        raise ValueError(f"found {shown(value)}, wanted one of {', '.join(names)}; {fix}")
     return value
 
 
@@ -148,24 +148,24 @@ SYSTEM = System(
     citation="Chen et al., OSP: Boosting Distributed Model Training with 2-stage Synchronization, "
     "ICPP 2023 (not the OSP of ICPP 2019)",
     published=(
-        "Synchronisation has two stages, of which one overlaps with compute.",
-        "A correction with local gradients (LGP) makes up for parameters that are behind.",
+        "Synchronisation has two stages, one of which overlaps with compute.",
+        "A correction with local gradients (LGP) compensates for stale parameters.",
     ),
     reading=(
-        "The paper's text was not at hand: all but the two stages and LGP is our reading.",
-        "The second stage of an iteration begins with the next one and is over before that ends. "
-        "It goes first: what the next iteration synchronises at once queues behind it.",
+        "The paper's text was not available to us: all but the two stages and LGP is our reading.",
+        "The second stage of an iteration begins with the next iteration and ends before it does. "
+        "It goes first: the first stage of the next iteration queues behind it.",
         "The second stage takes at most the bytes that compute hides: its time over the carrier, "
         "alone on the fabric, is not longer than forward and backward. For N workers and one "
         "server of bandwidth b that is b*T/N bytes.",
         "Importance is the product of parameter and gradient (PGP), which a trace without values "
-        "does not have. Instead a tensor counts for more the nearer it is to the input (first, as "
-        "the next forward pass wants it first), the nearer to the output (last), the larger it is "
-        "(size), or by a seeded draw (random).",
-        "The least important tensors are deferred; one that does not fit any more is passed over; "
-        "the most important one never is.",
-        "Any system that sums at a server or in switches carries both stages.",
-        "The choice of tensors stays the same from the first iteration to the last.",
+        "does not have. Instead a tensor is more important the nearer it is to the input (first, "
+        "because the next forward pass needs it first), the nearer to the output (last), the "
+        "larger it is (size), or by a seeded draw (random).",
+        "The least important tensors are deferred; a tensor that no longer fits is skipped; the "
+        "most important one is never deferred.",
+        "Any system that sums at a server or in switches can carry both stages.",
+        "The choice of tensors is the same in every iteration.",
         "LGP changes parameters in the workers and costs no communication; it is not run.",
     ),
     servers=(1, 64),

@@ -1,4 +1,4 @@
-"""Parameter server: every worker pushes to the servers, which sum and send back."""
+"""Parameter server: every worker pushes to the servers, which send the sums back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CREDIT = 4
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One chunk a server; worker r pushes its chunks, server s sums them in rank order."""
+    """One chunk per server; workers push their chunks, servers sum them in rank order."""
     workers, servers = len(job.workers), len(job.servers)
     if servers == 0:
         raise ValueError("ps needs at least one server")
@@ -48,11 +48,11 @@ SYSTEM = System(
     published=(
         "Workers push gradients, servers sum, workers pull the sum (gradients, not parameters).",
         "Tensors are cut into partitions of at most 4 MB, so that push and pull overlap (BytePS).",
-        "A credit bounds the partitions that a worker has under way (BytePS); here it is 4.",
+        "A credit bounds the partitions that a worker has in flight (BytePS); here it is 4.",
     ),
     reading=(
-        "With several servers each holds an equal share of every partition.",
-        "Servers sum whole partitions, in the order of ranks.",
+        "With several servers, each holds an equal share of every partition.",
+        "Servers sum whole partitions, in rank order.",
     ),
     servers=(1, 64),
     baseline=1,

@@ -1,4 +1,4 @@
-"""R2SP: workers update in turns, evenly spaced, so that they do not meet at the server."""
+"""R2SP: workers update in turns, evenly spaced, so that they do not contend at the server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """Updates that are added in the order of ranks, round after round."""
+    """Updates that are added in rank order, round after round."""
     return asynchronous.plan(job, "r2sp", Consistency(turns=True))
 
 
@@ -26,10 +26,11 @@ SYSTEM = System(
     ),
     reading=(
         *asynchronous.READING,
-        "Turns go by rank, and a turn is one worker's whole gradient: it is told its turn when the "
-        "server has all of the worker before, and pushes at full rate once its last gradient is "
-        "ready, not during backward. Answers overlap the next one's turn.",
-        "A straggler's turn is waited for.",
+        "Turns go by rank, and a turn is one worker's whole gradient. A worker is notified of its "
+        "turn when the server has the whole gradient of the worker before. It pushes at full rate "
+        "once its last gradient is ready, not during backward. Answers overlap the next worker's "
+        "turn.",
+        "All workers wait for a straggler's turn.",
         "The paper tunes the batch of each worker in an uneven cluster; here batches are equal.",
     ),
     servers=(1, 64),

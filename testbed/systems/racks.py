@@ -1,4 +1,4 @@
-"""Workers by rack, and the tree that sums a rack at a time: what several systems plan with."""
+"""Workers by rack, and the tree that sums each rack first: shared by several systems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.topology.fabric import Fabric
 
 
 def by_rack(workers: Sequence[str], fabric: Fabric) -> dict[str, tuple[str, ...]]:
-    """Each ToR's workers in the order of ranks; racks in the order of their lowest ranks."""
+    """Each ToR's workers in rank order; racks in the order of their lowest ranks."""
     racks: dict[str, tuple[str, ...]] = {}
     for host in workers:
         tor = fabric.tor_of(host)
@@ -19,7 +19,7 @@ def by_rack(workers: Sequence[str], fabric: Fabric) -> dict[str, tuple[str, ...]
 
 
 def dealt(workers: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
-    """A worker of each rack in turn, as long as a rack has any left."""
+    """One worker of each rack in turn, until none is left."""
     turns = zip_longest(*by_rack(workers, fabric).values())
     return tuple(host for turn in turns for host in turn if host is not None)
 
@@ -44,7 +44,7 @@ def two_levels(
 
 
 def fullest(workers: Sequence[str], fabric: Fabric) -> str | None:
-    """The INA ToR with most of the workers, of several that with the lowest rank."""
+    """The INA ToR with the most workers; among equals, the one with the lowest rank."""
     racks = by_rack(workers, fabric)
     return max(
         (tor for tor in racks if tor in fabric.ina), key=lambda tor: len(racks[tor]), default=None

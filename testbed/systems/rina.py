@@ -1,4 +1,4 @@
-"""Rina: a ring in which all workers of a rack whose ToR aggregates act as one."""
+"""Rina: a ring in which the workers of a rack with an aggregating ToR act as one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from testbed.topology.fabric import Fabric
 
 @dataclass(frozen=True)
 class Group:
-    """Workers that are one position of the ring; other groups deal with their agent.
+    """Workers that are one position of the ring; other groups communicate with their agent.
 
-    ``tor`` sums what they send. It is None for a single, autonomous worker.
+    ``tor`` sums their packets. It is None for a single, autonomous worker.
     """
 
     members: tuple[str, ...]
@@ -33,7 +33,7 @@ class Group:
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """G groups and G chunks. ValueError if the option agents names who cannot be one."""
+    """G groups and G chunks. ValueError if the option agents names a host that cannot be one."""
     ring = groups(job, fabric)
     ranks = {host: rank for rank, host in enumerate(job.workers)}
     agents = [ranks[group.agent] for group in ring]
@@ -48,7 +48,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
     stages = [
         turning(Turn.SCATTER, (SwitchReduce(0, up[at]) if at in up else hop for at, hop in around)),
-        # The chunk that ends here; the agent's part of it holds what the others' sums came to.
+        # The chunk that ends here: the agent's part holds the sums of all other groups.
         tuple(
             Ring((SwitchAllReduce(0, tree),), (chunks[(position + 1) % len(ring)],), Turn.ONCE)
             for position, tree in local.items()
@@ -72,7 +72,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 def groups(job: Assignment, fabric: Fabric) -> tuple[Group, ...]:
-    """The ring: a rack with INA and two workers or more is a group, other workers stand alone.
+    """The ring: a rack with INA and at least two workers is a group; other workers are alone.
 
     ValueError if the option agents names a host that cannot be an agent.
     """
@@ -86,7 +86,7 @@ def groups(job: Assignment, fabric: Fabric) -> tuple[Group, ...]:
             found.append(Group(members, chosen[0] if chosen else members[0], tor))
             continue
         if chosen and tor in fabric.ina:
-            why = f"it is the job's only worker in the rack of {tor}, with nobody to sum for"
+            why = f"it is the job's only worker in the rack of {tor}"
             raise _refusal(chosen[0], why, "place another worker there, or leave it out")
         if chosen:
             raise _refusal(
@@ -95,18 +95,18 @@ def groups(job: Assignment, fabric: Fabric) -> tuple[Group, ...]:
         found += [Group((host,), host) for host in members]
     for host in asked:
         if host not in job.workers:
-            raise _refusal(host, "it is no worker of the job", "leave it out")
+            raise _refusal(host, "it is not a worker of the job", "leave it out")
     return tuple(found)
 
 
-def _refusal(host: str, why: str, mend: str) -> ValueError:
-    return ValueError(f"rina: option agents: {host} cannot be an agent: {why}; {mend}")
+def _refusal(host: str, why: str, fix: str) -> ValueError:
+    return ValueError(f"rina: option agents: {host} cannot be an agent: {why}; {fix}")
 
 
 def _grow(
     ring: Sequence[Group], ranks: Mapping[str, int], trees: list[Tree]
 ) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-    """The groups' trees by position: within, to the next agent, and from the one before."""
+    """Each group's trees by position: local, to the next agent, and from the previous agent."""
     local: dict[int, int] = {}
     up: dict[int, int] = {}
     down: dict[int, int] = {}
@@ -146,23 +146,23 @@ SYSTEM = System(
     citation="Chen et al., Rina: Enhancing Ring-AllReduce with In-network Aggregation in "
     "Distributed Model Training, ICNP 2024; arXiv 2407.19721",
     published=(
-        "Workers under a ToR with INA act as one abstracted worker, for which the one of lowest "
-        "rank, the agent, coordinates; all others are autonomous workers.",
-        "The model is split by the number of groups, not by that of workers, and so the chain of "
-        "the ring is shorter.",
-        "INA serves both in scatter-reduce and in all-gather. Plain ring all-reduce goes with it.",
+        "Workers under a ToR with INA act as one abstracted worker, coordinated by its agent, the "
+        "worker of lowest rank; all others are autonomous workers.",
+        "The model is split by the number of groups, not of workers, so the ring's chain is "
+        "shorter.",
+        "INA serves both in scatter-reduce and in all-gather. It works with plain ring all-reduce.",
     ),
     reading=(
-        "The paper's text was not at hand: its abstract and summaries were.",
+        "The paper's text was not available to us, only its abstract and summaries.",
         "In a step of scatter-reduce all workers of a group send their part of a chunk to the "
-        "ToR, the agent with what came from the groups before; one stream of sums goes to the "
-        "agent of the next group, and acknowledgements come back.",
-        "After scatter-reduce each group sums the chunk that ends in it once, within the rack, "
+        "ToR; the agent's part includes the sums of the groups before. One stream of sums goes to "
+        "the agent of the next group, and acknowledgements return.",
+        "After scatter-reduce each group sums the chunk that ends there once, within the rack, "
         "as SwitchML does. So the chain has 2(G-1)+1 steps for G groups.",
         "In a step of all-gather an agent sends one stream to the next group's ToR, which copies "
         "it to all workers of the rack.",
-        "A job's only worker in a rack is autonomous, whatever its ToR. Without INA this is ring "
-        "all-reduce; with all workers in one rack with INA, SwitchML.",
+        "A job's only worker in a rack is autonomous, even under an INA ToR. Without INA this is "
+        "ring all-reduce; with all workers in one rack with INA, it is SwitchML.",
         "Groups are in the order of racks. The option agents names agents other than the workers "
         "of lowest rank.",
     ),

@@ -1,4 +1,4 @@
-"""Ring all-reduce: reduce-scatter, then all-gather, round a ring of the workers."""
+"""Ring all-reduce: reduce-scatter, then all-gather, around a ring of the workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """N chunks that go round the ring twice."""
+    """N chunks that go around the ring twice."""
     if job.options.get("order") == "naive":
         order = dealt(job.workers, fabric)
     else:
@@ -35,7 +35,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 def hops(ring: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Each position's rank and the next one's."""
+    """Each position's rank and the rank of the next position."""
     return tuple(zip(ring, (*ring[1:], ring[0]), strict=True))
 
 
@@ -62,9 +62,9 @@ SYSTEM = System(
         "A step's chunk must have arrived before the next step sends it on.",
     ),
     reading=(
-        "Workers are ordered rack by rack, so that the ring enters and leaves a rack once. The "
-        "option order: naive takes a worker of each rack in turn, so that every step crosses "
-        "racks, as far as they are equally filled.",
+        "Workers are ordered rack by rack, so that the ring enters and leaves each rack once. The "
+        "option order: naive takes one worker of each rack in turn, so that every step crosses "
+        "racks as long as they are equally filled.",
     ),
     servers=(0, 0),
     baseline=2,

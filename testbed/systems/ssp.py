@@ -14,7 +14,7 @@ STALENESS = 3
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """Updates whose answer waits while it would let its worker run too far ahead."""
+    """Updates whose answer is held back while its worker would get too far ahead."""
     staleness = job.options.get("staleness", STALENESS)
     return asynchronous.plan(job, "ssp", Consistency(staleness=staleness))
 
@@ -44,10 +44,10 @@ SYSTEM = System(
     ),
     reading=(
         *asynchronous.READING,
-        "The server adds an update as it comes, and holds the answer back until every worker's "
-        "updates in it are at most s fewer than the answered worker's.",
-        "With s = 0 workers begin together.",
-        f"Without an option s is {STALENESS}.",
+        "The server adds an update as it arrives, and holds the answer back until it contains, of "
+        "every worker, at most s fewer updates than of the worker that it goes to.",
+        "With s = 0 workers start together.",
+        f"The default of s is {STALENESS}.",
     ),
     servers=(1, 64),
     waits=False,

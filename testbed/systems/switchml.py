@@ -1,4 +1,4 @@
-"""SwitchML: switches sum in a pool of slots that belongs to the job, and answer by themselves."""
+"""SwitchML: switches sum in a pool of slots reserved for the job, and answer by themselves."""
 
 from __future__ import annotations
 
@@ -44,25 +44,26 @@ SYSTEM = System(
     citation="Sapio et al., Scaling Distributed Machine Learning with In-Network Aggregation, "
     "NSDI 2021",
     published=(
-        "A job has a pool of slots to itself, in two versions: the sum of one version is kept "
-        "while the other is filled, so that a lost result can be sent again.",
-        "The window is the pool: a result for a slot lets its next packet go. There is no other "
+        "A job has its own pool of slots, in two versions: the sum of one version is kept while "
+        "the other is filled, so that a lost result can be retransmitted.",
+        "The window is the pool: a result for a slot releases its next packet. There is no other "
         "congestion control.",
-        "The switch multicasts a complete sum to the workers and ignores what it has already "
-        "summed; workers resend after a timeout, identical packets.",
-        "Racks can be composed to a hierarchy (described, not evaluated).",
-        "Where one switch does not see all workers, switches send their sums to a parameter "
-        "server (how the evaluation of GRID, ToN 2023, runs SwitchML).",
+        "The switch multicasts a complete sum to the workers and ignores packets that it has "
+        "already summed; workers retransmit identical packets after a timeout.",
+        "Racks can be composed into a hierarchy (described, not evaluated).",
+        "Where no single switch sees all workers, switches send their sums to a parameter server "
+        "(as the evaluation of GRID, ToN 2023, runs SwitchML).",
     ),
     reading=(
-        "If the ToRs of all workers aggregate, the one with most workers (of several, the one "
-        "with the lowest rank) is the root, and the other ToRs' sums are summed there. No server "
-        "is needed then; the one that the job has stays idle.",
-        "Otherwise ToRs with INA sum their racks, and the server sums what they send and what "
-        "workers of other racks send. The server's ToR sums its own rack's workers only: a second "
-        "level in front of a server is ATP's.",
+        "If the ToRs of all workers aggregate, the one with the most workers (among equals, the "
+        "one with the lowest rank) is the root, and the other ToRs' sums are summed there. No "
+        "server is needed then; the job's server stays idle.",
+        "Otherwise ToRs with INA sum their racks, and the server sums their streams and those of "
+        "workers in other racks. The server's ToR sums its own rack's workers only: a second "
+        "level in front of a server is specific to ATP.",
         "A switch that would have a single child is left out of the tree.",
-        "Results that arrive out of order show a loss: it is mended before the timeout.",
+        "Results that arrive out of order indicate a loss: the packet is retransmitted before the "
+        "timeout.",
         "Gradients are int32 from the start: exponents are not exchanged.",
     ),
     servers=(1, 1),

@@ -1,4 +1,4 @@
-"""What a system is: a plan, a citation, and what the other layers need to know of it."""
+"""What a system is: a plan, a citation, and what other layers need to know about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Assignment:
         workers: the host of each worker, in rank order.
         servers: the host of each parameter server.
         options: a value for every option of the system.
-        trace: what is trained; None where the plan does not depend on it.
+        trace: the training trace; None where the plan does not depend on it.
     """
 
     workers: tuple[str, ...]
@@ -57,19 +57,19 @@ class System:
         title: what figures call it.
         colour, marker: how every figure shows it.
         citation: the paper, or the textbook source.
-        published: rules that are taken from the source.
+        published: rules taken from the source.
         reading: rules that are this project's own reading, where the source is silent.
-        servers: how many parameter servers it takes, least and most.
+        servers: the fewest and the most parameter servers it takes.
         plan: turns an assignment on a fabric into a plan; ValueError says what it cannot do.
-        options: the model of the options that a job may give it. They appear in the JSON schema
-            and are checked when an experiment file is read.
-        baseline: its place among the baselines, which the report shows first; 0 for all others.
+        options: the model of the options that a job may set. They appear in the JSON schema and
+            are checked when an experiment file is read.
+        baseline: its position among the baselines, which the report shows first; 0 for others.
         reference: whether the report gives speed-ups over it.
         aggregates: whether switches sum for it, by default and with INA everywhere.
         waits: whether, by default, every worker waits for all others' gradients in each iteration.
-        carries: whether OSP may send both its stages over it.
-        calibrates: what `ina-testbed calibrate` measures with it: what hosts carry over TCP, or
-            what switches aggregate.
+        carries: whether OSP may use it for both its stages.
+        calibrates: what `ina-testbed calibrate` measures with it: the TCP throughput of hosts, or
+            the aggregation rate of switches.
     """
 
     name: str
@@ -90,7 +90,7 @@ class System:
     calibrates: Literal["", "hosts", "switches"] = ""
 
     def settle(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A value for every option. ValueError lists all that is wrong with those ``given``."""
+        """A value for every option. ValueError lists every problem with those ``given``."""
         problems = [
             f"{self.name} knows no option {finding.place[0]}: {finding.message}"
             if finding.at_key

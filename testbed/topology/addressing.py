@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from testbed.topology.fabric import Fabric, Kind
 
-LONGEST_INTERFACE = 15  # IFNAMSIZ, less the closing zero
+LONGEST_INTERFACE = 15  # IFNAMSIZ, less the terminating zero
 MOST_RACKS = 254
 MOST_IN_RACK = 254
 
@@ -17,8 +17,8 @@ MOST_IN_RACK = 254
 class Addressing:
     """IP and MAC addresses, port numbers and interface names.
 
-    ValueError if the fabric has more racks or hosts than the scheme has room for, or a name
-    that is too long for an interface.
+    ValueError if the fabric has too many racks or hosts for the scheme, or names that are too long
+    for an interface.
     """
 
     def __init__(self, fabric: Fabric) -> None:
@@ -35,11 +35,11 @@ class Addressing:
                 if index >= MOST_IN_RACK:
                     raise ValueError(f"{tor}: more than {MOST_IN_RACK} hosts in a rack")
         if len(fabric.tors) > MOST_RACKS or len(self._above) > MOST_IN_RACK:
-            raise ValueError(f"more than {MOST_RACKS} racks, or as many switches above them")
+            raise ValueError(f"more than {MOST_RACKS} racks, or switches above them")
         for link in fabric.links:
             if len(name := self.interface(link.a, link.b)) > LONGEST_INTERFACE:
                 raise ValueError(
-                    f"{name}: longer than an interface's name may be ({LONGEST_INTERFACE})"
+                    f"{name}: too long for an interface's name (at most {LONGEST_INTERFACE})"
                 )
 
     def ip(self, node: str) -> str:
@@ -58,7 +58,7 @@ class Addressing:
     def routes(self, switch: str) -> dict[str, str]:
         """The prefixes that ``switch`` must know, each with the node to which it leads.
 
-        Hosts of its own rack, other racks as a whole, and switches above the ToRs.
+        These are the hosts of its own rack, other racks as a whole, and switches above the ToRs.
         """
         near = [*self._fabric.rack_hosts(switch), *self._above]
         return {f"{self._ip[node]}/32": node for node in near if node != switch} | {
@@ -66,7 +66,7 @@ class Addressing:
         }
 
     def port(self, switch: str, neighbour: str) -> int:
-        """Port of ``switch`` that ``neighbour`` hangs on, from 1."""
+        """The port of ``switch`` that leads to ``neighbour``, from 1."""
         return self._fabric.neighbours(switch).index(neighbour) + 1
 
     @staticmethod

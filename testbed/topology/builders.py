@@ -1,4 +1,4 @@
-"""Builders of fabrics. Rates are bit/s each way, ``queue`` is bytes a port."""
+"""Builders of fabrics. Rates are bit/s in each direction, ``queue`` is bytes per port."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def fat_tree(
 
     A pod has k/2 edge switches (ToRs), each linked to all k/2 aggregation switches of the pod;
     the j-th of these is linked to the cores j·k/2 … (j+1)·k/2 - 1. An edge switch may have more
-    or fewer than the k/2 hosts of the paper. Hosts are h0, h1, … rack by rack, ToRs t0, t1, …
+    or fewer hosts than the k/2 of the paper. Hosts are h0, h1, … rack by rack, ToRs t0, t1, …
     and aggregation switches a0, a1, … pod by pod, cores c0, c1, ….
     """
     if k < 2 or k % 2:
-        raise ValueError(f"a fat-tree of {k} pods; their number is even")
+        raise ValueError(f"found a fat-tree of {k} pods, wanted an even number of at least 2")
     half = k // 2
     sizes = _sizes(hosts_per_edge, k * half, "edge switches")
     nodes, links = _filled(sizes, host_rate, queue)
@@ -77,8 +77,9 @@ def graph(
 ) -> Fabric:
     """Any fabric: ``switches`` with the hosts on each, ``links`` as (end, end, rate).
 
-    A switch with hosts is a ToR, one without a spine. A host's link has ``host_rate``, unless
-    ``links`` gives its own. ValueError if a link's end does not exist, or the fabric falls apart.
+    A switch with hosts is a ToR, a switch without hosts is a spine. A host's link has ``host_rate``
+    unless ``links`` names it. ValueError if a link's end does not exist, or the fabric is not
+    connected.
     """
     filled = [switch for switch, hosts in switches.items() if hosts]
     tor_of = {host: tor for tor in filled for host in switches[tor]}
@@ -120,7 +121,7 @@ def _sizes(hosts: int | Sequence[int], racks: int, what: str) -> list[int]:
 
 
 def _filled(sizes: Sequence[int], rate: float, queue: int) -> tuple[list[Node], list[Link]]:
-    """Racks of h0, h1, … under t0, t1, …, with the hosts' links."""
+    """Racks of hosts h0, h1, … under ToRs t0, t1, …, with the hosts' links."""
     rack_of = [rack for rack, size in enumerate(sizes) for _ in range(size)]
     nodes = [Node(f"h{host}", Kind.HOST, rack) for host, rack in enumerate(rack_of)]
     nodes += [Node(f"t{rack}", Kind.TOR, rack) for rack in range(len(sizes))]

@@ -1,7 +1,7 @@
 """The fabric: hosts, switches and the links between them, as pure data.
 
-Nothing here touches the system. Rates are bits per second and per direction,
-queues are bytes, both of the real cluster (dilation comes later).
+Nothing here touches the system. Rates are in bits per second and direction, queues in bytes, both
+of the real cluster (dilation comes later).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Link:
-    """A full-duplex link: ``rate`` in bit/s each way, ``queue`` in bytes at either end."""
+    """A full-duplex link: ``rate`` in bit/s per direction, ``queue`` in bytes at each end."""
 
     a: str
     b: str
@@ -43,11 +43,11 @@ class Link:
 class Fabric:
     """A graph of typed nodes; ``ina`` names the switches that aggregate, each with ``slots``.
 
-    A host hangs on one switch, which is thereby a ToR, and forwards nothing.
+    A host is linked to one switch, which makes it a ToR, and forwards nothing.
 
     Attributes:
-        capacity: bit/s of gradients that a switch can aggregate; one not named here has no
-            limit but its links.
+        capacity: bit/s of gradients that a switch can aggregate; a switch not named here is
+            limited by its links only.
         values: int32 values in a packet that switches sum; the width of their memory.
         mtu: bytes of the largest IP packet on a link.
         step_latency: seconds that each dependent step costs at a host (the α of the closed
@@ -72,7 +72,7 @@ class Fabric:
 
     @cached_property
     def adjacent(self) -> dict[str, dict[str, Link]]:
-        """The links of each node by the neighbour to which they lead, in the order of ``links``."""
+        """The links of each node, by neighbour, in the order of ``links``."""
         found: dict[str, dict[str, Link]] = {name: {} for name in self.nodes}
         for link in self.links:
             found.setdefault(link.a, {})[link.b] = link
@@ -119,15 +119,15 @@ class Fabric:
         }
 
     def tor_of(self, host: str) -> str:
-        """The ToR that ``host`` hangs from. KeyError for anything but a host."""
+        """The ToR of ``host``. KeyError for anything but a host."""
         return self._tor_of[host]
 
     def rack_hosts(self, switch: str) -> tuple[str, ...]:
-        """The hosts that hang on ``switch``; none unless it is a ToR."""
+        """The hosts of the rack of ``switch``; none unless it is a ToR."""
         return self._racks.get(switch, ())
 
     def neighbours(self, node: str) -> tuple[str, ...]:
-        """Neighbours in the order in which the links were made; it numbers a switch's ports."""
+        """Neighbours in the order of the links, which is also the order of a switch's ports."""
         return tuple(self.adjacent[node])
 
     def link(self, a: str, b: str) -> Link:
@@ -136,7 +136,7 @@ class Fabric:
     def next_hops(self, node: str, destination: str) -> tuple[str, ...]:
         """The neighbours of ``node`` on a shortest path to ``destination``: its ECMP set.
 
-        Empty where there is no way, or none to go.
+        Empty if there is no path, or if both are the same node.
         """
         if node == destination:
             return ()
@@ -155,11 +155,11 @@ class Fabric:
         return self._hops[node, tor]
 
     def distance(self, a: str, b: str) -> int:
-        """Links on a shortest path between two switches. KeyError if there is none."""
+        """The number of links on a shortest path between two switches. KeyError if none exists."""
         return self._distances_to(b)[a]
 
     def _distances_to(self, switch: str) -> dict[str, int]:
-        """Hops from every switch that can reach ``switch``; breadth first, hosts left out."""
+        """Hops from every switch that can reach ``switch``, breadth first; hosts are left out."""
         if switch not in self._distances:
             distance = {switch: 0}
             reached = [switch]

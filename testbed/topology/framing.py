@@ -1,4 +1,4 @@
-"""How gradients fill the frames of a fabric, and what of a link that leaves to them."""
+"""How gradients fill the frames of a fabric, and the share of a link that they get."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _HEADERS = _ETHERNET + _IP + _UDP + wire.HEADER.itemsize
 
 LARGEST_SUPERFRAME = 6
 """Segments that the kernel may carry through the fabric as one, as it does to and from network
-cards: most of the processor's time is per packet, and six are still small against a queue."""
+cards: most processor time is per packet, and six are still small compared with a queue."""
 
 _SUPERFRAME_BYTES = 32_768
-"""That many are allowed where frames are jumbos."""
+"""Bytes of a superframe at most, which limits it where frames are jumbos."""
 
 
 @dataclass(frozen=True)
 class Framing:
-    """What a frame holds: ``values`` int32 in an INA packet; in an IP packet at most ``mtu`` bytes,
-    all of which TCP uses."""
+    """The size of packets: an INA packet holds ``values`` int32; an IP packet is at most ``mtu``
+    bytes long, and TCP's packets are that long."""
 
     values: int = wire.VALUES
     mtu: int = 1500
@@ -44,7 +44,7 @@ class Framing:
 
     @property
     def ina_ack_share(self) -> float:
-        """Bytes of receipts on the way back per byte of gradient, where no sum comes back."""
+        """Bytes of receipts sent back per byte of gradient, where no sum returns."""
         return _HEADERS / (self.values * 4)
 
     @property
@@ -54,7 +54,7 @@ class Framing:
 
     @property
     def tcp_ack_share(self) -> float:
-        """Bytes of acknowledgement on the way back per byte of stream (one for two segments)."""
+        """Bytes of acknowledgement sent back per byte of stream (one for two segments)."""
         return (_ETHERNET + _IP + _TCP) / 2 / (self.mtu - _IP - _TCP)
 
 
@@ -63,5 +63,5 @@ def framing(fabric: Fabric) -> Framing:
 
 
 def superframe(fabric: Fabric) -> int:
-    """How many segments a frame may be of on ``fabric``."""
+    """How many segments a frame on ``fabric`` may hold."""
     return max(1, min(LARGEST_SUPERFRAME, _SUPERFRAME_BYTES // fabric.mtu))

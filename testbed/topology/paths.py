@@ -11,11 +11,11 @@ Link: TypeAlias = tuple[str, str]
 """A directed link, from one node to its neighbour."""
 
 Choice: TypeAlias = Callable[[str, Sequence[str]], str]
-"""At a node, which of the equally good next hops a flow takes."""
+"""Chooses, at a node, one of the equally good next hops for a flow."""
 
 
 def first(_: str, hops: Sequence[str]) -> str:
-    """The choice of those who need any shortest path, always the same."""
+    """Always the same choice, where any shortest path will do."""
     return hops[0]
 
 
@@ -38,7 +38,7 @@ class EvenPaths:
         self._known: dict[tuple[str, str], Mapping[Link, float]] = {}
 
     def shares(self, source: str, to: str) -> Mapping[Link, float]:
-        """What part of a flow takes which link; every link on a shortest path has a part."""
+        """The part of a flow on each link; every link on a shortest path has a part."""
         if (source, to) not in self._known:
             hops = self._fabric.next_hops(source, to)
             found = {(source, hop): 1 / len(hops) for hop in hops}

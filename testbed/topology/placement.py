@@ -1,4 +1,4 @@
-"""Which switches aggregate, and which hosts work for a job."""
+"""The switches that aggregate, and the hosts of a job."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def ina_switches(
     tier: str = "tor",
     seed: int = 0,
 ) -> frozenset[str]:
-    """A count (int) or a share (float, rounded to the nearest count) of the switches.
+    """A number (int) or a share (float, rounded to the nearest number) of the switches.
 
-    ``policy`` orders the candidates, and the first are taken: ``fullest`` rack first, or
-    ``random`` as ``seed`` has it; a smaller number is always part of a larger one. ``tier`` is
-    ``tor``, or ``any`` for all switches. ValueError if there are not as many.
+    ``policy`` orders the candidates, and the first ones are taken: ``fullest`` rack first, or
+    ``random``, drawn with ``seed``. A smaller set is always part of a larger one. ``tier`` is
+    ``tor``, or ``any`` for all switches. ValueError if there are too few.
     """
     candidates = list(fabric.tors if tier == "tor" else fabric.switches)
-    # Fraction keeps 0.5 of 3 ToRs from depending on how a float rounds.
+    # With Fraction, 0.5 of 3 ToRs does not depend on how floats round.
     count = (
         wanted
         if isinstance(wanted, int)
@@ -43,10 +43,10 @@ def ina_switches(
 def place(
     fabric: Fabric, policy: str, count: int, taken: Collection[str] = (), seed: int = 0
 ) -> tuple[str, ...]:
-    """``count`` hosts that are not ``taken``, listed rack by rack, as a policy has it.
+    """``count`` hosts that are not ``taken``, chosen by ``policy`` and listed rack by rack.
 
-    ``packed`` fills rack after rack, ``spread`` deals to the racks in turn, ``random`` draws
-    with ``seed``. ValueError if too few hosts are free.
+    ``packed`` fills rack after rack, ``spread`` takes one host of each rack in turn, ``random``
+    draws with ``seed``. ValueError if too few hosts are free.
     """
     racks = [[h for h in fabric.rack_hosts(tor) if h not in taken] for tor in fabric.tors]
     free = [host for rack in racks for host in rack]

@@ -242,7 +242,7 @@ def test_the_cell_of_a_lost_machine_runs_on_another(cluster, tmp_path):
 def test_what_finds_no_machine_any_more_is_told(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
     worker = cluster.worker(HERE)
-    with pytest.raises(DeploymentError, match=r"is left for 3 cells.*run --resume goes on"):
+    with pytest.raises(DeploymentError, match=r"is left for 3 cells.*continue with run --resume"):
         list(through(cluster.address, simulated(tmp_path), tmp_path, lambda cell: worker.kill()))
 
 
@@ -253,7 +253,7 @@ def test_a_scheduler_that_dies_is_told(cluster, tmp_path, monkeypatch):
     def started(cell: Planned) -> None:
         cluster.scheduler.kill()
 
-    with pytest.raises(DeploymentError, match=r"is gone.*run --resume goes on"):
+    with pytest.raises(DeploymentError, match=r"is gone.*continue with run --resume"):
         list(through(cluster.address, simulated(tmp_path), tmp_path, started))
 
 

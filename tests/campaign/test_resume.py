@@ -201,7 +201,7 @@ def test_a_directory_belongs_to_one_run_at_a_time(swept, tmp_path, monkeypatch):
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):
-    with pytest.raises(DeploymentError, match="cannot go on with it"):
+    with pytest.raises(DeploymentError, match="cannot be resumed"):
         Resumed(tmp_path, None, Rules())
 
 

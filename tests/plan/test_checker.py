@@ -109,7 +109,7 @@ def test_a_tree_with_a_server_at_its_root_is_right():
     [
         ({"h0": "t0", "h1": "t1", "t0": "h2"}, "h1 does not reach the root h2"),
         ({"h0": "t0", "h1": "t0", "t0": "t1", "t1": "t0"}, "does not reach the root"),
-        ({"h0": "t0", "t0": "h2"}, "member h1 hangs on no parent"),
+        ({"h0": "t0", "t0": "h2"}, "member h1 has no parent"),
     ],
     ids=["cut off", "a loop", "left out"],
 )

@@ -112,7 +112,7 @@ def test_agents_can_be_asked_for():
         (["h8"], "h8 cannot be an agent: it is the job's only worker in the rack of t2"),
         (["h4"], "h4 cannot be an agent: its ToR t1 does not aggregate"),
         (["h0", "h1"], "h1 cannot be an agent: h0 is asked for in the same rack"),
-        (["h11"], "h11 cannot be an agent: it is no worker of the job"),
+        (["h11"], "h11 cannot be an agent: it is not a worker of the job"),
     ],
 )
 def test_who_cannot_be_an_agent_is_refused(agents, words):

@@ -235,5 +235,5 @@ def test_a_name_too_long_for_an_interface_is_refused():
         for name, kind in [("host12345", Kind.HOST), ("tor12345", Kind.TOR)]
     }
     fabric = Fabric("x", nodes, (Link("host12345", "tor12345", 1, 1),))
-    with pytest.raises(ValueError, match=r"host12345-tor12345: longer than .* \(15\)"):
+    with pytest.raises(ValueError, match=r"host12345-tor12345: too long .* \(at most 15\)"):
         Addressing(fabric)

@@ -24,9 +24,9 @@ def test_pins_that_lead_to_their_destination():
 @pytest.mark.parametrize(
     ("pin", "wrong"),
     [
-        ((("a", "c"), "S3"), "from a to c cannot go via S3, which is no switch beside S1"),
-        ((("a", "c"), "a"), "via a, which is no switch beside S1"),
-        ((("a", "c"), "x"), "via x, which is no switch"),
+        ((("a", "c"), "S3"), "from a to c cannot go via S3, which is not a switch next to S1"),
+        ((("a", "c"), "a"), "via a, which is not a switch next to S1"),
+        ((("a", "c"), "x"), "via x, which is not a switch"),
         ((("a", "x"), "S2"), "it needs two hosts"),
         ((("a", "a"), "S2"), "it needs two hosts"),
         ((("S1", "c"), "S2"), "it needs two hosts"),

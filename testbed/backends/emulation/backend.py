@@ -17,21 +17,21 @@ from testbed.hosts.task import RankOutcome
 from testbed.topology.addressing import Addressing
 
 PATIENCE = 10
-"""How many times its expected duration a run may last before it is given up."""
+"""How many times its expected duration a run may last before it is aborted."""
 
 
 @dataclass(frozen=True)
 class Emulated(Measurements):
-    """Measurements, with all that was observed of the machine that carried the run."""
+    """Measurements, with the observation of the machine that carried the run."""
 
     observation: Observation | None = None
 
 
 def run(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> Emulated:
-    """Run the jobs of ``deployment`` side by side, and look at what every worker received.
+    """Run the jobs of ``deployment`` side by side, and check what every worker received.
 
-    ``captures`` are links whose packets go to ``log_dir``. SumMismatch, RankFailed,
-    EmulationError or DeploymentError if not.
+    ``captures`` are links whose packets go to ``log_dir``. Raises SumMismatch, RankFailed,
+    EmulationError or DeploymentError.
     """
     observation = observe(deployment, log_dir, captures)
     emulation, fabric = deployment.experiment.emulation, deployment.fabric
@@ -59,7 +59,7 @@ def run(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> 
 def _measured(
     job: DeployedJob, outcomes: Sequence[RankOutcome], observation: Observation, target: str
 ) -> JobMeasurements:
-    """What the ranks of a job saw. SumMismatch if it was anything but true sums."""
+    """The measurements of a job's ranks. SumMismatch if any sum was wrong."""
     if wrong := {each.rank: each.wrong for each in outcomes if each.wrong}:
         ranks = ", ".join(f"rank {rank}: {count}" for rank, count in wrong.items())
         raise SumMismatch(f"job {job.number} ({job.system.name}): values that differ: {ranks}")
@@ -79,12 +79,12 @@ def _measured(
 
 
 def values_to_check(job: DeployedJob) -> int:
-    """Values that a worker must have compared by the end."""
+    """The number of values that a worker must have compared by the end."""
     return (job.job.iterations + job.job.warmup) * job.gradient_bytes // 4
 
 
 def observe(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> Observation:
-    """Run the jobs side by side. RankFailed or EmulationError if they do not end."""
+    """Run the jobs side by side. RankFailed or EmulationError if they do not finish."""
     emulation, fabric, jobs = deployment.experiment.emulation, deployment.fabric, deployment.jobs
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
     target, program = (
@@ -92,7 +92,7 @@ def observe(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ())
         targets.program(emulation.p4_program, fabric.values),
     )
     log_dir.mkdir(parents=True, exist_ok=True)
-    # Only a switch that sums for some job needs the P4 program; the others route in the kernel.
+    # Only switches that sum for some job need the P4 program; the others route in the kernel.
     summing = {switch for own in allocations for each in own for switch in each.tree.switches}
     return emulate(
         fabric,

@@ -1,4 +1,4 @@
-"""What passes on a link, in a file for tcpdump, Wireshark or ``ina-testbed decode``."""
+"""The packets of a link, in a file for tcpdump, Wireshark or ``ina-testbed decode``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.topology.fabric import Fabric
 
 
 def ends(name: str, fabric: Fabric) -> tuple[str, str]:
-    """The two nodes of a link as the user names it, such as h0-t0. EmulationError if unknown."""
+    """The two nodes of a link that the user names, such as h0-t0. EmulationError if unknown."""
     for link in fabric.links:
         if name in (f"{link.a}-{link.b}", f"{link.b}-{link.a}"):
             return link.a, link.b
@@ -40,7 +40,7 @@ class Capture:
             )
         node, neighbour = ends(self._link, self._network.fabric)
         interface = self._network.addressing.interface(node, neighbour)
-        # Immediate, or what it has not yet been handed at the end is lost; as root, to write here.
+        # Immediate mode: otherwise packets still buffered at the end are lost. Root: to write here.
         command = ["tcpdump", "--immediate-mode", "-Z", "root", "-i", interface]
         self._process = subprocess.Popen(
             [*self._network.inside(node), *command, "-w", str(self._path)],
@@ -64,5 +64,5 @@ class Capture:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.send_signal(signal.SIGINT)  # it writes what it holds
+        self._process.send_signal(signal.SIGINT)  # tcpdump then writes its buffer
         self._process.communicate()

@@ -1,8 +1,8 @@
-"""Ends what earlier runs left behind, and nothing else.
+"""Ends the processes that earlier runs left behind, and nothing else.
 
-A run's nodes are namespaces without a name, that go with their last process, and its links go
-with the namespaces: all there is to remove are processes. Ours carry a tag in their environment
-that names the process which held the run; where that one is gone, they are left over.
+A run's nodes are unnamed namespaces. They vanish with their last process, and the links vanish with
+them, so only processes remain to be removed. Ours carry a tag in their environment that names the
+process holding the run; if that process is gone, they are left over.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TAG = "INA_TESTBED_RUN"
-"""Environment variable of every process of a run; its value names the process that holds it."""
+"""Environment variable of every process of a run; its value names the process holding the run."""
 
 _PATIENCE_MS = 2000
 
 
 def mark() -> str:
-    """The value of ``TAG`` for a run that this process holds."""
+    """The value of ``TAG`` for a run held by this process."""
     name = _name(os.getpid())
     assert name is not None
     return name
 
 
 def clean() -> list[str]:
-    """Kill the processes of runs that are no longer alive; a line for each one killed."""
+    """Kill the processes of runs that are no longer alive; return a line for each."""
     removed = []
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):
-        # The process may end while it is looked at, or belong to somebody else.
+        # The process may end meanwhile, or belong to another user.
         with (
             suppress(FileNotFoundError, ProcessLookupError, PermissionError),
             _handle(pid) as pidfd,
@@ -51,7 +51,7 @@ def clean() -> list[str]:
 
 @contextmanager
 def _handle(pid: int) -> Iterator[int]:
-    """What still means the same process when its number is used anew."""
+    """A descriptor that stays bound to this process even if its number is reused."""
     pidfd = os.pidfd_open(pid)
     try:
         yield pidfd
@@ -60,15 +60,15 @@ def _handle(pid: int) -> Iterator[int]:
 
 
 def _name(pid: int) -> str | None:
-    """Number and time of start (since boot) of a process: no later process has the same.
+    """Number and start time (since boot) of a process: no later process has the same.
 
-    None if there is no such process, or if it ended and only waits to be collected.
+    None if there is no such process, or if it is a zombie.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the command's name in brackets, which may hold anything.
+    # The second field is the command's name in brackets, which may contain anything.
     state, *rest = stat.rpartition(")")[2].split()
     return None if state in "ZX" else f"{pid}.{rest[18]}"
 
@@ -79,8 +79,8 @@ def _alive(run: str) -> bool:
 
 
 def _run_of(pid: int) -> str | None:
-    """The tag of a process, None if it has none or its holder cannot be judged from here."""
-    # Another container's process has a tag whose number means nothing here.
+    """The tag of a process, None if it has none or belongs to another PID namespace."""
+    # The process number in another container's tag means nothing here.
     if os.stat(f"/proc/{pid}/ns/pid").st_ino != os.stat("/proc/self/ns/pid").st_ino:
         return None
     for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):

@@ -1,9 +1,8 @@
-"""The fabric in Mininet: hosts and switches in namespaces of their own, links between them.
+"""The fabric in Mininet: hosts and switches in namespaces of their own, with links between them.
 
-Veths are made directly between the namespaces, so that nothing of a run ever lies in the root
-namespace, and a namespace takes its veths with it when its last process ends. Whoever ends in
-whatever way: Mininet's shells see the end of their terminals, switches and ranks die with their
-parent.
+Veths are made directly between the namespaces, so a run puts nothing into the root namespace, and
+the veths vanish with their namespace when its last process ends. This cleans up however a run ends:
+Mininet's shells end when their terminals close, switches and ranks die with their parent.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ from testbed.topology.pins import Pins, check
 TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
 
 _TX_DROPPED = 11
-"""Which column of /proc/net/dev."""
+"""Its column in /proc/net/dev."""
 
 
 class EmulationError(Exception):
-    """The fabric cannot be emulated here; the message says why and what mends it."""
+    """The fabric cannot be emulated here; the message says why and how to fix it."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What became of the packets since the network came up.
+    """Packet counters since the network came up.
 
-    ``lost`` counts those that came too fast for a P4 switch or for a host's UDP sockets, by node;
-    ``crowded_out`` those for which the kernel's queue of received packets had no room, and
-    ``sent_bytes`` what left, by interface; ``queue_drops`` those that a full link's queue dropped;
-    ``sent_packets`` all that hosts sent, ``tcp_resent`` their TCP's retransmissions, by host.
+    ``lost``: packets that came too fast for a P4 switch or for a host's UDP sockets, by node.
+    ``crowded_out``: packets for which the kernel's receive queue had no room, by interface.
+    ``queue_drops``: packets dropped by full link queues. ``sent_bytes``: bytes sent, by interface.
+    ``sent_packets``: all packets sent by hosts. ``tcp_resent``: TCP retransmissions, by host.
     """
 
     lost: Mapping[str, int]
@@ -60,7 +59,7 @@ class Statistics:
     tcp_resent: Mapping[str, int]
 
     def since(self, before: Statistics) -> Statistics:
-        """Only what was added to ``before``."""
+        """The counts since ``before``."""
         return Statistics(
             _difference(self.lost, before.lost),
             _difference(self.crowded_out, before.crowded_out),
@@ -72,12 +71,12 @@ class Statistics:
 
 
 def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    # A switch that has ended counts from nothing.
+    # The counters of a switch that has ended read 0.
     return {name: max(0, count - before.get(name, 0)) for name, count in now.items()}
 
 
 def require() -> None:
-    """EmulationError unless this machine and this user can emulate at all."""
+    """EmulationError unless this user can emulate on this machine."""
     problems = []
     if os.geteuid() != 0:
         problems.append("not root: network namespaces need it; use sudo")
@@ -103,10 +102,10 @@ class Network:
         allocations: the jobs' aggregation trees.
         seed: of the kernel routers' ECMP hash.
         pins: flows that do not leave their ToR on a shortest path.
-        loss: the share of packets that every host's link loses, at random, each way.
-        whole_frames: the kernel never carries several packets as one, for those who look at them.
+        loss: the share of packets that every host's link loses, at random, in each direction.
+        whole_frames: the kernel never carries several packets as one, so that captures show each.
 
-    Raises EmulationError if a pin cannot be kept.
+    Raises EmulationError if a flow cannot be pinned.
     """
 
     def __init__(
@@ -176,7 +175,7 @@ class Network:
         self._stack.close()
 
     def pid(self, node: str) -> int:
-        """A process in the node's namespace, for as long as the network is up."""
+        """A process in the node's namespace that lives as long as the network."""
         pid: int = self._nodes[node].pid
         return pid
 
@@ -185,16 +184,16 @@ class Network:
         return f"/proc/{self.pid(node)}/ns/net"
 
     def inside(self, node: str) -> list[str]:
-        """What to put before a command so that it runs in the node's namespace."""
+        """The prefix that makes a command run in the node's namespace."""
         return ["mnexec", "-a", str(self.pid(node))]
 
     def dead(self) -> dict[str, str]:
-        """P4 switches that ended by themselves, with the reason."""
+        """P4 switches that ended unexpectedly, with the reason."""
         reasons = {name: target.died() for name, target in self._targets.items()}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def events(self, job: int) -> Counter[Event]:
-        """What all P4 switches together counted of a job."""
+        """The events of a job that all P4 switches together counted."""
         return sum((events.read(target, job) for target in self._targets.values()), Counter())
 
     def queues(self) -> dict[str, Reading]:
@@ -230,13 +229,13 @@ class Network:
 
         from testbed.backends.emulation.switch_node import SwitchNode
 
-        # Its init() raises system-wide limits, which are not ours to change.
+        # Mininet's init() would raise system-wide limits.
         Mininet.inited = True
         setLogLevel("error")
         os.environ[TAG] = mark()
         mininet = Mininet(build=False, controller=None)
         for name in self.fabric.nodes:
-            # To Mininet a switch in a namespace of its own is a node like any other.
+            # For Mininet, a switch in its own namespace is an ordinary node.
             if name in self._targets:
                 node = mininet.addHost(name, cls=SwitchNode, target=self._targets[name])
             else:
@@ -269,7 +268,10 @@ class Network:
             raise EmulationError("cannot set up " + "; ".join(problems))
 
     def _lose(self) -> None:
-        """Every host's link begins to lose packets, at either end that the kernel reads."""
+        """Make every host's link lose packets in both directions.
+
+        Packets are dropped where the kernel receives them, or at the host if the ToR runs P4.
+        """
         scripts: dict[str, str] = {}
         for host in self.fabric.hosts:
             tor = self.fabric.tor_of(host)
@@ -286,7 +288,7 @@ class Network:
             )
 
     def _tell(self, program: Sequence[str], scripts: Mapping[str, str]) -> list[str]:
-        """Run ``program`` on each node's script, side by side; what those that fail say."""
+        """Run ``program`` on all nodes' scripts in parallel; return the failures' messages."""
         running = []
         for name, text in scripts.items():
             process = subprocess.Popen(
@@ -318,7 +320,7 @@ class Network:
         self._nodes[switch].run(ports, self._superframe, told)
 
     def _probe(self) -> None:
-        """One host of each rack reaches one of every other rack, or the fabric is not up."""
+        """EmulationError unless one host of each rack reaches one of every other rack."""
         first = [hosts[0] for tor in self.fabric.tors if (hosts := self.fabric.rack_hosts(tor))]
         probes = [
             (
@@ -336,7 +338,7 @@ class Network:
         ]
         silent = [f"{source} to {to}" for source, to, probe in probes if probe.wait() != 0]
         if silent:
-            raise EmulationError("no way through the fabric from " + ", ".join(silent))
+            raise EmulationError("no path through the fabric from " + ", ".join(silent))
 
     def _counter(self, host: str, protocol: str, name: str) -> int:
         text = Path(f"/proc/{self.pid(host)}/net/snmp").read_text()
@@ -346,7 +348,7 @@ class Network:
         return int(counts[names.index(name)])
 
     def _dropped(self, node: str) -> Iterator[tuple[str, int]]:
-        """What the other end's processor had no room for, which a veth counts where it sends."""
+        """Packets for which the receiving kernel had no room; a veth counts them at the sender."""
         for line in Path(f"/proc/{self.pid(node)}/net/dev").read_text().splitlines()[2:]:
             name, _, counts = line.partition(":")
             if name.strip() != "lo":
@@ -357,7 +359,7 @@ class Network:
             self._queues.close()
         shells = [node.shell for node in self._nodes.values()]
         for node in self._nodes.values():
-            node.waitExited = False  # they end side by side
+            node.waitExited = False  # they end in parallel
             node.terminate()
         for shell in shells:
             shell.wait()

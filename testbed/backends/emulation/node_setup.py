@@ -1,6 +1,6 @@
-"""The commands that make a namespace a host, a router or the ground a P4 switch stands on.
+"""The commands that turn a namespace into a host, a router or the base of a P4 switch.
 
-Pure text: one shell script a node, so that a node costs one process to set up.
+Pure text: one shell script per node, so that setting up a node takes one process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from testbed.topology.framing import framing, superframe
 from testbed.topology.pins import Pins
 
 TCP_RTO_MIN_MS = 10
-"""TCP's least retransmission timeout. The kernel's 200 ms would be 1 ms of the real cluster at a
+"""TCP's minimum retransmission timeout. The kernel's 200 ms would be 1 ms of the real cluster at a
 dilation of 200, and longer than some whole transfers here."""
 
 TCP_CONGESTION_CONTROL = "reno"
@@ -26,7 +26,7 @@ SYSCTLS: Mapping[str, str] = {
     "net/ipv4/conf/default/rp_filter": "0",
     "net/ipv4/conf/all/send_redirects": "0",
     "net/ipv4/conf/default/send_redirects": "0",
-    # A transfer after a pause for compute starts where the last one ended.
+    # After a pause for compute, a transfer keeps the congestion window of the last one.
     "net/ipv4/tcp_slow_start_after_idle": "0",
     "net/ipv4/tcp_no_metrics_save": "1",
     # The same on every kernel, whatever its default; namespaces may always use it.
@@ -42,7 +42,7 @@ _LEAST_BURST = 2  # full frames
 _BURST_TIME = 0.0005
 
 _FIRST_TABLE = 100
-"""Of the routing tables for pinned flows; a router has one for each neighbour."""
+"""Number of the first routing table for pinned flows; a router has one for each neighbour."""
 
 _LOSS_PARTS = 1_000_000
 """Loss is drawn as whole parts of this."""
@@ -58,11 +58,11 @@ def script(
     pins: Pins | None = None,
     whole_frames: bool = False,
 ) -> str:
-    """The set-up of ``node``. At ``p4_switches`` a P4 program will forward, not the kernel.
+    """The set-up of ``node``, for ``sh -e``. At ``p4_switches`` a P4 program forwards, not the
+    kernel.
 
     ``dilation`` divides the links' rates; None leaves them unshaped. ``whole_frames`` keeps the
-    kernel from carrying several segments as one, and has it write all checksums. Run with
-    ``sh -e``.
+    kernel from carrying several segments as one, and makes it compute all checksums.
     """
     p4 = node in p4_switches
     router = fabric.nodes[node].kind is not Kind.HOST and not p4
@@ -72,7 +72,7 @@ def script(
         lines.append(_ecmp(fabric.nodes[node].kind, f"{seed}/{node}"))
     interfaces = {n: addressing.interface(node, n) for n in fabric.neighbours(node)}
     if whole_frames:
-        # Some features may be fixed, which is no error.
+        # Some features may be fixed; that is no error.
         lines += [
             f"ethtool -K {name} {_WHOLE_FRAMES} >/dev/null 2>&1 || true"
             for name in interfaces.values()
@@ -100,10 +100,10 @@ def script(
 
 
 def _ecmp(kind: Kind, seed: str) -> str:
-    """Each router hashes flows its own way, for else those above choose as those below did.
+    """Make each router hash flows differently; else upper routers repeat the lower ones' choice.
 
-    Seeds came with Linux 6.11; before, only the fields that are hashed can differ: here those
-    above the ToRs leave out the protocol.
+    Seeds exist since Linux 6.11. Before, only the hashed fields can differ: routers above the ToRs
+    leave out the protocol.
     """
     sysctl = "/proc/sys/net/ipv4/fib_multipath_hash"
     choose = f"if [ -e {sysctl}_seed ]; then echo {zlib.crc32(seed.encode()) or 1} > {sysctl}_seed"
@@ -114,11 +114,11 @@ def _ecmp(kind: Kind, seed: str) -> str:
 
 
 def loss(interfaces: Iterable[str], hook: str, share: float) -> str:
-    """What to tell ``nft -f -`` so that a random ``share`` of packets is lost at ``hook``.
+    """Input for ``nft -f -`` that makes a random ``share`` of packets disappear at ``hook``.
 
-    ``ingress``: after the link, and too late for a P4 switch, which reads before that.
-    ``egress``: before the link's queue (Linux 5.17). What is lost there goes to ``lo``, where it
-    is nobody's: if it were dropped, the sender would notice and send again.
+    ``ingress``: after the link, which is too late for a P4 switch, as it reads packets before that.
+    ``egress``: before the link's queue (Linux 5.17). Lost packets are forwarded to ``lo``, which
+    discards them: if they were dropped, the sender would notice and retransmit.
     """
     verdict = "drop" if hook == "ingress" else "fwd to lo"
     lines = ["add table netdev loss"]
@@ -141,8 +141,8 @@ def _ip(
 ) -> list[str]:
     commands = ["link set lo up"]
     if p4:
-        # Without the node's address on them the kernel sees frames for somebody else, and leaves
-        # them to the P4 switch before it looks for a route, at the expense of who sent them.
+        # Interfaces keep their own MAC addresses: to the kernel, frames are then for another
+        # machine, so it ignores them early instead of charging the sender for a route look-up.
         return [*commands, *(f"link set {name} up" for name in interfaces.values())]
     for name in interfaces.values():
         commands.append(f"link set {name} address {addressing.mac_text(node)} up")
@@ -172,7 +172,7 @@ def _ip(
 def _pinned(
     node: str, fabric: Fabric, addressing: Addressing, interfaces: Mapping[str, str], pins: Pins
 ) -> list[str]:
-    """Flows of the router's own hosts that do not leave it on a shortest path."""
+    """Routes for flows of the router's own hosts that do not leave it on a shortest path."""
     own = set(fabric.rack_hosts(node))
     here = {flow: waypoint for flow, waypoint in pins.items() if flow[0] in own}
     tables = {each: _FIRST_TABLE + addressing.port(node, each) for each in here.values()}
@@ -191,8 +191,8 @@ def _pinned(
 
 
 def slack_bytes(fabric: Fabric, rate: float) -> int:
-    """How much more than its rate (bit/s) makes up a link may send in any stretch of time: what
-    the shaper lets pass at once, at either end, and the superframe that is under way."""
+    """Bytes that a link may send beyond its ``rate`` (bit/s) in any stretch of time: the shaper's
+    burst at either end, and the superframe in flight."""
     return 2 * _burst(fabric, rate) + superframe(fabric) * framing(fabric).full_frame
 
 

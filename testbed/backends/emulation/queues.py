@@ -1,7 +1,7 @@
-"""The counters of every port's queue, asked from the kernel without starting a program.
+"""The counters of every port's queue, read from the kernel without starting a program.
 
-A netlink socket belongs to the namespace in which it was opened, so one per node, opened once,
-reads all that ``tc -s qdisc`` shows at a small part of its cost (linux/rtnetlink.h, pkt_sched.h).
+A netlink socket belongs to the namespace in which it was opened. One socket per node, opened once,
+reads all that ``tc -s qdisc`` shows at a fraction of its cost (linux/rtnetlink.h, pkt_sched.h).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _IFREQ = struct.Struct("=16si20x")
 class Reading:
     """A port's queue at some time from ``begun`` to ``ended`` (monotonic clock).
 
-    ``sent_bytes`` and ``sent_packets`` have left it since it was made, ``dropped`` found it full,
-    ``waiting_bytes`` are in it.
+    ``sent_bytes`` and ``sent_packets`` have left it since it was made, ``dropped`` packets found
+    it full, ``waiting_bytes`` are in it.
     """
 
     begun: float
@@ -46,7 +46,7 @@ class Reading:
 
 
 class Queues:
-    """Open for reading in every namespace of ``ports``: its path, and the names of its interfaces.
+    """The queues of ``ports``: the path of each namespace, and the names of its interfaces.
 
     Raises OSError if a namespace is gone or an interface unknown.
     """
@@ -54,7 +54,7 @@ class Queues:
     def __init__(self, ports: Mapping[str, Sequence[str]]) -> None:
         self._nodes: list[tuple[socket.socket, dict[int, str]]] = []
         try:
-            # Only a thread that ends may move: this one must stay where it is.
+            # A separate thread enters the namespaces; this thread must stay in its own.
             with ThreadPoolExecutor(1) as traveller:
                 for namespace, names in ports.items():
                     opened = traveller.submit(_open, namespace).result()
@@ -96,7 +96,7 @@ def _index(opened: socket.socket, name: str) -> int:
 
 
 def _answers(opened: socket.socket) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(interface's index, struct tc_stats) of every queue that has no other one above it."""
+    """(interface index, struct tc_stats) of every root queue."""
     while True:
         data = opened.recv(1 << 16)
         at = 0

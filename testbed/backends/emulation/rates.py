@@ -1,8 +1,8 @@
-"""Whether links keep to the rates that they were given.
+"""Whether links keep to their configured rates.
 
-Faster than its rate is judged over each second. Slower is judged where it can be told for sure:
-what waits in a queue has work for its link for as long as it takes to leave at the link's rate, so
-a pair of readings closer together than that shows what the link makes of its rate.
+Whether a link is too fast is judged over each second. Whether it is too slow is judged only while
+it is certainly busy: the bytes waiting in its queue keep it busy for as long as they take to leave
+at its rate, so two readings closer together than that show the rate it achieves.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from testbed.topology.fabric import Fabric
 
 PERIOD_S = 1.0
 LARGEST_SHARE = 0.01
-"""Of one core, that reading may cost: on a large fabric it is done less often."""
+"""The share of one core that reading may cost: on a large fabric it is done less often."""
 
 _SHORTEST_GAP_S, _LONGEST_GAP_S = 0.005, 0.05
 
 
 @dataclass
 class Port:
-    """What one sending end of a link made of its ``rate`` (bit/s on the emulator's clock).
+    """How one sending end of a link used its ``rate`` (bit/s on the emulator's clock).
 
-    ``queue`` is its size in bytes, ``slack`` what a shaper may let pass beyond its rate in any
-    stretch of time (bytes). ``most`` is the largest share of the rate that left in any second, the
-    slack not counted. ``busy_s`` is time in which packets waited all along, ``owed`` the bytes that
-    should have left in it, ``paid`` those that did.
+    ``queue`` is its size in bytes, ``slack`` what the shaper may let pass beyond the rate in any
+    stretch of time (bytes). ``most`` is the largest share of the rate sent in any second, without
+    the slack. ``busy_s`` is time in which packets waited throughout, ``owed`` the bytes that should
+    have left in it, ``paid`` those that did.
     """
 
     rate: float
@@ -42,13 +42,13 @@ class Port:
     paid: float = 0.0
 
     def passed(self, before: Reading, after: Reading) -> None:
-        """Look at what left between two readings."""
+        """Account for what left between two readings."""
         sent = after.sent_bytes - before.sent_bytes - self.slack
         self.most = max(self.most, sent * 8 / self.rate / (after.ended - before.begun))
 
     def waited(self, before: Reading, after: Reading) -> None:
-        """Look at what left between two readings, if there was work all along."""
-        # Later readings say only what had left by some time after their beginning.
+        """Account for what left between two readings, if packets waited throughout."""
+        # The second reading may have been taken at any time until it ended.
         if before.waiting_bytes * 8 / self.rate < after.ended - before.begun:
             return
         between = after.begun - before.ended
@@ -58,14 +58,14 @@ class Port:
 
     @property
     def share(self) -> float | None:
-        """What part of its rate it carried while packets waited; None if that was too short."""
+        """The part of its rate that it sent while packets waited; None if that was too short."""
         owed = self.owed - self.slack
         return self.paid / owed if owed > 0 else None
 
 
 @dataclass
 class Rates:
-    """Call :meth:`sample` often; it watches each of ``ports`` through ``read``, by interface."""
+    """Watches ``ports``, by interface, through ``read``. Call :meth:`sample` often."""
 
     ports: Mapping[str, Port]
     read: Callable[[], Mapping[str, Reading]]

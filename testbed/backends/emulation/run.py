@@ -1,4 +1,4 @@
-"""One run on the emulated fabric: bring up, run every rank, look at the machine, tear down."""
+"""One run on the emulated fabric: bring up, run every rank, observe the machine, tear down."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from testbed.topology.pins import Pins
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a run is made under.
+    """The conditions of a run.
 
-    ``dilation`` divides rates, ``seed`` is that of ECMP, ``pins`` are flows with a way of their
-    own, ``loss`` is the share of packets lost on each host's link, ``captures`` links such as h0-t0
-    and the files to which what passes on them is written.
+    ``dilation`` divides rates, ``seed`` is that of ECMP, ``pins`` are flows with a path of their
+    own, ``loss`` is the share of packets lost on each host's link, ``captures`` maps links such as
+    h0-t0 to the files for their packets.
     """
 
     dilation: float
@@ -41,10 +41,11 @@ class Conditions:
 class Observation:
     """Outcomes of all ranks in the order of the tasks, and what the machine did meanwhile.
 
-    ``machine`` holds shares of each second, ``ports`` what links made of their rates, ``packets``
-    what became of them while the ranks ran; ``dead`` are switches that ended, with the reason;
-    ``events`` what all switches counted of each job. ``spent_s`` is the processor time of all ranks
-    and P4 switches together, ``rank_s`` and ``switch_s`` that of the busiest thread of either.
+    ``machine`` holds processor shares for each second, ``ports`` how links used their rates,
+    ``packets`` the packet counters while the ranks ran; ``dead`` are switches that ended, with the
+    reason; ``events`` what all switches counted for each job. ``spent_s`` is the processor time of
+    all ranks and P4 switches together, ``rank_s`` and ``switch_s`` that of the busiest thread of
+    each.
     """
 
     outcomes: list[RankOutcome]
@@ -68,8 +69,8 @@ def emulate(
 ) -> Observation:
     """Run the tasks on ``fabric`` in Mininet, INA switches on ``targets``, and tear all down.
 
-    ``timeout`` is in seconds of the emulator's clock. Raises RankFailed, or EmulationError, also
-    when a switch ends in the middle.
+    ``timeout`` is in seconds of the emulator's clock. Raises RankFailed, or EmulationError, also if
+    a switch ends during the run.
     """
     with Network(
         fabric,

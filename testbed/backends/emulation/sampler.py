@@ -1,4 +1,4 @@
-"""How busy the processors were in every second of a run."""
+"""How busy the processors were in each second of a run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ _STAT, _PRESSURE = Path("/proc/stat"), Path("/proc/pressure/cpu")
 
 @dataclass
 class Sampler:
-    """Call :meth:`sample` often; it keeps two shares of every second that passes.
+    """Records two shares of every second. Call :meth:`sample` often.
 
-    ``idle``: of the processors' time. On a virtual machine, time that the host gave to others
-    (steal) is not idle time. ``waiting``: of the second, in which at least one process that could
-    run had no processor; empty where the kernel does not tell. ``seconds`` is how long they cover.
+    ``idle``: the share of processor time that was idle. On a virtual machine, time that the host
+    gave to others (steal) is not idle. ``waiting``: the share of the second in which at least one
+    runnable process had no processor; empty where the kernel does not report it. ``seconds`` is the
+    time that both cover.
     """
 
     period_s: float = 1.0
@@ -37,7 +38,7 @@ class Sampler:
             self._close()
 
     def stop(self) -> None:
-        """Close the last stretch, if it is long enough for clock ticks to mean much."""
+        """Record the last stretch, if it is long enough for clock ticks to be accurate."""
         if not self.idle or time.monotonic() - self._at >= self.period_s / 2:
             self._close()
 
@@ -62,7 +63,7 @@ def _ticks() -> tuple[int, int]:
 
 
 def _stalled() -> float | None:
-    """Seconds since boot in which some process waited for a processor; None if not told."""
+    """Seconds since boot in which some process waited for a processor; None if not reported."""
     try:
         some = _PRESSURE.read_text().split("\n", 1)[0]
     except OSError:  # no such file, or psi=0 on the kernel's command line

@@ -12,17 +12,17 @@ from testbed.switches.entries import SwitchEntries
 
 
 class SwitchNode(Node):  # type: ignore[misc]
-    """A namespace whose interfaces are the ports of ``target``; the target ends with it."""
+    """A namespace whose interfaces are the ports of ``target``, which ends with it."""
 
     def __init__(self, name: str, target: SwitchTarget, **parameters: Any) -> None:
         super().__init__(name, inNamespace=True, **parameters)
         self._target = target
 
     def run(self, ports: Mapping[int, str], superframe: int, entries: SwitchEntries) -> None:
-        """Start the program on ``ports``, and tell it its ``entries`` once it answers.
+        """Start the program on ``ports``, and install its ``entries`` once it answers.
 
-        A frame on these ports may be of ``superframe`` packets. ControlError if it does
-        not start, or refuses them.
+        A frame on these ports may hold ``superframe`` packets. ControlError if the program does not
+        start, or refuses the entries.
         """
         self._target.start(ports, ["mnexec", "-a", str(self.pid)], superframe)
         entries.install(self._target)

@@ -1,4 +1,4 @@
-"""What the network needs of a program that is a P4 switch."""
+"""What the network needs from a program that runs a P4 switch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class SwitchTarget(Control, Protocol):
 
     @property
     def cuts_superframes(self) -> bool:
-        """Whether it takes what a kernel carries as one and leaves to hardware to cut."""
+        """Whether it accepts superframes, which the kernel leaves to hardware to segment."""
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The number of its process."""
 
     def start(
         self, interfaces: Mapping[int, str], prefix_command: Sequence[str], superframe: int
     ) -> None:
-        """``superframe``: how many packets a frame may be of."""
+        """``superframe``: how many packets a frame may hold."""
 
     def lost(self) -> int:
         """Packets lost between a port and the program."""

@@ -23,11 +23,14 @@ from testbed.switches.native.build import BuildError, build
 from testbed.switches.native.target import NativeSwitch
 
 _UDP_SUPERFRAMES = (6, 2)
-"""The first Linux that hands UDP's on to packet sockets; those before would drop them."""
+"""The first Linux that delivers UDP superframes to packet sockets; earlier ones drop them."""
 
 
 def choose(wanted: str) -> str:
-    """``auto`` is native: it carries more, and is held equal to BMv2. EmulationError if absent."""
+    """The target to run. ``auto`` is native, which is faster and tested equal to BMv2.
+
+    EmulationError if the target is not installed.
+    """
     if wanted == "bmv2" and not bmv2.installed():
         raise EmulationError(
             "target bmv2: simple_switch and simple_switch_CLI are not installed;"
@@ -37,10 +40,10 @@ def choose(wanted: str) -> str:
 
 
 def program(wanted: str | None, values: int = wire.VALUES) -> Path:
-    """The compiled program of an experiment for packets of ``values``: its own, compiled now if it
-    is P4, or ours.
+    """The compiled program of an experiment for packets of ``values``: the user's own, compiled now
+    if it is P4 source, or ours.
 
-    EmulationError if it does not compile, or lacks what the testbed tells every INA switch.
+    EmulationError if it does not compile, or lacks tables that the testbed fills.
     """
     if wanted is None:
         return PROGRAMS[values]
@@ -82,7 +85,7 @@ class _Native(NativeSwitch):
         return statistics.oversize + statistics.no_port + sum(port.rx_drops for port in ports)
 
     def died(self) -> str | None:
-        # Only the first one to ask hears why, and asking interrupts a switch that works.
+        # The reason can be read only once, and asking interrupts a running switch.
         ended = self._process is None or self._process.poll() is not None
         if self._death is None and ended:
             try:
@@ -97,7 +100,7 @@ def _linux() -> tuple[int, ...]:
 
 
 def prepare(target: str, program: Path = PROGRAM, values: int = wire.VALUES) -> None:
-    """Compile, once, what hosts and native switches run. EmulationError without a C compiler."""
+    """Compile the C programs of hosts and native switches. EmulationError without a compiler."""
     try:
         aggregation.load(values)
         if target == "native":

@@ -1,4 +1,4 @@
-"""What happens when: events in time, and what follows from them at once."""
+"""The event queue: events in time, and those that they cause at the same time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import count
 from typing import Any
 
 _SAME = 1e-12
-"""Times this close, relative to the clock, are one."""
+"""Times this close, relative to the clock, are equal."""
 
 Event = Callable[..., None]
 
 
 class Agenda:
-    """Events in the order of time, then in the order in which they were entered."""
+    """Events ordered by time, then by when they were added."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -24,7 +24,7 @@ class Agenda:
         self._number = count()
 
     def at(self, time: float, event: Event, *arguments: Any) -> None:
-        """Call ``event`` at ``time``, at once if that is past."""
+        """Call ``event`` at ``time``, or at once if that has passed."""
         if time <= self.now:
             self._at_once.append((event, arguments))
         else:
@@ -41,7 +41,7 @@ class Agenda:
         return self._later[0][0] if self._later else float("inf")
 
     def advance(self, time: float) -> None:
-        """Set the clock to ``time``, call all that is due, and all that this calls for."""
+        """Set the clock to ``time``, and call all events that are due, new ones included."""
         self.now = time
         due = time * (1 + _SAME)
         while self._at_once or (self._later and self._later[0][0] <= due):

@@ -16,9 +16,9 @@ from testbed.deployment.memory import allocate
 
 
 def run(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> Measurements:
-    """Simulate the jobs of ``deployment`` side by side; there are no logs, and no packets.
+    """Simulate the jobs of ``deployment`` side by side. There are no logs or captures.
 
-    DeploymentError says what cannot be simulated, or would not fit the switches' memory; Stalled
+    DeploymentError says what cannot be simulated or does not fit the switches' memory. Stalled says
     that a plan waits for ever.
     """
     emulation, jobs = deployment.experiment.emulation, deployment.jobs
@@ -34,7 +34,7 @@ def run(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> 
         [scenario.of(job) for job in jobs],
         Assumptions(seed=emulation.seed, scale=float(emulation.scale)),
     )
-    # Sums are not made here: that the plan makes them was proved, and their times counted.
+    # Nothing is summed here: the checker has proved that the plan sums correctly.
     return Measurements(
         jobs=[JobMeasurements(workers) for workers in timeline.iterations],
         carried=timeline.carried,

@@ -1,7 +1,7 @@
-"""Messages on their way, each channel at its max-min fair rate.
+"""Messages in flight, each channel at its max-min fair rate.
 
 A line is a TCP connection, or a tree's operations of one kind: one message after another. A cycle
-is rings of a regular plan, on which units go round together.
+stands for rings of a regular plan, around which units go together.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from testbed.backends.flow.routes import Demand
 from testbed.backends.flow.sharing import Sharing
 
 Message = tuple[float, Callable[..., None], tuple[Any, ...]]
-"""Bytes, and what to call with which arguments once they have arrived."""
+"""Bytes; the function to call once they have arrived, and its arguments."""
 
 _INSTANT = 1e-12
-"""Times this close, relative to the clock, are one."""
+"""Times this close, relative to the clock, are equal."""
 
 
 class Channels:
     """All channels of all jobs.
 
-    ``resolution``: the part of a message that may be left when it counts as sent. ``next`` is when
+    ``resolution``: the part of a message that may remain when it counts as sent. ``next`` is when
     the next message or unit will have been sent, infinity if there is none.
     """
 
@@ -37,7 +37,7 @@ class Channels:
         self._queues: list[deque[Message]] = []
         self._cycles: dict[int, Cycle] = {}
         self._latency: list[float] = []
-        # By channel: the message's bytes, what is left of it, the rate; and all that was ever sent.
+        # By channel: the message's bytes, its bytes left, the rate, and all bytes sent so far.
         self._bytes, self._left, self._rate, self._sent = np.zeros((4, 64))
         self._busy = np.zeros(64, bool)
         self._active: Integers = np.zeros(0, np.intp)
@@ -60,7 +60,7 @@ class Channels:
         return channel
 
     def cycle(self, demand: Demand, legs: Sequence[Leg], queued: bool) -> Cycle:
-        """A new channel whose units go round; see `Cycle`."""
+        """A new channel whose units go around rings; see `Cycle`."""
         cycle = Cycle(self.line(demand), legs, queued)
         self._cycles[cycle.channel] = cycle
         return cycle
@@ -78,13 +78,13 @@ class Channels:
     def turn(
         self, cycle: Cycle, size: float, arrived: Callable[..., None], *arguments: Any
     ) -> None:
-        """Let a unit of ``size`` bytes go round; ``arrived(*arguments)`` is called at the end."""
+        """Send a unit of ``size`` bytes around; ``arrived(*arguments)`` is called at the end."""
         cycle.add(size, arrived, arguments)
         self._left[cycle.channel] = np.inf
         self._busy[cycle.channel] = self._changed = True
 
     def settle(self) -> None:
-        """Give every channel that has something to send its rate."""
+        """Set the rate of every channel that has something to send."""
         if self._changed:
             self._send_until(self._agenda.now)
             self._changed = False
@@ -103,7 +103,7 @@ class Channels:
         self.next = self._until + soonest
 
     def _send_until(self, time: float) -> None:
-        """Account for what was sent since the last time, at the rates that were settled."""
+        """Account for the bytes sent since the last call, at the current rates."""
         passed, self._until = time - self._until, time
         sent = self._rate[self._active] * passed
         self._sent[self._active] += sent
@@ -113,10 +113,10 @@ class Channels:
                 turn.left -= turn.rate * passed
 
     def complete(self, time: float) -> None:
-        """End what has been sent by ``time``, which is the next time at which anything is."""
+        """Complete what has been sent by ``time``, which must be ``next``."""
         self._send_until(time)
         active = self._active
-        # What the clock cannot tell from nothing is nothing.
+        # Bytes that take less time than the clock can resolve count as sent.
         least = self._resolution * self._bytes[active] + self._rate[active] * time * _INSTANT
         together: dict[float, list[Message]] = {}
         for channel in active[self._left[active] <= least].tolist():

@@ -1,4 +1,4 @@
-"""Units that go round together in the rings of a regular plan, without a look at each round."""
+"""Units that go around the rings of a regular plan together, without simulating each round."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ class Leg:
     """A stretch of a unit's way.
 
     Attributes:
-        part: how long it takes at the slowest position, against what all legs together take at
-            theirs.
-        ease: how long sending takes at the mean position, against the slowest.
-        pause_s: what all rounds wait, for packets on their way and for hosts.
-        first_s: what the first one waits of that, unless it queues behind another unit.
+        part: its time at its slowest position, relative to that of all legs together at theirs.
+        ease: the sending time at the mean position, relative to the slowest.
+        pause_s: the time that all rounds wait, for packets in flight and for hosts.
+        first_s: the first round's part of that, unless the unit queues behind another.
     """
 
     part: float
@@ -27,7 +26,7 @@ class Leg:
 
 @dataclass
 class Turn:
-    """A unit of ``bytes`` under way: what is ``left``, at what ``rate`` it goes on."""
+    """A unit of ``bytes`` in flight, with the bytes ``left`` and its ``rate``."""
 
     bytes: float
     left: float
@@ -42,9 +41,9 @@ class Cycle:
     """Units on the same rings.
 
     A round lasts as long as the slowest position sends, or as long as sending and pauses take at
-    the mean of all positions: whichever is more. So a unit may be slower than its channel, which
-    another one then uses: messages of all units take turns, and a rate is shared as sizes are.
-    Operations on trees, however, follow one another, and so do units that are ``queued``.
+    the mean position, whichever is longer. So a unit may be slower than its channel, and others use
+    the rest: messages of all units take turns, and the rate is shared in proportion to sizes.
+    Operations on trees run one after another, however, and so do ``queued`` units.
     """
 
     channel: int
@@ -54,16 +53,16 @@ class Cycle:
 
     @property
     def going(self) -> list[Turn]:
-        """The units that are under way."""
+        """The units in flight."""
         return self.turns[:1] if self.queued else self.turns
 
     def add(self, size: float, arrived: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """A unit of ``size`` bytes comes to the rings."""
+        """Add a unit of ``size`` bytes."""
         follows = self.queued and bool(self.turns)
         self.turns.append(Turn(size, size, follows, arrived, arguments))
 
     def alone(self, turn: Turn, rate: float) -> float:
-        """The rate of ``turn`` by itself, where messages are sent at ``rate``."""
+        """The rate of ``turn`` alone, if its messages are sent at ``rate``."""
         time = 0.0
         for leg in self.legs:
             sending = leg.part * turn.bytes / rate
@@ -73,11 +72,11 @@ class Cycle:
         return turn.bytes / time if time > 0 else rate
 
     def wanted(self, rate: float) -> float:
-        """What all units can use of ``rate``."""
+        """The part of ``rate`` that all units together can use."""
         return min(rate, sum(self.alone(turn, rate) for turn in self.going))
 
     def share(self, rate: float, sending: float) -> None:
-        """Divide ``rate`` in proportion to sizes, to none more than ``sending`` gives it alone."""
+        """Divide ``rate`` in proportion to sizes; no unit gets more than alone at ``sending``."""
         alone = [(self.alone(turn, sending), turn) for turn in self.going]
         left, size = rate, sum(turn.bytes for _, turn in alone)
         for most, turn in sorted(alone, key=lambda each: each[0] / each[1].bytes):

@@ -14,14 +14,14 @@ _EQUAL = 1 + 1e-9
 def max_min(
     capacity: Floats, flow: Integers, link: Integers, amount: Floats, cap: Floats
 ) -> Floats:
-    """The rate of each flow, shape of ``cap``: none can rise without a smaller one falling.
+    """The rate of each flow, in the shape of ``cap``: none can rise without a lower one falling.
 
     Entry i says that a unit of rate of flow ``flow[i]`` puts ``amount[i]`` on ``link[i]``, of
-    ``capacity[link[i]]``; a flow's entries follow one another, flows in order. No flow exceeds
-    its ``cap``, which is finite for a flow without an entry.
+    ``capacity[link[i]]``. Entries are sorted by flow. No flow exceeds its ``cap``, which is finite
+    for a flow without entries.
 
-    All flows that are the slowest wherever they pass are settled at once, so that there are as
-    many rounds as bottlenecks that wait for one another, not as many as bottlenecks.
+    Each round settles all flows that are the slowest on each of their links, so the number of
+    rounds is the longest chain of dependent bottlenecks, not the number of bottlenecks.
     """
     rate = cap.astype(float)
     left = capacity.astype(float)

@@ -20,7 +20,7 @@ Place = tuple[int, int, int]
 
 @dataclass
 class _Turns:
-    """Uses of a tree, which follow one another: unit after unit, as the program has them."""
+    """The operations on a tree, one after another: unit by unit, in the program's order."""
 
     order: dict[TreeOperation, int]
     waiting: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -28,10 +28,10 @@ class _Turns:
 
 
 class Programs:
-    """Runs every rank's program, as the endpoints' interpreter does, on transfers that take time.
+    """Runs every rank's program, as the endpoints' interpreter does, on simulated transfers.
 
-    A rank pays ``step_s`` before it sends what it has received; what it sends at once to several
-    costs that once. ``finished(rank, number)`` is called when a worker's unit has ended.
+    A rank pays ``step_s`` before it forwards what it has received, and only once if it then sends
+    to several ranks. ``finished(rank, number)`` is called when a worker's unit has ended.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Programs:
         return [4 * (cuts[chunk + 1] - cuts[chunk]) for chunk in range(self._plan.chunks)]
 
     def begin(self, rank: int, number: int) -> None:
-        """Start a unit at a worker; servers react, and have begun it before."""
+        """Start a unit at a worker; the servers have started it before."""
         while self._served < number:
             self._served += 1
             for server in range(self._plan.workers, len(self._plan.hosts)):
@@ -143,7 +143,7 @@ class Programs:
             self._advance((rank, number, chunk))
 
     def _come_to(self, operation: TreeOperation, number: int) -> None:
-        """One more rank is ready for ``operation``; it runs when all are, and its turn has come."""
+        """One more rank is ready for ``operation``; it runs once all are and its turn has come."""
         turns = self._turns[operation.tree]
         turns.waiting[number * len(turns.order) + turns.order[operation]] += 1
         everyone = len(self._participants[operation.tree])

@@ -1,7 +1,7 @@
-"""What each transfer puts on which links, and how long its last packet is on the way.
+"""The load of each transfer on the links, and the latency of its last packet.
 
-A way is chosen as in the closed form and in the emulator: hosts leave it to ECMP unless the plan
-pins it, a tree's switches share the equally short ways among their children.
+Paths are chosen as in the closed form and in the emulator: the flows of hosts follow ECMP unless
+the plan pins them; a tree's switches spread their children over the equally short paths.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Demand:
     """What a byte of a transfer costs.
 
     Attributes:
-        load: bytes on each link by number, headers included; a switch that can aggregate only so
-            much is a link, too.
+        load: bytes on each link, by its number, headers included; a switch with a limited
+            aggregation rate is a link, too.
         receipts: bytes of acknowledgements, which take what they need.
         latency_s: from the last byte's departure to its arrival.
-        most: bytes/s that a window lets through.
+        most: bytes/s that the window allows.
     """
 
     load: Load = field(default_factory=lambda: defaultdict(float))
@@ -45,9 +45,9 @@ class Demand:
 
 
 class Links:
-    """The links of a fabric and its switches that aggregate no more than so much, numbered.
+    """The links of a fabric, and its switches with a limited aggregation rate, numbered.
 
-    ``ends`` of a switch are (switch, switch). ``capacity`` is in bytes/s.
+    The ``ends`` of a switch are (switch, switch). ``capacity`` is in bytes/s.
     """
 
     def __init__(self, fabric: Fabric) -> None:
@@ -62,7 +62,7 @@ class Links:
 
 
 class Ways:
-    """The ways of one job's transfers; ``name`` tells its flows from those of other jobs."""
+    """The paths of one job's transfers; ``name`` distinguishes its flows from other jobs'."""
 
     def __init__(
         self, fabric: Fabric, links: Links, assumptions: Assumptions, job: Job, name: str
@@ -74,7 +74,7 @@ class Ways:
         self._split = cache(self._split_evenly)
 
     def stream(self, source: int, to: int) -> Demand:
-        """TCP from rank to rank: the stream, and its acknowledgements on the way back."""
+        """TCP from rank to rank: the stream, and its acknowledgements in the other direction."""
         here, there = self._job.plan.hosts[source], self._job.plan.hosts[to]
         demand = Demand()
         _add(demand.load, self.way(here, there), 1 / self.framing.tcp_efficiency)
@@ -108,7 +108,7 @@ class Ways:
         return demand
 
     def _depth(self, tree: Tree) -> tuple[float, float]:
-        """`_latency` of the longest way up ``tree``."""
+        """`_latency` of the longest path up ``tree``."""
         edges = {
             child: self._latency(child, parent, self.framing.frame)
             for child, parent in tree.parent.items()
@@ -122,10 +122,7 @@ class Ways:
         return above[farthest], above[farthest] - whole + after
 
     def _latency(self, source: str, to: str, frame: int) -> tuple[float, float]:
-        """How long a frame takes on an idle fabric, and the same after it has left the source.
-
-        Scaled.
-        """
+        """How long a frame takes on an idle fabric, in all and after leaving the source; scaled."""
         whole = first = 0.0
         for link in pairwise(path(self._fabric, source, to)):
             sending = frame / float(self._capacity[self._number[link]])
@@ -135,7 +132,7 @@ class Ways:
         return whole * scale, (whole - first) * scale
 
     def way(self, source: str, to: str) -> Iterable[tuple[int, float]]:
-        """Links, and the share of the flow on each."""
+        """The links of a flow, and its share on each."""
         if source == to:
             return ()
         pinned = self._job.plan.pins.get((source, to))

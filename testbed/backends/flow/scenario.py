@@ -1,4 +1,4 @@
-"""What is simulated, under which assumptions, and what comes out. Units: seconds and bytes."""
+"""The simulator's input, its assumptions and its output. Units: seconds and bytes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Job:
     Attributes:
         plan: what its ranks do for each unit.
         units: the pieces of one iteration, in the order in which they are sent.
-        compute_s: forward and backward of one iteration.
-        paces: for each worker and each iteration, by what ``compute_s`` is multiplied.
+        compute_s: the time of forward and backward of one iteration.
+        paces: the factor of ``compute_s`` for each worker and each iteration.
         start_s: when the first worker begins.
-        gap_s: what each worker begins later than the one before it.
-        step_s: what a rank pays before a transfer that waited for another one.
+        gap_s: how much later each worker begins than the one before it.
+        step_s: the time that a rank pays before a transfer that depends on another one.
         window: fragments that a sender on a tree may have in flight; None means any number.
-        forward: the parts of the forward pass that wait for their bucket's sums only; empty if
-            an iteration waits for all of the one before.
+        forward: the parts of the forward pass, which wait for their own bucket's sums only; empty
+            if an iteration waits for all sums of the one before.
     """
 
     plan: Plan
@@ -50,18 +50,18 @@ class Assumptions:
     """What a fabric's description leaves open, and how exact the simulation is.
 
     Attributes:
-        ecmp: ``hash`` draws each flow's way anew at every switch, as routers that hash do;
-            ``even`` splits every flow over all equally short ways, as the closed form does.
+        ecmp: ``hash`` draws each flow's path anew at every switch, as hashing routers do;
+            ``even`` splits every flow over all equally short paths, as the closed form does.
         seed: of the hash.
-        hop_s: latency of a link: propagation, and whatever a switch takes.
-        scale: by what bytes and times were multiplied. Latencies, a frame's as well, are the real
-            cluster's and are scaled here: frames do not shrink as messages do.
-        closed_from: from how many workers on a plan whose positions keep step is simulated in
-            closed stretches and not operation by operation.
-        most_transfers: of a unit, up to which other plans are simulated operation by operation;
-            larger ones are approximated by closed stretches.
-        resolution: the part of a message that may be left when it counts as sent, so that what
-            ends nearly together ends together.
+        hop_s: latency of a link: propagation, and the time in the switch.
+        scale: the factor by which bytes and times were multiplied. Latencies, a frame's included,
+            are the real cluster's and are scaled here: frames do not shrink as messages do.
+        closed_from: from this many workers on, a plan whose positions keep step is simulated in
+            closed stretches instead of operation by operation.
+        most_transfers: other plans with up to this many transfers per unit are simulated operation
+            by operation; larger ones are approximated by closed stretches.
+        resolution: the part of a message that may remain when it counts as sent, so that messages
+            ending nearly together end together.
     """
 
     ecmp: Literal["hash", "even"] = "hash"
@@ -75,10 +75,10 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened.
+    """The outcome of a simulation.
 
     Attributes:
-        iterations: of each job, each worker's, on a clock that starts with the simulation.
+        iterations: those of each job and worker, on a clock that starts with the simulation.
         carried: bytes on each directed link (a, b), headers included.
         end_s: when the last worker ended.
     """
@@ -88,7 +88,7 @@ class Timeline:
     end_s: float
 
     def jct_s(self, job: int, warmup: int = 0) -> float:
-        """Of all workers together; see ``completion_s``."""
+        """The completion time of all workers; see ``completion_s``."""
         return completion_s(self.iterations[job], warmup)
 
     def iteration_s(self, job: int) -> float:
@@ -97,7 +97,7 @@ class Timeline:
         return sum(lengths) / len(lengths)
 
     def utilisation(self, rates: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-        """For each link that carried anything the mean share of its ``rates`` (bit/s) in use."""
+        """The mean share of its rate in ``rates`` (bit/s) used by each link that carried bytes."""
         if self.end_s == 0:
             return {}
         return {
@@ -113,7 +113,7 @@ def of(job: DeployedJob) -> Job:
         compute_s=job.compute_s,
         paces=job.paces,
         start_s=job.start_s,
-        # Where nobody begins later it is not worth a closed form, which takes long at scale.
+        # Only workers without a barrier begin late; else the slow closed form is not needed.
         gap_s=job.gap_s if job.plan.consistency is not None else 0.0,
         step_s=job.step_s,
         window=job.window.fragments or None,

@@ -1,4 +1,4 @@
-"""What rate each channel gets while nothing begins or ends."""
+"""The rate of each channel while no message begins or ends."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from testbed.backends.flow.fairness import Floats, Integers, max_min
 from testbed.backends.flow.routes import Demand, Load
 
 _AT_ONCE = 1e18
-"""Bytes/s of a channel that takes no link: its ends are on one host."""
+"""Bytes/s of a channel without links: both its ends are on one host."""
 
 _ROUNDS = 3
-"""How often cycles are asked again what they can use of what the others leave over."""
+"""How many times the rates of cycles are refined, given what the others leave over."""
 
 
 class Sharing:
-    """The links, of ``capacity`` bytes/s each, and what every channel puts on them."""
+    """The links, with their ``capacity`` in bytes/s, and the load of every channel on them."""
 
     def __init__(self, capacity: Floats) -> None:
         self._capacity = capacity
@@ -26,16 +26,16 @@ class Sharing:
         self._most: list[float] = []
 
     def add(self, demand: Demand) -> int:
-        """A channel's number; they count from 0."""
+        """Add a channel, and return its number, from 0."""
         self._load.add(demand.load)
         self._receipts.add(demand.receipts)
         self._most.append(demand.most if demand.load else min(demand.most, _AT_ONCE))
         return len(self._most) - 1
 
     def rates(self, active: Integers, cycles: Sequence[Cycle]) -> Floats:
-        """Bytes/s of each of the channels ``active``, in rising order; sets the cycles' own, too.
+        """Bytes/s of each of the ``active`` channels, given in ascending order.
 
-        ``cycles`` are those among them.
+        ``cycles`` are the cycles among them; the rates of their units are set, too.
         """
         most = np.array([self._most[channel] for channel in active.tolist()])
         position, link, amount = self._load.of(active)
@@ -45,7 +45,7 @@ class Sharing:
             used, number = np.unique(np.concatenate([link, on]), return_inverse=True)
             capacity, link, on = capacity[used], number[: len(link)], number[len(link) :]
         rate = max_min(capacity, position, link, amount, most)
-        # Receipts take what they need of a link, whoever shares it.
+        # Acknowledgements take what they need of a link, before streams share it.
         taken = np.bincount(on, receipt * rate[of], len(capacity))
         left = capacity / (1 + taken / capacity)
         fair = rate = max_min(left, position, link, amount, most)
@@ -61,7 +61,7 @@ class Sharing:
             if np.all(wanted[place] >= sending[place]):
                 break
             rate = max_min(left, position, link, amount, wanted)
-            # A message is sent faster where others pause.
+            # Messages are sent faster while others pause.
             spare = left - np.bincount(link, amount * rate[position], len(left))
             more = np.full(len(active), np.inf)
             np.minimum.at(more, position, spare[link] / amount)
@@ -71,7 +71,7 @@ class Sharing:
         return rate
 
     def carried(self, sent: Floats) -> Floats:
-        """Bytes on each link, after each channel has sent so much."""
+        """Bytes on each link after the channels have ``sent`` theirs."""
         total = np.zeros(len(self._capacity))
         for entries in (self._load, self._receipts):
             channel, link, amount = entries.of(np.arange(len(sent)))
@@ -80,11 +80,11 @@ class Sharing:
 
 
 class _Entries:
-    """What channels put on links: arrays that grow with them, and where each channel's end."""
+    """The load of channels on links: growing arrays, and where each channel's entries end."""
 
     def __init__(self) -> None:
         self._link, self._amount = np.zeros(64, np.intp), np.zeros(64)
-        self._end = np.zeros(64, np.intp)  # the first one is where the first channel's begin
+        self._end = np.zeros(64, np.intp)  # element 0 is where the first channel's entries begin
         self._channels = 0
 
     def add(self, load: Load) -> None:
@@ -102,7 +102,7 @@ class _Entries:
         self._amount[start:end] = list(load.values())
 
     def of(self, channels: Integers) -> tuple[Integers, Integers, Floats]:
-        """For each of their entries: place in ``channels``, link and amount."""
+        """For each entry of ``channels``: its place in them, link and amount."""
         start = self._end[channels]
         size = self._end[channels + 1] - start
         place = np.repeat(np.arange(len(channels)), size)

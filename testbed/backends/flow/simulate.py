@@ -1,4 +1,4 @@
-"""The simulator: jobs on a fabric, from their start to their last sum."""
+"""The simulator: jobs on a fabric, from start to last sum."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from testbed.topology.fabric import Fabric
 
 
 class Stalled(Exception):
-    """A job's ranks wait for one another for ever: its plan is not one (see the checker)."""
+    """A job's ranks wait for one another for ever: its plan is invalid (see the checker)."""
 
 
 def _is_closed(job: Job, assumptions: Assumptions) -> bool:
-    """Whether rounds are simulated as one, which is exact where all positions keep step."""
+    """Whether all rounds are simulated as one, which is exact where all positions keep step."""
     programs = job.plan.programs
     return (
         isinstance(programs, Stages)

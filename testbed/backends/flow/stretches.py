@@ -1,11 +1,11 @@
-"""Plans in closed stretches: rounds that are all alike are one transfer, not thousands.
+"""Plans in closed stretches: identical rounds are one transfer, not thousands.
 
-In a ring every position sends, waits for what the one before sent, and sends that on. Its round
+In a ring every position sends, waits for the chunk of the position before, and forwards it. A round
 therefore lasts as long as the slowest position needs to send, or as long as sending, latency and
-the cost of a step take together on the way round, divided by the positions: whichever is more.
+the cost of a step take at the mean position, whichever is longer.
 
-Between stages everyone waits for everyone. Programs do so where all positions are alike; elsewhere
-this is an approximation, for plans that are too large to be followed operation by operation.
+Between stages all ranks wait for one another. Programs do so where all positions are alike;
+elsewhere this approximates plans that are too large to be simulated operation by operation.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Stretch = Sequence[Rounds]
 
 
 class Stretches:
-    """Runs the stretches of a plan, begun by all workers together.
+    """Runs the stretches of a plan; each unit starts once all workers have begun it.
 
-    Where chunks go from rank to rank, nothing but its own chunks holds a unit back, and all
-    stretches are one cycle. Where trees sum, each stretch is a cycle, which units pass in order.
+    Without trees, a unit waits for its own chunks only, and all stretches are one cycle. With
+    trees, each stretch is a cycle, which units pass in order.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Stretches:
         return self._channels.cycle(together, legs, queued=bool(self._job.plan.trees))
 
     def _leg(self, stretch: Stretch, whole: float) -> Leg:
-        """A stretch of what takes ``whole`` seconds a byte at its slowest position."""
+        """One stretch of a cycle that takes ``whole`` seconds a byte at its slowest position."""
         sent = [self._sent(ring) for ring in stretch]
         positions = iter(self._seconds(list(chain.from_iterable(sent))))
         mean = max(fmean(islice(positions, len(ring))) for ring in sent)
@@ -79,7 +79,7 @@ class Stretches:
         return Leg(slowest / whole, min(1.0, mean / slowest), pause, wait)
 
     def _sent(self, ring: Rounds) -> list[Demand]:
-        """What a byte of a unit costs at each position."""
+        """The cost of a byte of a unit at each position."""
         times = ring.rounds * float(ring.share)
         return [
             Demand(
@@ -92,7 +92,7 @@ class Stretches:
         ]
 
     def _wait(self, ring: Rounds) -> float:
-        """What a round waits, at the mean position."""
+        """The time that a round waits, at the mean position."""
         return fmean(self._job.step_s + self._hop(hop).latency_s for hop in ring.hops)
 
     def _hop(self, hop: Hop) -> Demand:
@@ -103,7 +103,7 @@ class Stretches:
         return self._hops[hop]
 
     def _seconds(self, demands: Sequence[Demand]) -> list[float]:
-        """What a byte of each transfer takes, if there were nothing else."""
+        """Seconds per byte of each transfer, with only these transfers on the fabric."""
         entries = [
             (position, link, amount)
             for position, demand in enumerate(demands)
@@ -116,7 +116,7 @@ class Stretches:
 
 
 def _sum(demands: Iterable[Demand]) -> Demand:
-    """All together, as one that slows down for the slowest."""
+    """All demands as one, limited by the lowest window rate."""
     total = Demand()
     for each in demands:
         total.most = min(total.most, each.most)

@@ -1,4 +1,4 @@
-"""The workers' loop: compute, synchronise each unit once it is ready, and begin again."""
+"""The workers' loop: compute, synchronise each unit once it is ready, repeat."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from testbed.workload.replay import forward, lasting_s
 
 
 class Synchroniser(Protocol):
-    """What carries out a job's plan. Units are numbered on from iteration to iteration."""
+    """Carries out a job's plan. Numbers of units continue from iteration to iteration."""
 
     def begin(self, rank: int, number: int) -> None:
-        """Worker ``rank`` has come to unit ``number``; `Training.finished` tells its end."""
+        """Worker ``rank`` begins unit ``number``; `Training.finished` is called at its end."""
 
 
 class Training:
     """All workers of one job.
 
-    Workers whose clocks agree are dealt with together, so that thousands of them cost little.
+    Workers with equal times are handled together, so that thousands of them cost little.
     """
 
     def __init__(self, job: Job, agenda: Agenda) -> None:
@@ -33,7 +33,7 @@ class Training:
         self._credit = job.plan.credit or len(job.units)
         self._ready_s = [unit.ready_s for unit in job.units]
         if job.plan.consistency is not None and job.plan.consistency.turns:
-            # Who takes turns pushes nothing before all of it is ready.
+            # A worker that takes turns pushes nothing before its whole gradient is ready.
             self._ready_s = [max(self._ready_s)] * len(self._ready_s)
         self._ready = [0] * workers
         self._begun = [0] * workers
@@ -70,8 +70,8 @@ class Training:
             own, start = self.iterations[rank], self._agenda.now
             pace = self._job.paces[rank][len(own)]
             if own and self._job.forward:
-                start = own[-1].compute_end  # and this forward pass has begun since
-            # All sums are here before a backward pass begins, so its times are known by now.
+                start = own[-1].compute_end  # this forward pass began before the last sum
+            # All sums of the iteration before have arrived, so the stalls are known by now.
             _, stalls = forward(self._job.forward, start, self._arrived[rank], pace)
             stalled = lasting_s(stalls)
             end = start + stalled + self._job.compute_s * pace
@@ -84,8 +84,8 @@ class Training:
             self._agenda.at(origin + self._job.compute_s * pace, self._computed, group)
 
     def _await(self, ranks: Sequence[int], origin: float, pace: float, unit: int) -> None:
-        """Wait until ``unit``, and so all before it, is ready. Without its waits the iteration
-        would have begun at ``origin``; what is deferred was ready before them."""
+        """Wait until ``unit``, and so all units before it, are ready. ``origin`` is the iteration's
+        start plus its stalls; deferred units are ready at once."""
         if unit < len(self._job.units):
             ready = self._agenda.now
             if not self._job.units[unit].deferred:
@@ -104,9 +104,9 @@ class Training:
             self._end(rank)
 
     def _release(self, rank: int) -> None:
-        """Begin the units that are ready, as far as the credit lasts."""
+        """Begin the units that are ready, as far as the credit allows."""
         assert self.synchroniser is not None
-        if self._releasing[rank]:  # a unit that ended as it began is seen by the loop below
+        if self._releasing[rank]:  # a unit that ends as it begins is handled by the loop below
             return
         self._releasing[rank] = True
         first = (len(self.iterations[rank]) - 1) * len(self._job.units)

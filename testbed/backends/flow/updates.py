@@ -1,4 +1,4 @@
-"""Parameters at servers, which workers update on their own account: ASP, SSP and R2SP."""
+"""Parameters at servers, which workers update without an all-reduce: ASP, SSP and R2SP."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from testbed.protocols.parameters.gate import Gate, Rotation, Turns
 
 
 class Updates:
-    """Every worker pushes its units to the servers, and goes on when all answers are there.
+    """Every worker pushes its units to the servers, and continues when all answers have arrived.
 
-    Push and answer each cost ``step_s`` before they leave. ``finished(rank, number)`` is called
-    when a unit's answers have all come.
+    A push and an answer each cost ``step_s`` before they leave. ``finished(rank, number)`` is
+    called when all answers of a unit have arrived.
     """
 
     def __init__(

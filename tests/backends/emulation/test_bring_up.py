@@ -138,7 +138,7 @@ def test_a_fabric_with_no_way_through_is_told_and_leaves_nothing(monkeypatch):
             "" if node.startswith("s") else script(node, *rest, **more)
         ),
     )
-    with pytest.raises(EmulationError, match="no way through the fabric from h0 to h2"):
+    with pytest.raises(EmulationError, match="no path through the fabric from h0 to h2"):
         Network(fabric(), DILATION, {}).__enter__()
 
 

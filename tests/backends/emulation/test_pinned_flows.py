@@ -51,5 +51,5 @@ def test_a_switch_that_runs_the_p4_program_cannot_tell_flows_apart():
 
 
 def test_a_pin_that_leads_nowhere_is_refused():
-    with pytest.raises(EmulationError, match="via X, which is no switch beside S1"):
+    with pytest.raises(EmulationError, match="via X, which is not a switch next to S1"):
         Network(FABRIC, 1, {}, pins={("W4", "PS"): "X"})
