@@ -26,7 +26,7 @@ _RANGE = re.compile(
     rf"(?P<head>{SYNTHETIC}(?:[0-9]+x)?)(?P<first>[^/]+?)\.\.(?P<last>[^/*]+)\*(?P<factor>[0-9]+)"
     r"(?P<time>/[^/]+)?"
 )
-_MEND = f"write for example {SYNTHETIC}100MB, {SYNTHETIC}8x12.5MB or {SYNTHETIC}8x12.5MB/50ms"
+_FIX = f"write for example {SYNTHETIC}100MB, {SYNTHETIC}8x12.5MB or {SYNTHETIC}8x12.5MB/50ms"
 _MOST_TENSORS = 100_000
 
 
@@ -62,11 +62,11 @@ def named(name: str) -> Trace:
     """The workload of such a name. Raises ValueError with what was found, wanted and mends it."""
     match = _NAME.fullmatch(name)
     if match is None or ".." in name:
-        raise ValueError(f"found {name!r}, wanted {SYNTHETIC}[COUNTx]SIZE[/TIME]; {_MEND}")
+        raise ValueError(f"found {name!r}, wanted {SYNTHETIC}[COUNTx]SIZE[/TIME]; {_FIX}")
     count, size = int(match["count"] or 1), parse_size(match["size"])
     if not 1 <= count <= _MOST_TENSORS or size < 1:
         wanted = f"1 to {_MOST_TENSORS} tensors of at least 1 byte"
-        raise ValueError(f"found {name!r}, wanted {wanted}; {_MEND}")
+        raise ValueError(f"found {name!r}, wanted {wanted}; {_FIX}")
     compute_s = parse_time(match["time"]) if match["time"] else 0.0
     # Each tensor is rounded up to whole values by itself, so that all have the size asked for.
     values = -(-size // 4)
@@ -81,13 +81,13 @@ def expand(value: object) -> tuple[object, ...]:
     if not isinstance(value, str) or not value.startswith(SYNTHETIC) or ".." not in value:
         return (value,)
     match = _RANGE.fullmatch(value)
-    mend = f"write for example {SYNTHETIC}1MB..128MB*2"
+    fix = f"write for example {SYNTHETIC}1MB..128MB*2"
     if match is None:
-        raise ValueError(f"found {value!r}, wanted sizes as FIRST..LAST*FACTOR; {mend}")
+        raise ValueError(f"found {value!r}, wanted sizes as FIRST..LAST*FACTOR; {fix}")
     size, last, factor = parse_size(match["first"]), parse_size(match["last"]), int(match["factor"])
     if not 1 <= size <= last or factor < 2:
         wanted = "a first size of at least 1 byte, one as large or larger, a factor of at least 2"
-        raise ValueError(f"found {value!r}, wanted {wanted}; {mend}")
+        raise ValueError(f"found {value!r}, wanted {wanted}; {fix}")
     names = []
     while size <= last:
         names.append(f"{match['head']}{format_size(size, exact=True)}{match['time'] or ''}")

@@ -75,8 +75,8 @@ class Claim(Model):
     def _words(cls, explained: dict[str, str]) -> dict[str, str]:
         for word in explained:
             if word not in (REPRODUCED, DIRECTION, NOT):
-                mend = suggestion(word, (REPRODUCED, DIRECTION, NOT))
-                raise ValueError(f"found {word!r}, wanted a verdict that has a number; {mend}")
+                fix = suggestion(word, (REPRODUCED, DIRECTION, NOT))
+                raise ValueError(f"found {word!r}, wanted a verdict that has a number; {fix}")
         return explained
 
     @model_validator(mode="after")
@@ -191,8 +191,8 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
     if measure is None:
         return
     if measure.experiment not in experiments:
-        mend = suggestion(measure.experiment, list(experiments))
-        message = f"found {measure.experiment!r}, wanted an experiment of this file; {mend}"
+        fix = suggestion(measure.experiment, list(experiments))
+        message = f"found {measure.experiment!r}, wanted an experiment of this file; {fix}"
         yield Finding(("experiment",), message)
         return
     experiment = experiments[measure.experiment]
@@ -201,21 +201,21 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
     for key in ("of", "over", "where"):
         for path, value in (getattr(measure, key) or {}).items():
             if path not in swept:
-                mend = suggestion(path, list(swept))
-                message = f"found {path!r}, wanted a path that the experiment sweeps; {mend}"
+                fix = suggestion(path, list(swept))
+                message = f"found {path!r}, wanted a path that the experiment sweeps; {fix}"
                 yield Finding((key, path), message, at_key=True)
                 wrong = True
             elif value not in swept[path]:
                 several = value if isinstance(value, list) and value else [value]
                 for each in several:
                     if each not in swept[path]:
-                        mend = suggestion(each, [str(one) for one in swept[path]])
+                        fix = suggestion(each, [str(one) for one in swept[path]])
                         wanted = f"wanted a value of {path} in the sweep"
-                        yield Finding((key, path), f"found {shown(each)}, {wanted}; {mend}")
+                        yield Finding((key, path), f"found {shown(each)}, {wanted}; {fix}")
                         wrong = True
     if measure.along is not None and measure.along not in swept:
-        mend = suggestion(measure.along, list(swept))
-        message = f"found {measure.along!r}, wanted a path that the experiment sweeps; {mend}"
+        fix = suggestion(measure.along, list(swept))
+        message = f"found {measure.along!r}, wanted a path that the experiment sweeps; {fix}"
         yield Finding(("along",), message)
         wrong = True
     elif measure.number in ALONG and not wrong:
@@ -243,15 +243,15 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
 
 
 def _problems(located: Located, error: ValidationError) -> Iterator[Problem]:
-    """Pydantic's errors as found X, wanted Y; how to mend it."""
+    """Pydantic's errors as found X, wanted Y; how to fix it."""
     for detail in error.errors(include_url=False):
         place: Place = detail["loc"]
         field, model = _field(place)
         if detail["type"] == "extra_forbidden":
             names = list(model.model_fields)
-            mend = suggestion(place[-1], names)
-            mend = mend if mend.startswith("did") else "remove it"
-            message = f'found "{place[-1]}", wanted one of the keys {", ".join(names)}; {mend}'
+            fix = suggestion(place[-1], names)
+            fix = fix if fix.startswith("did") else "remove it"
+            message = f'found "{place[-1]}", wanted one of the keys {", ".join(names)}; {fix}'
             yield located.problem(place, message, at_key=True)
         elif detail["type"] == "value_error":
             yield located.problem(place, str(detail["ctx"]["error"]))
