@@ -37,7 +37,9 @@ def _hosts(what: str, least: int) -> Callable[[object], int | tuple[str, ...]]:
             )
         if count < least:
             found = str(count) if hosts is None else f"{count} names"
-            raise ValueError(f"found {found}, wanted a number of {what} of at least {least}; add some")
+            raise ValueError(
+                f"found {found}, wanted a number of {what} of at least {least}; add some"
+            )
         return count if hosts is None else hosts
 
     return validate
