@@ -12,7 +12,9 @@ from testbed.experiment.findings import Finding, mistake, suggestion
 
 
 class Options(Model):
-    """The options of a system: fields with a default, a description and an example."""
+    """The options that a job may give its system: fields with a default, a description of what is
+    wanted, and an example.
+    """
 
     def least_slots(self) -> int:
         """The slots that a switch must have for these options; 0 if they set no window."""

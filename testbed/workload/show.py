@@ -125,7 +125,7 @@ def overview(
         f"forward {format_time(trace.forward_s)}, backward {format_time(trace.backward_s)},"
         f" together {format_time(trace.compute_s)}"
     )
-    told = (
+    caption = (
         f"Two iterations in {format_time(shown.end_s)}, buckets at {format_rate(shown.rate)}/s:"
         f" {format_time(length)} an iteration, {format_time(second.exposed_s)} of it waiting"
     )
@@ -134,7 +134,7 @@ def overview(
         parts.append(Text(known, style="dim"))
     if tensors:
         parts.append(_tensors(trace))
-    parts += [_buckets(buckets), Text(told), *(Text(line) for line in drawn(shown, width - 9))]
+    parts += [_buckets(buckets), Text(caption), *(Text(line) for line in drawn(shown, width - 9))]
     return Group(*parts)
 
 
