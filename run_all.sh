@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The evaluation: ./run_all.sh [--quick | EXPERIMENT.yaml ...]
 #   --quick      a small evaluation, a few minutes
-#   (nothing)    the full evaluation
+#   no argument  the full evaluation
 #   files        these experiments
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests, with every check that CI makes: first those that may run side by side, then those that
-# measure time. --coverage also measures and shows what the first ones execute, which slows them.
+# Runs all checks of CI and the tests: first those that may run side by side, then those that
+# measure time. --coverage also shows the coverage of the first group, which slows it down.
 # Other arguments go to pytest, which then runs once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

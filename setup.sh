@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Sets up what the testbed needs and this machine lacks; says what it installs. Idempotent.
-# Called by run_all.sh and run_tests.sh; may be run on its own.
+# Installs what the testbed needs and this machine lacks, and says what it installs. Idempotent.
+# Called by run_all.sh and run_tests.sh; can also be run by itself.
 set -euo pipefail
 if (($#)); then
     echo "usage: ./setup.sh
 Installs what is missing: Debian packages (as root), and a virtual environment in .venv.
-Says what it installs, and does nothing where nothing is missing."
+Says what it installs, and does nothing if nothing is missing."
     [[ $1 == -h || $1 == --help ]] && exit 0
     echo "setup: found $1, wanted no argument" >&2
     exit 2

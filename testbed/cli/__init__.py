@@ -1,4 +1,4 @@
-"""The command line: verbs, nothing else. A verb's module is imported when it is called."""
+"""The command line: only the verbs. A verb's module is imported when it is called."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MODULES = {
     "trace": "trace",
     "schema": "schema",
 }
-"""The module of each verb, in the order in which help lists them."""
+"""The module of each verb, in the order of the help text."""
 
 
 class _Verbs(click.Group):
-    """Verbs whose modules are imported when they are asked for."""
+    """Verbs whose modules are imported on first use."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_MODULES)

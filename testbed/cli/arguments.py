@@ -1,4 +1,4 @@
-"""Arguments that several verbs take, and the experiments that they name."""
+"""Arguments that several verbs share, and the experiments that they name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OUTPUT = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("results"),
     show_default=True,
-    help="where results directories are made",
+    help="where to create results directories",
 )
 
 
 def experiments(files: Iterable[Path]) -> list[Experiment]:
-    """The experiments of ``files``; exit with code 2 and every problem of every file if any has."""
+    """The experiments of ``files``; on any problem, exit with code 2 and list all of them."""
     from testbed.deployment.experiments import read
 
     found, problems = [], []

@@ -1,4 +1,4 @@
-"""``claims``: what papers claim, and what becomes of it here."""
+"""``claims``: verdicts on papers' claims."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from testbed.located import Invalid
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--simulate-only", is_flag=True, help="run no experiment that is emulated")
-@click.option("--any-version", is_flag=True, help="let rows count that other code made")
+@click.option("--simulate-only", is_flag=True, help="run no emulated experiment")
+@click.option("--any-version", is_flag=True, help="also count rows that other code made")
 @click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("results/claims"),
     show_default=True,
-    help="where the page goes, and results, to which a later call adds what is missing",
+    help="where the page and results go; a later call adds missing results",
 )
 def claims(names: tuple[str, ...], simulate_only: bool, any_version: bool, output: Path) -> None:
-    """Judge what papers claim; NAME is a file of experiments/claims or one of its claims."""
+    """Test papers' claims; NAME is a file of experiments/claims or one of its claims."""
     from testbed.campaign.resume import Rules
     from testbed.studies.claims import run as judging
 

@@ -1,4 +1,4 @@
-"""``compare`` and ``baseline``: what moved between two sets of results."""
+"""``compare`` and ``baseline``: changes between two sets of results."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from testbed.cli.failures import reading
     help="by how much figures may change: 10%, or simulate=1%; may be repeated"
     "  [default: simulate=1%, emulate=10%]",
 )
-@click.option("--all", "everything", is_flag=True, help="show what did not move, too")
+@click.option("--all", "everything", is_flag=True, help="also show figures that did not change")
 def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool) -> None:
     """Compare results: ratios between systems, and times over the closed form's.
 
-    BASE and NEW are results directories, or files that `baseline` wrote. Exits with 1 if anything
-    moved by more than the tolerance, failed that did not before, or sent packets again that were
-    not lost.
+    BASE and NEW are results directories, or files that `baseline` wrote. Exits with 1 if a figure
+    changed by more than the tolerance, a system failed that did not before, or packets were
+    retransmitted without loss.
     """
     from testbed.studies import comparison
     from testbed.studies.baseline import load
@@ -49,7 +49,7 @@ def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool)
     help="the file to write",
 )
 def baseline(directories: tuple[Path, ...], output: Path) -> None:
-    """Keep what results amount to in a small file, for `compare`."""
+    """Summarise results in a small file, for `compare`."""
     from testbed.results import Unreadable
     from testbed.studies import baseline as kept
 

@@ -1,6 +1,6 @@
-"""What may go wrong while a verb works, as a message and an exit code.
+"""Errors of a verb as messages and exit codes.
 
-A user's mistake is a `click.UsageError` and exits with 2, what cannot be done here with 1.
+A user's mistake is a `click.UsageError` and exits with 2; other failures exit with 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import click
 
 @contextmanager
 def running() -> Iterator[None]:
-    """For verbs that run cells: what cannot be run or written, and interruptions."""
+    """For verbs that run cells: errors of running and writing, and interruptions."""
     from testbed.backends.emulation.network import EmulationError
     from testbed.campaign.isolation import Terminated, termination_unwinds
     from testbed.deployment.errors import DeploymentError
@@ -30,15 +30,13 @@ def running() -> Iterator[None]:
     except OSError as error:
         raise click.ClickException(_file(error)) from error
     except (KeyboardInterrupt, Terminated):
-        click.echo(
-            "interrupted; finished rows are kept, and run --resume continues the run", err=True
-        )
+        click.echo("interrupted; finished rows are kept; run --resume continues the run", err=True)
         sys.exit(130)
 
 
 @contextmanager
 def reading(*mistakes: type[Exception]) -> Iterator[None]:
-    """For verbs that read what a user names: ``mistakes`` and files that cannot be used."""
+    """For verbs that read a user's files: ``mistakes``, and files that cannot be used."""
     try:
         yield
     except mistakes as error:

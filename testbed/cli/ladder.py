@@ -19,7 +19,7 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
     """Closed form, simulator and emulator side by side, with their errors.
 
     A PATH is an experiment file, which is run on both back ends, or a directory of results, which
-    is read as it is. Exits with 1 unless the simulator is as near as it should be.
+    is only read. Exits with 1 unless the simulator's errors are within the bounds.
     """
     from testbed import results
     from testbed.campaign.evaluation import New
@@ -30,7 +30,7 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
     directories = [path for path in paths if path.is_dir()]
     with reading(results.Unreadable):
         for directory in directories:
-            results.read(directory)  # before anything runs for minutes
+            results.read(directory)  # fails before minutes of running
     wanted = experiments(path for path in paths if not path.is_dir())
     with running():
         evaluations = [New(on_both(experiment), output) for experiment in wanted]

@@ -1,4 +1,4 @@
-"""``doctor``, ``calibrate`` and ``clean``: what this machine is, carries and holds."""
+"""``doctor``, ``calibrate`` and ``clean``: this machine, its capacity, and leftovers of runs."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def doctor() -> None:
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="even while the machine is busy with something else")
+@click.option("--force", is_flag=True, help="measure even while the machine is busy")
 def calibrate(force: bool) -> None:
-    """Measure what this machine carries, for `dilation: auto` and for warnings."""
+    """Measure this machine's capacity, for `dilation: auto` and for warnings."""
     from testbed.machine import calibration
     from testbed.machine.calibration_runs import calibrate as measure
 
     with running():
         measured = measure(lambda line: click.echo(line, err=True), force)
     click.echo("\n".join(calibration.describe(measured)))
-    click.echo(f"kept in {calibration.store(measured)}")
+    click.echo(f"stored in {calibration.store(measured)}")
 
 
 @click.command()
 def clean() -> None:
-    """Remove what earlier runs of the testbed left, and nothing else."""
+    """Remove what earlier runs of the testbed left behind, and nothing else."""
     from testbed.backends.emulation.cleanup import clean as remove
 
     removed = remove()

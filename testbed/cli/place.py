@@ -11,7 +11,12 @@ from testbed.cli.arguments import FILES, experiments
 
 @click.command()
 @FILES
-@click.option("--budget", type=click.IntRange(min=0), required=True, help="how many at most")
+@click.option(
+    "--budget",
+    type=click.IntRange(min=0),
+    required=True,
+    help="the most switches to make programmable",
+)
 def place(files: tuple[Path, ...], budget: int) -> None:
     """Say which switches to make programmable for the lowest JCT, as simulated.
 

@@ -1,4 +1,4 @@
-"""``reference``: the reference evaluation, made and checked before a release."""
+"""``reference``: make the reference evaluation, or check it before a release."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from testbed.cli.failures import reading
 @click.argument("runs", nargs=-1, type=DIRECTORY)
 @click.option("--check", is_flag=True, help="only say whether the code still does the same")
 @click.option(
-    "--claims", type=DIRECTORY, help="where the page on claims lies, such as results/claims"
+    "--claims", type=DIRECTORY, help="the directory of the page on claims, such as results/claims"
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="where the reference lies or goes; reports/reference if not given",
+    help="the directory of the reference; reports/reference if not given",
 )
 def reference(
     runs: tuple[Path, ...], check: bool, claims: Path | None, output: Path | None
 ) -> None:
-    """Make the reference evaluation of results directories, or check the one that there is.
+    """Make the reference evaluation from results directories, or check the existing one.
 
     RUNS are results directories. With --check nothing is written; exits with 1 if the reference
     is stale, and says why.
@@ -49,4 +49,4 @@ def reference(
     if problems:
         click.echo("stale: run ./run_all.sh, and `ina-testbed reference` on its results", err=True)
         sys.exit(1)
-    click.echo(f"{where}: of the code as it is")
+    click.echo(f"{where}: up to date with the code")

@@ -1,4 +1,4 @@
-"""``report``: one page over any number of results."""
+"""``report``: one page on any number of results."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from testbed.cli.failures import reading
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="where the report goes; the last of the directories if not given",
+    help="where to write the report; the last of the directories if not given",
 )
 def report(directories: tuple[Path, ...], output: Path | None) -> None:
-    """Write one report over any number of results directories."""
+    """Write one report on any number of results directories."""
     from testbed.results import Unreadable, read
     from testbed.studies import reporting
 

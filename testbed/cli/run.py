@@ -1,4 +1,4 @@
-"""``run``: experiments, cell by cell, and a report over all of them."""
+"""``run``: experiments, cell by cell, and a report on all of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--resume",
     metavar="DIR",
     type=DIRECTORY,
-    help="run what is missing in a run's directory; a FILE takes the place of its experiment",
+    help="run the missing cells of a run's directory; a FILE replaces its experiment",
 )
 @click.option(
     "--retry",
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 @click.option(
     "--any-version",
     is_flag=True,
-    help="with --resume: let rows count that another version of the testbed made",
+    help="with --resume: also count rows that another version of the testbed made",
 )
 @click.option(
     "--pcap",
     "captures",
     metavar="LINK",
     multiple=True,
-    help="write what passes on a link, such as h0-t0, to the cells' logs; may be repeated",
+    help="write a link's packets, such as h0-t0's, to the cells' logs; may be repeated",
 )
 @click.option(
     "--executor",
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     help="where cells run: local, or dask:ADDRESS for the machines of a Dask scheduler",
 )
 @click.option(
-    "--force", is_flag=True, help="run even what is clearly beyond this machine, by its calibration"
+    "--force", is_flag=True, help="run even a cell clearly beyond this machine, by its calibration"
 )
 def run(
     files: tuple[Path, ...],
@@ -67,14 +67,14 @@ def run(
     executor: str,
     force: bool,
 ) -> None:
-    """Run experiments and write a report over all of them.
+    """Run experiments and write a report on all of them.
 
     Emulated cells need root; simulated ones do not.
     """
     if resume is None and not files:
         raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")
     if resume is not None and len(files) > 1:
-        raise click.UsageError(f"found {len(files)} FILEs, wanted at most one beside --resume")
+        raise click.UsageError(f"found {len(files)} FILEs, wanted at most one with --resume")
     for option, given in (("--retry", retry), ("--any-version", any_version)):
         if given and resume is None:
             raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
@@ -113,7 +113,7 @@ def run(
 
 
 def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
-    """Say what is about to be run, in full for a dry run."""
+    """Print what will run, in full for a dry run."""
     from testbed.campaign.planning import title
     from testbed.campaign.progress import clock
     from testbed.experiment.findings import counted

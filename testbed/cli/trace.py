@@ -1,4 +1,4 @@
-"""``trace``: workloads shown, and exchanged with other tools."""
+"""``trace``: show workloads, and exchange them with other tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OUT = click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 
 @click.group()
 def trace() -> None:
-    """Look at workloads, and exchange them with other tools."""
+    """Show workloads, and exchange them with other tools."""
 
 
 @trace.command()
@@ -24,9 +24,15 @@ def trace() -> None:
 )
 @click.option("--bucket", default="25MB", show_default=True, help="size of a bucket")
 @click.option("--first-bucket", default="1MB", show_default=True, help="size of the first bucket")
-@click.option("--rate", default="10Gbit", show_default=True, help="a bucket's bytes over its time")
-@click.option("--priority", is_flag=True, help="send first what the next forward pass needs first")
-@click.option("--tensors", is_flag=True, help="list every tensor, too")
+@click.option(
+    "--rate", default="10Gbit", show_default=True, help="a bucket's bytes over its transfer time"
+)
+@click.option(
+    "--priority",
+    is_flag=True,
+    help="send buckets in the order in which the next forward pass needs them",
+)
+@click.option("--tensors", is_flag=True, help="also list every tensor")
 def show(workload: str, output: Path | None, **how: Any) -> None:
     """Show a workload's buckets and timeline; WORKLOAD is a name or a file."""
     from testbed.workload.show import show
@@ -39,7 +45,7 @@ def show(workload: str, output: Path | None, **how: Any) -> None:
 @click.argument("file")
 @_OUT
 def import_(file: str, out: Path) -> None:
-    """Make a trace of a Chakra execution trace (.et) or SwitchML's layer list (.csv)."""
+    """Make a trace from a Chakra execution trace (.et) or SwitchML's layer list (.csv)."""
     _convert(file, out)
 
 

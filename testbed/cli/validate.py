@@ -1,4 +1,4 @@
-"""``validate``: what is wrong with experiment files."""
+"""``validate``: errors in experiment files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.cli.arguments import FILES, experiments
 @click.command()
 @FILES
 def validate(files: tuple[Path, ...]) -> None:
-    """Check experiment files, and plan their cells; say all that is wrong, and where."""
+    """Check experiment files and plan their cells; report every error with its place."""
     from testbed.campaign.planning import plan
     from testbed.deployment.errors import DeploymentError
     from testbed.experiment.cells import expand

@@ -1,4 +1,4 @@
-"""From an experiment to the runs that it asks for."""
+"""Expand an experiment into its runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from testbed.experiment.schema import Experiment
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: an experiment without a sweep, and which repeat of it this is.
+    """One run: an experiment without a sweep, and the number of its repeat.
 
     Attributes:
-        id: the same for the same fabric, jobs, backend and emulation, whatever the experiment is
-            called and however often it is repeated.
+        id: the same for the same fabric, jobs, backend and emulation, whatever the experiment's
+            name and number of repeats.
         experiment: resolved, with ``sweep`` None.
-        settings: what the sweep set here, path to value; empty without a sweep.
+        settings: the values from the sweep, path to value; empty without a sweep.
         repeat: from 0.
     """
 
@@ -33,7 +33,7 @@ class Cell:
 def expand(experiment: Experiment) -> list[Cell]:
     """Every run of an experiment, in the order in which to run them.
 
-    All cells are run once before any is repeated, each time in another order (drawn from the
+    All cells run once before any is repeated, each time in another order (drawn from the
     experiment's seed), so that no drift of the machine favours a system.
     """
     once = distinct(experiment)
@@ -48,8 +48,8 @@ def expand(experiment: Experiment) -> list[Cell]:
 def distinct(experiment: Experiment) -> list[Cell]:
     """Every cell once, in the order of the sweep.
 
-    Raises ValueError if the sweep makes cells that are not valid, or one twice: `load` lets no
-    such experiment through.
+    Raises ValueError if the sweep makes invalid or duplicate cells: `load` rejects such an
+    experiment.
     """
     data = experiment.data()
     cells: dict[str, Cell] = {}
@@ -67,7 +67,7 @@ def distinct(experiment: Experiment) -> list[Cell]:
 
 
 def cell_id(experiment: Experiment) -> str:
-    """Ten hexadecimal digits that identify what is run, however often: all but names and sweep."""
+    """Ten hexadecimal digits of all that is run: all fields but names, sweep and repeats."""
     data = experiment.data()
     del data["emulation"]["repeats"]
     run = {key: data[key] for key in ("schema_version", "fabric", "jobs", "backend", "emulation")}

@@ -1,4 +1,4 @@
-"""What no field of an experiment can know alone: names that must exist, hosts that must suffice."""
+"""Checks across the fields of an experiment: names that must exist, hosts that must suffice."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from testbed.experiment.schema import Emulation, Job
 from testbed.workload.values import FAMILIES
 
 MOST_EMULATED = 64
-"""Workers, or servers, of a job: ATP's bitmap, and the P4 program's, has a bit for each worker."""
+"""Workers, or servers, of a job: the bitmap of ATP and of the P4 program has a bit per worker."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What lies on higher layers: names of systems and workloads; None lets every name through.
+    """Names of systems and workloads, from higher layers; None accepts every name.
 
-    ``systems`` may map each name to what the system takes.
+    ``systems`` may map each name to the options and servers that the system takes.
     """
 
     systems: Collection[str] | Mapping[str, Takes] | None = None
@@ -39,7 +39,7 @@ class Known:
     def servers(self, system: str) -> tuple[int, int] | None:
         """Least and most parameter servers of a system, None where that is not known."""
         if isinstance(self.systems, Mapping):
-            # A system that does not exist is complaint enough, without any about its servers.
+            # An unknown system is reported already; its servers need no message.
             return self.systems[system].servers if system in self.systems else (0, 0)
         return None
 
@@ -50,7 +50,7 @@ class Known:
 
 
 def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
-    """Check what holds between fields, as far as the parts involved are valid in themselves."""
+    """Check fields against one another, where each of them is valid by itself."""
     emulated = data.get("backend", "emulate") == "emulate"
     raw_jobs = data.get("jobs")
     jobs: dict[int, Job] = {}
@@ -68,7 +68,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     model = KINDS.get(kind) if isinstance(kind, str) else None
     fabric, doubtful = _sound(model, raw_fabric) if model else (None, frozenset())
     if fabric is not None:
-        # Nodes cannot be named or counted in a fabric whose shape is in doubt.
+        # Nodes cannot be named or counted in a fabric with a wrong shape.
         sound = not doubtful & fabric.shape
         findings = [*fabric_checks.rates(fabric), *fabric_checks.packets(fabric)]
         if sound:
@@ -87,10 +87,10 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
 
 
 def _sound(model: type[Model], raw: object) -> tuple[Any, frozenset[str]]:
-    """``raw`` with something valid in place of its wrong fields, and the names of those.
+    """``raw`` with valid values in place of its wrong fields, and the names of those.
 
-    None if it is no mapping: then there is nothing to check. So one wrong field does not hide
-    what is wrong between the others.
+    So a wrong field does not hide errors between the others. None if ``raw`` is no mapping: then
+    there is nothing to check.
     """
     try:
         return model.model_validate(raw), frozenset()
@@ -123,13 +123,13 @@ def _program(emulation: Emulation) -> Iterator[Finding]:
     if program is not None and not os.path.isfile(program):
         yield Finding(
             ("emulation", "p4_program"),
-            f"found {program!r}, wanted a file that there is; mend the path, which begins at the"
-            " experiment file's directory",
+            f"found {program!r}, wanted an existing file; correct the path, which is relative to"
+            " the experiment file's directory",
         )
 
 
 def _compute(index: int, job: Job) -> Iterator[Finding]:
-    """Factors and ranks must fit the workers that there are."""
+    """Factors and ranks must fit the number of workers."""
     workers = _size(job.workers)
     if job.compute is None:
         return
@@ -146,7 +146,7 @@ def _compute(index: int, job: Job) -> Iterator[Finding]:
     if isinstance(ranks, int) and ranks > workers:
         yield Finding(
             ("jobs", index, "compute", "stragglers", "workers"),
-            f"found {ranks}, wanted at most the job's {counted(workers, 'worker')}; write less",
+            f"found {ranks}, wanted at most the job's {counted(workers, 'worker')}; write fewer",
         )
     for position, rank in enumerate(ranks if isinstance(ranks, tuple) else ()):
         if rank >= workers:
@@ -179,7 +179,7 @@ def _options(index: int, job: Job, known: Known) -> Iterator[Finding]:
 
 
 def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
-    """What options ask for must fit into the memory of switches, where any aggregate."""
+    """The windows that options set must fit into the switches' memory, if any aggregate."""
     for index, job in jobs.items() if fabric.ina not in (0, ()) else ():
         model = known.options(job.system)
         if model is None or not job.options or any(options.check(job.system, model, job.options)):
@@ -195,7 +195,7 @@ def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[
 
 
 def _emulated(index: int, job: Job) -> Iterator[Finding]:
-    """What only the simulator takes."""
+    """Limits of the emulator that the simulator does not have."""
     for role, hosts, what in (
         ("workers", job.workers, "worker"),
         ("servers", job.servers, "parameter server"),
@@ -230,13 +230,13 @@ def _servers(index: int, job: Job, known: Known) -> Iterator[Finding]:
             if host in job.workers:
                 yield Finding(
                     ("jobs", index, "servers", position),
-                    f'found "{host}", which is a worker too, wanted a host of its own;'
+                    f'found "{host}", which is a worker too, wanted a separate host;'
                     " name another host, or write colocated: true",
                 )
 
 
 def _shared_hosts(jobs: Mapping[int, Job]) -> Iterator[Finding]:
-    """Two jobs on one host would share its link and its CPU unasked."""
+    """Two jobs must not share a host, and with it a link and a CPU."""
     owner: dict[str, int] = {}
     for index, job in jobs.items():
         for role, hosts in (("workers", job.workers), ("servers", job.servers)):
@@ -244,8 +244,8 @@ def _shared_hosts(jobs: Mapping[int, Job]) -> Iterator[Finding]:
                 if owner.setdefault(host, index) != index:
                     yield Finding(
                         ("jobs", index, role, position),
-                        f'found "{host}", which job {owner[host]} uses, wanted a host of no'
-                        " other job; name another host",
+                        f'found "{host}", which job {owner[host]} uses, wanted a host that no'
+                        " other job uses; name another host",
                     )
 
 
@@ -261,7 +261,7 @@ def _host_count(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterat
             if servers:
                 found += f" and {counted(servers, 'parameter server')}"
             if before:
-                found += f" besides {counted(before, 'host')} of the jobs before"
+                found += f" besides {counted(before, 'host')} of earlier jobs"
             yield Finding(
                 ("jobs", index, "workers"),
                 f"found {found}, wanted at most {counted(available, 'host')}, all that the"
@@ -272,7 +272,7 @@ def _host_count(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterat
 def extra_servers(job: Job, limits: tuple[int, int] | None = None) -> int:
     """Hosts that a job's parameter servers need besides those of its workers.
 
-    ``limits`` are the least and most servers of its system; one that takes none ignores them.
+    ``limits`` are the least and most servers of its system; a system without servers needs none.
     """
     if limits is not None and limits[1] == 0:
         return 0
@@ -280,7 +280,7 @@ def extra_servers(job: Job, limits: tuple[int, int] | None = None) -> int:
         return 0 if job.colocated else job.servers
     if job.colocated and isinstance(job.workers, tuple):
         return len(set(job.servers) - set(job.workers))
-    return len(job.servers)  # counted workers are placed beside hosts that are named
+    return len(job.servers)  # workers given as a number avoid hosts that are named
 
 
 def _size(hosts: int | tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""What no field of a fabric can know alone: counts that must agree, names that must exist."""
+"""Checks across the fields of a fabric: counts that must agree, names that must exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERFACE_LIMIT = 15  # characters, Linux's IFNAMSIZ less the final zero
 
 
 def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
-    """What is wrong with the fabric's shape: where anything is, its nodes cannot be named."""
+    """Errors in the fabric's shape; with any of them, its nodes cannot be named."""
     if fabric.size > MOST_NODES:
         yield Finding(
             ("fabric",),
@@ -56,7 +56,7 @@ def _rack_sizes(field: str, found: int, wanted: int, what: str) -> Finding:
 
 
 def packets(fabric: Fabric) -> Iterator[Finding]:
-    """Whether links carry the packets that switches sum."""
+    """The links' MTU must fit the packets that switches sum."""
     needed = PACKET_HEADERS + 4 * fabric.values
     if fabric.mtu < needed:
         yield Finding(
@@ -67,20 +67,20 @@ def packets(fabric: Fabric) -> Iterator[Finding]:
 
 
 def rates(fabric: Fabric) -> Iterator[Finding]:
-    """Two rates of which one follows from the other."""
+    """Two rates, of which one follows from the other."""
     if isinstance(fabric, Graph):
         return
     if fabric.fabric_rate is not None and fabric.oversubscription is not None:
         yield Finding(
             ("fabric", "oversubscription"),
-            "found fabric_rate and oversubscription, wanted one of them, for each follows from"
+            "found fabric_rate and oversubscription, wanted one of them, as each follows from"
             " the other; remove one",
             at_key=True,
         )
 
 
 def names(fabric: Fabric) -> Iterator[Finding]:
-    """Nodes that are named must exist, and be joined. The fabric's shape must be sound."""
+    """Named nodes must exist and be connected. The fabric's shape must be valid."""
     switches = fabric.switch_names
     if isinstance(fabric.ina, tuple):
         for position, name in enumerate(fabric.ina):
@@ -92,7 +92,7 @@ def names(fabric: Fabric) -> Iterator[Finding]:
             what = "ToRs" if fabric.ina_tier == "tor" else "switches"
             yield Finding(
                 ("fabric", "ina"),
-                f"found {fabric.ina}, wanted at most {len(candidates)}, all {what} that there are;"
+                f"found {fabric.ina}, wanted at most {len(candidates)}, the number of {what};"
                 " write fewer, or a fraction with a point (1.0)",
             )
     if isinstance(fabric.capacity, Mapping):
@@ -105,7 +105,7 @@ def names(fabric: Fabric) -> Iterator[Finding]:
 
 
 def _graph(fabric: Graph) -> Iterator[Finding]:
-    """Links of a graph that join nothing, or too little."""
+    """Errors in a graph's links: between unknown nodes, duplicate, or too few."""
     tor_of = fabric.tor_of
     for host, switch in tor_of.items():
         yield from _interface(("fabric", "switches", switch), host, switch)
@@ -128,7 +128,7 @@ def _graph(fabric: Graph) -> Iterator[Finding]:
         elif hosts and tor_of[hosts[0]] not in link.ends:
             yield Finding(
                 place,
-                f'found a link of the host "{hosts[0]}", wanted none but that to its switch'
+                f'found a link of the host "{hosts[0]}", wanted only the one to its switch'
                 f' "{tor_of[hosts[0]]}"; remove it',
             )
         elif not hosts:
@@ -141,8 +141,8 @@ def _graph(fabric: Graph) -> Iterator[Finding]:
     if apart := [switch for switch in neighbours if switch not in reached]:
         yield Finding(
             ("fabric", "links"),
-            f"found no way from {reached[0]} to {listed(apart, most=8)}, wanted all switches"
-            " joined; add a link",
+            f"found no path from {reached[0]} to {listed(apart, most=8)}, wanted all switches"
+            " connected; add a link",
         )
 
 

@@ -1,6 +1,6 @@
-"""The kinds of fabric that an experiment file may ask for.
+"""The kinds of fabric in an experiment file.
 
-Each names its hosts and switches as ``topology.builders`` does; a test holds the two equal.
+Each names its hosts and switches as ``topology.builders`` does; a test checks that they are equal.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from testbed.experiment.fields import Model, Rate, Rates, Ratio, Size, Time, cou
 from testbed.experiment.nodes import Ends, Ina, Racks, Switches
 
 MOST_NODES = 100_000  # a fat-tree of 64 pods fits
-MOST_ADDRESSED = (
-    254  # racks, hosts in a rack, switches above: what topology.addressing has room for
-)
+MOST_ADDRESSED = 254  # racks, hosts in a rack, switches above: the limits of topology.addressing
 
 
 class _Fabric(Model):
-    """What every kind of fabric has."""
+    """The fields of every kind of fabric."""
 
     kind: str
     host_rate: Rate = Field(
@@ -71,7 +69,7 @@ class _Fabric(Model):
     )
 
     room: ClassVar[str]
-    """What gives such a fabric more hosts."""
+    """How to give such a fabric more hosts, for messages."""
     shape: ClassVar[frozenset[str]]
     """The fields on which the names of its nodes depend."""
 
@@ -82,7 +80,7 @@ class _Fabric(Model):
 
     @property
     def size(self) -> int:
-        """How many nodes it has, without counting them one by one."""
+        """The number of nodes, computed without listing them."""
         raise NotImplementedError
 
     @property
@@ -95,7 +93,7 @@ class _Fabric(Model):
 
     @property
     def names_above(self) -> tuple[str, ...]:
-        """The switches that are no ToRs."""
+        """The switches that are not ToRs."""
         raise NotImplementedError
 
     @property
@@ -121,7 +119,7 @@ class _Tiered(_Fabric):
 
     @property
     def uplinks(self) -> int:
-        """How many links lead up from a ToR."""
+        """The number of uplinks of a ToR."""
         raise NotImplementedError
 
     @property
@@ -198,7 +196,7 @@ class FatTree(_Tiered):
 
     @property
     def edges(self) -> int:
-        """How many edge switches there are, and as many aggregation switches."""
+        """The number of edge switches, and of aggregation switches."""
         return self.k * self.k // 2
 
     @property

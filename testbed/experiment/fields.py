@@ -1,6 +1,6 @@
-"""Types of the fields of an experiment file: what text they take, and what they say when refusing.
+"""Types of the fields of an experiment file: the text they accept, and their error messages.
 
-Messages read "found X, wanted Y; how to mend it".
+Messages read "found X, wanted Y; how to fix it".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from testbed.experiment.findings import shown
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LONGEST_NAME = 64
 AUTO = math.inf
-"""The dilation that is still to be found; nothing can run with it."""
+"""The dilation that is still to be chosen; nothing can run with it."""
 
 _T = TypeVar("_T")
 
@@ -54,7 +54,7 @@ def count(description: str, example: int, least: int = 1, most: int | None = Non
 
 
 def sequence(value: Any) -> Any:
-    """Strict mode takes no list for a tuple, and YAML has only lists."""
+    """A list as a tuple: strict mode accepts no lists for tuples, and YAML has only lists."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -102,7 +102,7 @@ def _ratio(value: object) -> float:
 def _scale(value: object) -> float:
     scale = _ratio(value)
     if scale > 1:
-        wanted = "a ratio above 0 and at most 1, for it makes jobs smaller"
+        wanted = "a ratio above 0 and at most 1, as it makes jobs smaller"
         raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 1/128")
     return scale
 
@@ -168,9 +168,9 @@ def _name(value: object) -> str:
         wanted = f"a name of at most {LONGEST_NAME} characters"
         raise ValueError(f"found {len(value)} characters, wanted {wanted}; shorten it")
     if not NAME.fullmatch(value):
-        mended = re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-._")
-        mend = f'for example "{mended}"' if mended else 'for example "quick"'
-        raise ValueError(f"found {value!r}, wanted {wanted}; write {mend}")
+        fixed = re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-._")
+        fix = f'for example "{fixed}"' if fixed else 'for example "quick"'
+        raise ValueError(f"found {value!r}, wanted {wanted}; write {fix}")
     return value
 
 
@@ -183,7 +183,7 @@ def _schema(pattern: str, example: str) -> WithJsonSchema:
 
 
 def as_yaml(value: object) -> object:
-    """As a YAML file has it: lists for tuples, no point in whole numbers."""
+    """As written in a YAML file: lists for tuples, no point in whole numbers."""
     if isinstance(value, tuple):
         return list(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

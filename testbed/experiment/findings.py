@@ -1,4 +1,4 @@
-"""What is wrong with an experiment, and the words for it: found X, wanted Y; how to mend it."""
+"""Errors in an experiment, with messages as found X, wanted Y; how to fix it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic.fields import FieldInfo
 
 from testbed.located import Place
 
-_MOST_NAMES = 1000  # no need to look for near names among more
+_MOST_NAMES = 1000  # among more names, similar ones are not searched
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong at a place of the data, before it is known where in the file that is."""
+    """An error at a place in the data, before its line in the file is known."""
 
     place: Place
     message: str
@@ -25,7 +25,7 @@ class Finding:
 
 
 def shown(value: object) -> str:
-    """A value as a YAML file would have it, short enough for one line of a message."""
+    """A value as written in YAML, short enough for one line of a message."""
     if value is None:
         return "nothing"
     text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
@@ -33,7 +33,7 @@ def shown(value: object) -> str:
 
 
 def suggestion(found: object, known: Collection[str]) -> str:
-    """``did you mean "atp"?``, or the names that there are when none is near."""
+    """``did you mean "atp"?``, or the known names if none is similar."""
     nearest = difflib.get_close_matches(str(found), known, n=1, cutoff=0.6)
     if nearest:
         return f'did you mean "{nearest[0]}"?'
@@ -41,7 +41,7 @@ def suggestion(found: object, known: Collection[str]) -> str:
 
 
 def listed(names: Collection[str], most: int = 12) -> str:
-    """``t0, t1, t2``; a long list is cut short in the middle."""
+    """``t0, t1, t2``; a long list is shortened in the middle."""
     all_names = list(names)
     if len(all_names) > most:
         all_names = [*all_names[: most - 2], "...", all_names[-1]]
@@ -58,11 +58,11 @@ def _plural(what: str) -> str:
 
 
 def no_such(name: str, what: str, names: Sequence[str]) -> str:
-    """The message for a ``name`` that is none of ``names``."""
-    mend = suggestion(name, names[:_MOST_NAMES])
-    if not mend.startswith("did"):
-        mend = f"rename it, or enlarge the fabric to have more {_plural(what)}"
-    return f'found "{name}", wanted a {what} that there is ({listed(names, most=8)}); {mend}'
+    """The message for a ``name`` that is not one of ``names``."""
+    fix = suggestion(name, names[:_MOST_NAMES])
+    if not fix.startswith("did"):
+        fix = f"rename it, or enlarge the fabric to have more {_plural(what)}"
+    return f'found "{name}", wanted an existing {what} ({listed(names, most=8)}); {fix}'
 
 
 def missing(key: str, field: FieldInfo) -> str:
@@ -72,7 +72,7 @@ def missing(key: str, field: FieldInfo) -> str:
 
 
 def mistake(key: str, field: FieldInfo, value: object, choices: Sequence[str] = ()) -> str:
-    """For what pydantic itself refuses: a wrong type, a number out of range, no such choice."""
+    """The message for pydantic's own errors: a wrong type, a value out of range, no such choice."""
     if get_origin(field.annotation) is Literal:
         choices = [str(choice) for choice in get_args(field.annotation)]
     if choices and isinstance(value, str):

@@ -33,7 +33,7 @@ def schema(systems: Mapping[str, Takes]) -> dict[str, Any]:
 
 
 def _write_defaults(model: type[Model], properties: dict[str, Any]) -> None:
-    """Write defaults as a file has them, with units (pydantic gives them as numbers)."""
+    """Write defaults as in a file, with units (pydantic gives them as numbers)."""
     defaults = {
         name: field.get_default(call_default_factory=True)
         for name, field in model.model_fields.items()
@@ -45,7 +45,7 @@ def _write_defaults(model: type[Model], properties: dict[str, Any]) -> None:
 
 
 def _discriminate(systems: Mapping[str, Takes], definitions: dict[str, Any]) -> None:
-    """A job's options depend on its system. Where an editor finds no system, any will do."""
+    """Make a job's options depend on its system; without a system, any options are valid."""
     job = definitions["Job"]
     job["properties"]["system"]["enum"] = list(systems)
     job["allOf"] = []
@@ -59,5 +59,5 @@ def _discriminate(systems: Mapping[str, Takes], definitions: dict[str, Any]) -> 
 
 
 def text(systems: Mapping[str, Takes]) -> str:
-    """The schema as the committed file has it."""
+    """The schema as text of the committed file."""
     return json.dumps(schema(systems), indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""From an experiment file to an `Experiment`, or to everything that is wrong with it at once."""
+"""Read an experiment file as an `Experiment`, or report all its errors at once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def load(
     """Read an experiment file.
 
     Args:
-        systems: names that ``system`` may have; a mapping says what each one takes (`Takes`).
-            None lets every name through.
-        workloads: names that ``workload`` may have, paths besides. None lets every name through.
+        systems: the valid names of ``system``; a mapping also gives what each one takes (`Takes`).
+            None accepts every name.
+        workloads: the valid names of ``workload``, besides paths. None accepts every name.
 
     Raises:
         Invalid: with every problem of the file, each as ``file:line:column: path: found X,
-            wanted Y; how to mend it``.
+            wanted Y; how to fix it``.
     """
     return build(read(path), systems=systems, workloads=workloads)
 
@@ -47,7 +47,7 @@ def loads(
     systems: Collection[str] | None = None,
     workloads: Collection[str] | None = None,
 ) -> Experiment:
-    """As `load`, from text; ``file`` is the name that problems carry."""
+    """As `load`, from text; ``file`` is its name in problems."""
     return build(parse(text, file), systems=systems, workloads=workloads)
 
 
@@ -57,7 +57,7 @@ def build(
     systems: Collection[str] | None = None,
     workloads: Collection[str] | None = None,
 ) -> Experiment:
-    """As `load`, from what a file, or a part of it, says."""
+    """As `load`, from the content of a file or of a part of it."""
     return _experiment(located, Known(systems, workloads), Path(located.file).parent)
 
 
@@ -80,12 +80,12 @@ def _experiment(located: Located, known: Known, directory: Path) -> Experiment:
         findings += between(data)
     else:
         wrong = sweep.check_values(data, swept, fields)
-        # Without sound values there are no cells to check, only the file as it stands.
+        # Without valid values there are no cells to check, only the file itself.
         between_fields = between(data) if wrong else sweep.check_cells(data, swept, between)
         filled = data if wrong else sweep.with_first_values(data, swept)
         experiment, findings = _validate(filled, known)
         if wrong:
-            # What the file leaves out may be what is swept.
+            # Fields missing in the file may be swept.
             places = [sweep.place_of(path) for path in swept.values]
             findings = [finding for finding in findings if finding.place not in places]
         findings += wrong + between_fields
@@ -139,11 +139,11 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
             place, _, model = _resolved((*around, key))
             assert model is not None, place
             names = list(model.model_fields)
-            mend = suggestion(key, names)
-            mistyped |= {(*place[:-1], name) for name in names if f'"{name}"' in mend}
-            if not mend.startswith("did"):
-                mend = "put it under product" if around == ["sweep"] else "remove it"
-            message = f'found "{key}", wanted one of the keys {", ".join(names)}; {mend}'
+            fix = suggestion(key, names)
+            mistyped |= {(*place[:-1], name) for name in names if f'"{name}"' in fix}
+            if not fix.startswith("did"):
+                fix = "put it under product" if around == ["sweep"] else "remove it"
+            message = f'found "{key}", wanted one of the keys {", ".join(names)}; {fix}'
             findings.append(Finding(place, message, at_key=True))
     for detail in errors:
         place, field, _ = _resolved(detail["loc"])
@@ -154,7 +154,7 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
         elif detail["type"] == "union_tag_invalid":
             kind = detail["input"]["kind"]
             findings.append(Finding((*place, "kind"), mistake("kind", _KIND, kind, list(KINDS))))
-        # A key that is mistyped is not also reported as missing.
+        # A mistyped key is not also reported as missing.
         elif detail["type"] == "missing" and place not in mistyped:
             findings.append(Finding(place, missing(str(place[-1]), field)))
         elif detail["type"] == "value_error":
@@ -171,9 +171,9 @@ _KIND = FieldInfo(
 
 
 def _resolved(loc: Place) -> tuple[Place, FieldInfo, type[BaseModel] | None]:
-    """Where pydantic's ``loc`` is in the file, the innermost field, and the model around it.
+    """The place of pydantic's ``loc`` in the file, the innermost field, and the model around it.
 
-    In a fabric ``loc`` has the kind besides, which the file has not.
+    In a fabric, ``loc`` also contains the kind, which is not part of the place in the file.
     """
     place: list[str | int] = []
     model: type[BaseModel] | None = None

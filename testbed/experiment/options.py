@@ -1,4 +1,4 @@
-"""The options of systems: each system brings a model of its own, from a layer above."""
+"""The options of systems: each system, in a higher layer, defines its own model."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Options(Model):
     """
 
     def least_slots(self) -> int:
-        """The slots that a switch must have for what is asked; 0 where nothing is."""
+        """The slots that a switch must have for these options; 0 if they set no window."""
         return 0
 
 
 class Takes(Protocol):
-    """What an experiment needs to know of a system: its options, and how many servers it takes."""
+    """A system as experiments see it: its options, and how many servers it takes."""
 
     @property
     def servers(self) -> tuple[int, int]:
@@ -34,7 +34,7 @@ class Takes(Protocol):
 
 
 def check(system: str, model: type[Options], given: Mapping[str, Any]) -> Iterator[Finding]:
-    """What is wrong with the options ``given`` to ``system``, each at its place among them."""
+    """The errors in the options ``given`` to ``system``, each at its place among them."""
     try:
         model.model_validate(given)
     except ValidationError as error:

@@ -1,11 +1,11 @@
-"""What an experiment file may say, as pydantic models.
+"""The format of an experiment file, as pydantic models.
 
 Values are those of the real cluster, in SI units (bit/s, bytes, seconds); ``emulation`` says how
-they shrink to what the machine carries. In files and dumps rates, sizes and times are text with a
-unit. Each field's description says what is wanted there and its example how to write it: both
-serve the messages about bad input as well as the JSON schema.
+they are scaled down to the machine. In files and dumps, rates, sizes and times are text with a
+unit. Each field's description gives the valid values, and its example how to write them: error
+messages and the JSON schema use both.
 
-What no single field can know (names that must exist, hosts that must suffice) is in ``checks``.
+Checks across fields (names that must exist, hosts that must suffice) are in ``checks``.
 """
 
 from __future__ import annotations
@@ -185,19 +185,19 @@ class Job(Model):
         """The context may hold the known ``systems`` and ``workloads``."""
         assert info.field_name is not None
         if info.field_name == "workload" and value.startswith(SYNTHETIC):
-            synthetic.named(value)  # says what is wrong with it
+            synthetic.named(value)  # raises an error with the reason
             return value
         names = (info.context or {}).get(f"{info.field_name}s")
         if names is None or value in names:
             return value
-        wanted, mend = f"a known {info.field_name}", suggestion(value, names)
+        wanted, fix = f"a known {info.field_name}", suggestion(value, names)
         if info.field_name == "workload":
             wanted = "a known workload or the path of a trace"
             if "/" in value or value.endswith(".trace"):
                 if os.path.isfile(value):  # unlike Path's, never an error
                     return value
-                mend = "no such file is to be seen from this directory, mend the path"
-        raise ValueError(f"found {shown(value)}, wanted {wanted}; {mend}")
+                fix = "no such file exists relative to this directory, correct the path"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; {fix}")
 
 
 class Emulation(Model):
@@ -301,7 +301,7 @@ class Sweep(Model):
 
     @property
     def values(self) -> dict[str, tuple[Any, ...]]:
-        """Every swept path with its values."""
+        """Each swept path with its values."""
         return {**self.product, **self.zip}
 
 
@@ -361,7 +361,7 @@ class Experiment(Model):
     )
 
     def data(self) -> dict[str, Any]:
-        """As plain data that a file could hold: units as text, all defaults, no unset key."""
+        """As plain data for a file: units as text, all defaults, no unset key."""
         data = self.model_dump(mode="json", exclude_none=True)
         if self.sweep is not None:
             data["sweep"] = {part: value for part, value in data["sweep"].items() if value}

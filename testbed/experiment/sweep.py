@@ -1,4 +1,4 @@
-"""What a sweep varies: its paths, its combinations, and the data that each combination makes."""
+"""A sweep: its paths, its combinations, and the experiment's data for each combination."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_CELLS = 10_000
 
 
 def settings(sweep: Sweep | None) -> Iterator[Settings]:
-    """Every combination of path to value, first paths slowest; one empty one without a sweep."""
+    """Every combination of path to value, first paths slowest; without a sweep one, empty."""
     if sweep is None:
         yield {}
         return
@@ -40,7 +40,7 @@ def _matches(combination: Settings, wanted: Mapping[str, Any]) -> bool:
 
 
 def apply(data: Mapping[str, Any], combination: Mapping[str, Any]) -> dict[str, Any]:
-    """An experiment's data without its sweep, with a combination's values in their places."""
+    """An experiment's data without its sweep, with a combination's values applied."""
     result: dict[str, Any] = _copied({key: data[key] for key in data if key != "sweep"})
     for path, value in combination.items():
         _put(result, place_of(path), _copied(value))
@@ -48,7 +48,7 @@ def apply(data: Mapping[str, Any], combination: Mapping[str, Any]) -> dict[str, 
 
 
 def _copied(value: Any) -> Any:
-    """Plain data, many times as fast as copy.deepcopy: sweeps have thousands of cells."""
+    """A copy of plain data, much faster than copy.deepcopy: sweeps have thousands of cells."""
     if isinstance(value, dict):
         return {key: _copied(each) for key, each in value.items()}
     return [_copied(each) for each in value] if isinstance(value, list) else value
@@ -63,7 +63,7 @@ def written(combination: Settings) -> str:
 
 
 def with_first_values(data: Mapping[str, Any], sweep: Sweep) -> dict[str, Any]:
-    """``data`` with the first value of every swept path that ``data`` itself leaves out."""
+    """``data`` with the first value of every swept path that is missing in ``data``."""
     first = {path: values[0] for path, values in sweep.values.items() if not _has(data, path)}
     return {**data, **apply(data, first)}
 
@@ -74,7 +74,7 @@ def place_of(path: str) -> Place:
 
 
 def _put(data: Any, place: Place, value: Any) -> None:
-    """Put ``value`` into nested data, making mappings on the way; nothing where none can be."""
+    """Set ``value`` in nested data, adding mappings on the way; no change if that is impossible."""
     part, *rest = place
     if isinstance(data, dict) and isinstance(part, str):
         data[part] = value if not rest else data.get(part, {})
@@ -103,13 +103,13 @@ def _known_paths(data: Mapping[str, Any]) -> list[str]:
     paths += dict.fromkeys(path for kind in kinds for path in _below("fabric", kind, fabric))
     for index, job in enumerate(jobs if isinstance(jobs, list) else []):
         paths += [f"jobs.{index}", *_below(f"jobs.{index}", Job, job)]
-    # Repeats are no setting of a cell: the same cell is run that often.
+    # Repeats are not a setting of a cell: the same cell runs several times.
     without = _below("emulation", Emulation, data.get("emulation"))
     return paths + [path for path in without if path != "emulation.repeats"]
 
 
 def _below(path: str, model: type[Model], data: Any) -> Iterator[str]:
-    """The paths of a model's fields; those in a list go as far as the one in ``data``."""
+    """The paths of a model's fields; in a list, as many as the list in ``data`` has."""
     for name, field in model.model_fields.items():
         inner_path, inner = f"{path}.{name}", model_of(field.annotation)
         inner_data = data.get(name) if isinstance(data, Mapping) else None
@@ -124,10 +124,9 @@ def _below(path: str, model: type[Model], data: Any) -> Iterator[str]:
 
 
 def check_values(data: Mapping[str, Any], sweep: Sweep, fields: Check) -> list[Finding]:
-    """What is wrong with a sweep's paths and values, each by itself.
+    """The errors in a sweep's paths and values, each by itself.
 
-    ``data`` is the whole experiment's as the file has it; ``fields`` finds what is wrong with
-    each field of such data.
+    ``data`` is the whole experiment as in the file; ``fields`` checks each field of such data.
     """
     short = is_short_sweep(data["sweep"])
     findings = [_in_file(finding, short) for finding in _shape(data, sweep)]
@@ -144,10 +143,10 @@ def check_values(data: Mapping[str, Any], sweep: Sweep, fields: Check) -> list[F
 
 
 def check_cells(data: Mapping[str, Any], sweep: Sweep, between: Check) -> list[Finding]:
-    """What is wrong with cells as a whole, each at the swept value that is to blame.
+    """The errors across fields of the cells, each at the swept value that causes it.
 
-    The sweep must have passed `check_values`. ``between`` finds what is wrong between the fields
-    of some data.
+    The sweep must have passed `check_values`. ``between`` checks the fields of some data against
+    one another.
     """
     filled, short = with_first_values(data, sweep), is_short_sweep(data["sweep"])
     return [_in_file(finding, short) for finding in _combinations(filled, sweep, between)]
@@ -161,7 +160,7 @@ def _all_values(sweep: Sweep) -> Iterator[tuple[str, str, int, Any]]:
 
 
 def _in_file(finding: Finding, short: bool) -> Finding:
-    """The finding where the file has it: the short form has no key ``product``."""
+    """The finding at its place in the file: the short form has no key ``product``."""
     place = finding.place
     if short and place[:2] == ("sweep", "product"):
         place = ("sweep", *place[2:])
@@ -178,17 +177,17 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
             place: Place = ("sweep", part, path)
             if path not in known and not any(path.startswith(f"{p}.") for p in _free(known)):
                 wanted = "the path of a field of this experiment"
-                mend = suggestion(path, known)
+                fix = suggestion(path, known)
                 if path.startswith("emulation.repeats"):
-                    mend = "set it under emulation"
-                yield Finding(place, f"found {path!r}, wanted {wanted}; {mend}", at_key=True)
+                    fix = "set it under emulation"
+                yield Finding(place, f"found {path!r}, wanted {wanted}; {fix}", at_key=True)
             elif part == "zip" and path in sweep.product:
                 message = f"found {path!r} in product as well, wanted it once; remove one"
                 yield Finding(place, message, at_key=True)
             elif outer := [p for p in swept if path.startswith(f"{p}.")]:
                 message = f"found {path!r} inside {outer[0]!r}, which is swept too; remove one"
                 yield Finding(place, message, at_key=True)
-            # What is the same in a zip's list may differ beside it.
+            # In a zip, equal values may be paired with different ones.
             for index, value in enumerate(values if part == "product" else ()):
                 if value in values[:index]:
                     message = f"found {shown(value)} again, wanted each value once; remove one"
@@ -208,12 +207,12 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
         message = f"found {cells} cells, wanted at most {MOST_CELLS}; split the experiment"
         yield Finding(("sweep",), message, at_key=True)
     elif next(settings(sweep), None) is None:
-        message = "found that no cell is left, wanted at least one; exclude less"
+        message = "found no cell left, wanted at least one; exclude fewer"
         yield Finding(("sweep", "exclude"), message, at_key=True)
 
 
 def _free(known: list[str]) -> list[str]:
-    """Paths below which everything may be swept: what is there is the system's own."""
+    """Paths below which any path may be swept: the options there are defined by the system."""
     return [path for path in known if path.endswith(".options")]
 
 
@@ -226,12 +225,12 @@ def _excluded(sweep: Sweep) -> Iterator[Finding]:
         for path, value in left_out.items():
             place = ("sweep", "exclude", index, path)
             if path not in swept:
-                mend = suggestion(path, list(swept))
-                message = f"found {path!r}, wanted a path that is swept; {mend}"
+                fix = suggestion(path, list(swept))
+                message = f"found {path!r}, wanted a path that is swept; {fix}"
                 yield Finding(place, message, at_key=True)
             elif value not in swept[path]:
-                mend = suggestion(value, [str(v) for v in swept[path]])
-                message = f"found {shown(value)}, wanted a value of {path} in this sweep; {mend}"
+                fix = suggestion(value, [str(v) for v in swept[path]])
+                message = f"found {shown(value)}, wanted a value of {path} in this sweep; {fix}"
                 yield Finding(place, message)
 
 
@@ -252,7 +251,7 @@ def _combinations(data: Mapping[str, Any], sweep: Sweep, between: Check) -> Iter
 
 
 def _inside(place: Place, blamed: Place) -> str:
-    """``deferred: `` for a place inside the swept value that is to blame; empty for itself."""
+    """``deferred: `` for a place inside the swept value at fault; empty for the value itself."""
     swept = place_of(str(blamed[2])) if len(blamed) > 2 else place
     inner = place[len(swept) :] if place[: len(swept)] == swept else ()
     return f"{'.'.join(map(str, inner))}: " if inner else ""
@@ -261,7 +260,7 @@ def _inside(place: Place, blamed: Place) -> str:
 def _to_blame(
     place: Place, sweep: Sweep, guilty: list[Settings], cells: list[Settings]
 ) -> Place | None:
-    """The value of the sweep that makes ``guilty`` cells wrong; None if all are, unswept."""
+    """The swept value that makes ``guilty`` cells wrong; None if all are wrong without it."""
     where = {
         (path, index): ("sweep", part, path, index) for part, path, index, _ in _all_values(sweep)
     }

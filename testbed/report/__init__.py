@@ -1,4 +1,4 @@
-"""Figures and pages from results. Knows tables, and nothing of how they came about."""
+"""Figures and pages from tables of results, independent of how those were made."""
 
 from testbed.report.drawing import Picture
 from testbed.report.page import build

@@ -1,4 +1,4 @@
-"""The answer in short: one figure, one table, and what the evaluation cannot say."""
+"""A summary of the evaluation: one figure, one table, and its limits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FIGURE = "jct-ina"
 
 
 def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> Path:
-    """Write ``README.md`` and the table alone, ``winners.md``, beside a report in ``out``.
+    """Write ``README.md``, and its table alone as ``winners.md``, beside a report in ``out``.
 
-    ``claims`` says whether a page on claims lies there too. FileNotFoundError if a directory holds
-    no results.
+    ``claims`` says whether the folder also has a page on claims. FileNotFoundError if a directory
+    holds no results.
     """
     found = evaluated(run_dirs, styles)
     rows = found.rows
@@ -51,7 +51,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
 
 
 def winners(summary: pd.DataFrame, titles: Mapping[Series, str]) -> Table:
-    """Who is fastest in each setting and place of INA, and by how much; see `data.summary`."""
+    """The fastest system in each setting and place of INA, and its lead; see `data.summary`."""
     columns = ["fabric", "workload", "INA", "fastest", "JCT (s)", "95 % interval", "next"]
     columns += ["times as fast", "95 % interval", "told apart"]
     found = []
@@ -72,7 +72,7 @@ def winners(summary: pd.DataFrame, titles: Mapping[Series, str]) -> Table:
 
 
 def _told_apart(best: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """What the rank test says of a pair."""
+    """The rank test's result for a pair."""
     if best["backend"] == SIMULATED:
         return "simulated"
     samples = np.asarray(best["times"], float), np.asarray(second["times"], float)

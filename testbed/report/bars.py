@@ -1,4 +1,4 @@
-"""Bars: one for each system, a panel for each setting, where the most ToRs aggregate."""
+"""Bar charts: a bar for each system, a panel for each setting, where the most ToRs aggregate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.report.settings import PLACE, SETTING
 from testbed.report.system_style import Series, SystemStyle
 
 _FEW = 5
-"""Repeats up to which each is shown as a dot."""
+"""The most repeats that are shown as dots."""
 SeriesStyles = Mapping[Series, SystemStyle]
 Panel = tuple[str, pd.DataFrame]
 """The title of a setting, and its rows of a summary."""
@@ -24,7 +24,7 @@ Panels = Sequence[Panel]
 
 
 def settings(table: pd.DataFrame) -> Panels:
-    """Title and rows of each setting, where most ToRs aggregate, those with most systems first."""
+    """Title and rows of each setting where the most ToRs aggregate; most systems first."""
     found = []
     for key, group in fullest(table).groupby([*SETTING, *PLACE], sort=True):
         place = dict(zip([*SETTING, *PLACE], key, strict=True))
@@ -33,7 +33,7 @@ def settings(table: pd.DataFrame) -> Panels:
 
 
 def headed(place: Mapping[str, Any]) -> str:
-    """A setting in two lines."""
+    """A setting as a title of several short lines."""
     workload, _, rest = where(place).partition(", ")
     words = rest.split(", ")
     lines, width = [workload], 50
@@ -53,7 +53,7 @@ def times(panels: Panels, styles: SeriesStyles) -> Figure:
 def speed_up(
     panels: Panels, ratios: pd.DataFrame, reference: str, title: str, styles: SeriesStyles
 ) -> Figure | None:
-    """Over ``reference``, with intervals; None where no setting has a valid row of it."""
+    """Speed-up over ``reference``, with intervals; None if no setting has a valid row of it."""
     names = [*SETTING, "ina", "system", "variant"]
     ratios = ratios[[*names, *(f"{reference}{end}" for end in ("", "_low", "_high"))]]
     ratios = ratios.dropna(subset=reference)
@@ -68,7 +68,7 @@ def speed_up(
 
 
 def exposed(panels: Panels, styles: SeriesStyles) -> Figure:
-    """An iteration: what compute hides in grey, communication that it does not hide above."""
+    """An iteration: compute with hidden communication in grey, exposed communication above."""
     figure = _drawn(panels, styles, "", "iteration_s", "iteration (s)")
     for axes, (_, part) in zip(figure.axes, panels, strict=True):
         hidden = (part["iteration_s"] - part["exposed_s"]).clip(lower=0)

@@ -1,4 +1,4 @@
-"""Pages of figures: panels of fixed sizes in inches, as papers' columns want them."""
+"""Layout of figures: panels of fixed sizes in inches, to fit a paper's columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HATCH = "////"
 _STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
-    "axes.titley": 1.0,  # where it would be put anyway, at the cost of measuring all labels
+    "axes.titley": 1.0,  # the default place, without the cost of measuring all labels
     "axes.labelsize": 8,
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
@@ -43,12 +43,12 @@ _STYLE: Any = {
     "hatch.linewidth": 0.7,
     "lines.linewidth": 1.2,
     "lines.markersize": 4.5,
-    "pdf.fonttype": 42,  # TrueType: Type 3 fonts are refused by publishers
+    "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3 fonts
 }
 
 
 def paper() -> AbstractContextManager[None]:
-    """Everything is drawn and saved within it."""
+    """The context within which figures are drawn and saved."""
     return plt.rc_context(_STYLE)
 
 
@@ -65,8 +65,8 @@ def panels(
     """Empty axes, one for each title, under a legend.
 
     Args:
-        height: of each axes; ``below`` and ``left`` of it is room for its labels, and ``foot``
-            is left free below all of them, ``head`` between each and its title. All inches.
+        height: of each axes. ``below`` and ``left`` are the space for its labels, ``foot`` is the
+            space below all axes, ``head`` between each and its title. All in inches.
         wide: one panel in a row, over the page's width; else two, or one in a column's width.
     """
     columns = 1 if wide or len(titles) == 1 else 2
@@ -113,10 +113,10 @@ def dot(style: SystemStyle) -> Line2D:
 
 
 def not_valid() -> Patch:
-    """A legend's entry for what stands for invalid rows."""
+    """A legend's entry for bars of invalid rows."""
     return Patch(facecolor="#cccccc", hatch=HATCH, label="not valid", edgecolor="white")
 
 
 def hollow() -> Line2D:
-    """The same for points."""
+    """A legend's entry for points of invalid rows."""
     return Line2D([], [], color="grey", marker="o", mfc="white", label="not valid", linestyle="")

@@ -1,4 +1,4 @@
-"""What rows amount to. Only valid ones count, and every interval says what it is.
+"""Means, ratios and errors of rows. Only valid rows count.
 
 Rows carry the labels of ``settings.label`` here.
 """
@@ -23,12 +23,12 @@ SIMULATED = "simulate"
 
 
 def finished(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows that have a figure at all, valid or not."""
+    """Rows that have a JCT, valid or not."""
     return rows[rows["jct_s"].notna()]
 
 
 def is_valid(rows: pd.DataFrame) -> pd.Series:
-    """Whether each row counts. The simulator makes no sums that could be verified."""
+    """Whether each row counts. Simulated rows have no sums to verify."""
     exact = rows["verified"].astype(bool) | (rows["backend"] == SIMULATED)
     found: pd.Series = (rows["verdict"] == VALID) & exact & rows["jct_s"].notna()
     return found
@@ -37,9 +37,8 @@ def is_valid(rows: pd.DataFrame) -> pd.Series:
 def summary(rows: pd.DataFrame, styles: Styles, include_invalid: bool = False) -> pd.DataFrame:
     """One row for each setting, place of INA, system and variant, of jobs that ran alone.
 
-    ``shown`` says what its figures are means of: valid rows (VALID) or, where there is none,
-    invalid ones (INVALID), which are for looking at and never compared; MIXED if both were asked
-    for. ``times`` holds the JCTs themselves.
+    ``shown`` says which rows the means are over: VALID; INVALID where no row is valid, for display
+    only and never compared; MIXED if both were requested. ``times`` holds the JCTs themselves.
     """
     keys = [*SETTING, *PLACE, *SERIES]
     alone = finished(rows[rows["beside"] == ""])
@@ -90,7 +89,7 @@ _FIGURES = [
 
 
 def counted(rows: pd.DataFrame, include_invalid: bool = False) -> pd.DataFrame:
-    """The rows of which a summary shows means."""
+    """The rows over which a summary takes means."""
     alone = finished(rows[rows["beside"] == ""])
     good = is_valid(alone)
     some = good.groupby([alone[name] for name in (*SETTING, "ina", *SERIES)]).transform("any")
@@ -98,14 +97,15 @@ def counted(rows: pd.DataFrame, include_invalid: bool = False) -> pd.DataFrame:
 
 
 def is_shown(table: pd.DataFrame) -> pd.Series:
-    """Rows of a summary that may be compared: all but those of invalid rows alone."""
+    """Rows of a summary that may be compared: all but means of invalid rows alone."""
     found: pd.Series = table["shown"] != INVALID
     return found
 
 
 def everywhere(table: pd.DataFrame) -> pd.DataFrame:
-    """``table`` with every system that does not aggregate in the network, and was run at one
-    place of INA only, standing at all of them: it is all one to it.
+    """``table`` with systems that ran at one place of INA only copied to all places.
+
+    Only systems that do not aggregate in the network, to which the place makes no difference.
     """
     parts = [table.assign(moved=False)]
     for _, group in table.groupby(SETTING):
@@ -121,7 +121,7 @@ def everywhere(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def fullest(table: pd.DataFrame) -> pd.DataFrame:
-    """Of each setting what stands where the largest share of ToRs or switches aggregates."""
+    """The rows of each setting at which the largest share of ToRs or switches aggregates."""
     table = everywhere(table)
     share = table["ina_count"] / table["ina_total"]
     share += 1e-6 * (table["ina_unit"] == "switches")  # all switches are more than all ToRs
@@ -131,7 +131,7 @@ def fullest(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Each setting and place of INA with all that may be compared there."""
+    """Each setting and place of INA, with the rows that may be compared there."""
     keys = [*SETTING, *PLACE]
     for key, group in everywhere(table[is_shown(table)]).groupby(keys, sort=True):
         yield dict(zip(keys, key, strict=True)), group.sort_values(["order", "variant"])
@@ -140,7 +140,7 @@ def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame
 def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
     """How many times as fast as each of the references each system is at the same place.
 
-    ``claim`` says in words whether the rank test tells it from the last of them.
+    ``claim`` says whether the rank test tells the system apart from the last reference.
     """
     records: list[dict[str, Any]] = []
     pairs = []
@@ -169,8 +169,8 @@ def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
 
 
 def _tested(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
-    """p of each pair; nan where one is compared with itself, where repeats are too few to tell
-    anything, and where both are simulated, which needs no test.
+    """p of each pair; nan where a system is compared with itself, where repeats are too few, and
+    where both are simulated, which needs no test.
     """
     places = [
         place
@@ -185,7 +185,7 @@ def _tested(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
 
 
 def _too_few(row: Record, base: Record) -> bool:
-    """Whether a rank test of so few repeats cannot tell anything apart."""
+    """Whether a rank test of so few repeats can never show a difference."""
     return least_p(len(row["times"]), len(base["times"])) > LEVEL
 
 
@@ -201,10 +201,10 @@ def _claim(row: Record, base: Record, p: float) -> str:
 
 
 def headlines(table: pd.DataFrame, titles: Mapping[Series, str], styles: Styles) -> list[str]:
-    """Who was fastest in each setting, by how much over the next, and whether that can be said.
+    """The fastest system in each setting, its lead over the next, and whether it is significant.
 
-    Systems whose workers do not wait for one another are left out: what their speed costs in
-    accuracy does not show in times.
+    Systems whose workers do not wait for one another are left out: times do not show what their
+    speed costs in accuracy.
     """
     ranked = []
     for place, group in settings(table):
@@ -225,13 +225,13 @@ def headlines(table: pd.DataFrame, titles: Mapping[Series, str], styles: Styles)
         sentences.append(f"{where(place)}: {said}{_sure(best, second, p)}.")
     if not len(table) or not is_shown(table).any():
         sentences.append(
-            "No row is valid: this machine could not carry the run. Nothing is compared."
+            "No row is valid: this machine could not carry the run. There is no comparison."
         )
     return sentences
 
 
 def _sure(best: Record, second: Record, p: float) -> str:
-    """How sure it is that the first one is faster, as the end of a sentence."""
+    """How certain it is that ``best`` is faster, as the end of a sentence."""
     if best["backend"] == SIMULATED:
         return " (simulated)"
     low, high = interval_of_ratio(second["times"], best["times"])
@@ -244,7 +244,7 @@ def _sure(best: Record, second: Record, p: float) -> str:
 
 
 def where(place: Mapping[str, Any]) -> str:
-    """A setting and place of INA in words."""
+    """A setting and place of INA as text."""
     parts = [place["workload"], f"{place['workers']} workers", place["fabric"]]
     parts += [place["conditions"]] if place["conditions"] else []
     parts += [f"INA at {place['ina']}"] if "ina" in place else []
@@ -259,7 +259,7 @@ def warnings(table: pd.DataFrame) -> list[str]:
     if one:
         found.append(
             f"{one} of {len(emulated)} means are of fewer than {LEAST} valid repeats: they have no "
-            "interval, and nothing says how far another run would be off."
+            "interval, and how far another run would differ is unknown."
         )
     few = int(((emulated["used_rows"] >= LEAST) & (emulated["used_rows"] < 5)).sum())
     if few:
@@ -270,8 +270,8 @@ def warnings(table: pd.DataFrame) -> list[str]:
     short = int((emulated["used_rows"] < 4).sum())
     if short:
         found.append(
-            "A rank test can tell two systems apart at 5 % only from 4 repeats of each on; no "
-            f"difference is claimed where there are fewer ({short} of {len(emulated)} means)."
+            "A rank test needs 4 repeats of each system to tell them apart at 5 %; no difference "
+            f"is claimed where there are fewer ({short} of {len(emulated)} means)."
         )
     return found
 
@@ -317,7 +317,7 @@ def errors(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def problems(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows that are failed or not valid, with the reason."""
+    """Rows that failed or are not valid, with the reason."""
     bad = rows[~is_valid(rows)]
     error = bad["error"].fillna("")
     verdict = bad["verdict"].fillna("").replace("", "not verified")

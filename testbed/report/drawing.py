@@ -1,4 +1,4 @@
-"""The fabric of an experiment, in words and as a drawing with its INA switches and loads."""
+"""The fabric of an experiment, as text and as a drawing with its INA switches and loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from testbed.report import canvas
 
 Loads = Mapping[frozenset[str], float]
-"""Busy share of a link in its busier direction."""
+"""The busy share of each link, in its busier direction."""
 Place = tuple[float, float]
 
 INA_COLOUR = "#b8322a"
@@ -41,7 +41,7 @@ class Picture:
 
 
 def words(fabric: Mapping[str, Any]) -> str:
-    """What an experiment's fabric is, in one sentence; empty for one of an unknown kind."""
+    """An experiment's fabric in one sentence; empty if its kind is unknown."""
     kind = fabric.get("kind")
     if kind == "leaf-spine":
         shape = (
@@ -118,7 +118,7 @@ def drawn(picture: Picture, loads: Sequence[tuple[str, Loads]]) -> Figure:
 
 
 def colour_bar(figure: Figure, label: str) -> None:
-    """What COLOURS mean, in the half inch that is left free below all panels."""
+    """The scale of COLOURS, in the half inch below all panels."""
     height = figure.get_size_inches()[1]
     figure.colorbar(
         ScalarMappable(Normalize(0, 1), COLOURS),
@@ -182,7 +182,7 @@ def _fabric(
 
 
 def _places(picture: Picture) -> tuple[dict[str, Place], dict[str, int]]:
-    """Where nodes stand, and for ToRs whose hosts are too many to draw, how many they are."""
+    """The place of each node, and the number of hosts of each ToR with too many to draw."""
     racks: dict[str, list[str]] = defaultdict(list)
     for a, b in picture.links:
         for host, switch in ((a, b), (b, a)):

@@ -1,4 +1,4 @@
-"""All that figures and tables are made of, worked out once from the results of runs."""
+"""The data of all figures and tables, computed once from the results of runs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from testbed.report.drawing import Picture
 from testbed.report.system_style import Series, Styles, SystemStyle, references, series_styles
 
 Pictured = Callable[[Path, str], Picture | None]
-"""The fabric of a run's cell, told by its settings, if it can be drawn."""
+"""The fabric of a run's cell, given its settings, if it can be drawn."""
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What results amount to.
+    """Results, labelled and summarised.
 
     Attributes:
         about: each run's experiment and provenance, by its directory.
         rows: every row, with its labels (`settings.label`).
-        counted: the rows on which ``means`` stand.
+        counted: the rows over which ``means`` are taken.
         means: one row for each setting, place of INA, system and variant (`data.summary`).
         ratios: speed-ups over ``references`` (`data.speed_ups`).
         jobs: jobs that ran side by side (`sharing.together`).
         iterations: every worker's iterations.
         loads: how busy each link was, with labels (`links.labelled`).
-        styles: how systems appear; ``series`` says it of each system's variants.
+        styles: each system's style; ``series`` has that of each of its variants.
         references: the systems over which speed-ups are given.
     """
 
@@ -48,11 +48,11 @@ class Evaluated:
 
     @property
     def titles(self) -> dict[Series, str]:
-        """What each series is called."""
+        """The title of each series."""
         return {key: style.title for key, style in self.series.items()}
 
     def pictures(self, pictured: Pictured) -> list[tuple[str, str, Picture]]:
-        """Each fabric, where most of its switches aggregate, with its labels."""
+        """Each fabric, at the place where most of its switches aggregate, with its labels."""
         found = []
         for fabric, own in self.rows.groupby("fabric", sort=True):
             share = own["ina_count"] / own["ina_total"]

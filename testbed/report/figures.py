@@ -1,4 +1,4 @@
-"""All the figures that results allow."""
+"""All figures that can be drawn from results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_TIMELINES, _MOST_DRAWINGS = 2, 4
 def draw(
     evaluated: Evaluated, pictures: Sequence[tuple[str, str, drawing.Picture]]
 ) -> dict[str, Figure]:
-    """The figures by name, in the order in which a reader wants them.
+    """The figures by name, in the report's order.
 
     ``pictures`` are fabrics with their labels.
     """
@@ -61,7 +61,7 @@ def draw(
 def save(figures: Mapping[str, Figure], directory: Path) -> None:
     """Write each as PDF and PNG into ``directory``. OSError if one cannot be written."""
     directory.mkdir(parents=True, exist_ok=True)
-    # Both take half of a large report's time.
+    # The two formats take half of a large report's time.
     pdf = get_context("fork").Process(target=_write, args=(figures, directory, "pdf"))
     pdf.start()
     try:

@@ -1,4 +1,4 @@
-"""What real gradients were like, and what making integers of them cost."""
+"""Statistics of real gradients, and the error of quantising them."""
 
 from __future__ import annotations
 

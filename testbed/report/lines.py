@@ -1,4 +1,4 @@
-"""Lines: against the number of ToRs that aggregate, and how iteration times are spread."""
+"""Line charts: values against the number of ToRs that aggregate, and iteration times' CDF."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from testbed.report.settings import SETTING
 from testbed.report.system_style import SystemStyle
 
 _SPREAD = 8
-"""Ratio of largest to smallest in a panel from which on all axes of a figure are logarithmic."""
+"""Ratio of largest to smallest in one panel that makes all axes of a figure logarithmic."""
 
 
 def deployments(table: pd.DataFrame) -> Panels:
-    """Title and rows of each setting in which INA was at several numbers of ToRs or switches."""
+    """Title and rows of each setting that has several numbers of ToRs or switches with INA."""
     panels = []
     for key, group in table.groupby(SETTING, sort=True):
         some = group[group["ina_count"] > 0]
@@ -107,7 +107,7 @@ def _is_spread(values: pd.Series) -> bool:
 
 
 def spread(panels: Panels, styles: SeriesStyles) -> Figure:
-    """The CDF of workers' iteration times, of ``panels`` with a column ``length_s``.
+    """The CDF of workers' iteration times, from ``panels`` with a column ``length_s``.
 
     Pale where no row is valid.
     """

@@ -23,14 +23,14 @@ def labelled(links: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_layer(found: pd.DataFrame) -> pd.DataFrame:
-    """For each series and layer the mean and the largest share of time in which links are busy."""
+    """The mean and the largest busy share of links, for each series and layer."""
     keys = [*SETTING, "ina", *SERIES, "layer"]
     each = found.groupby([*keys, "source", "target"], sort=False)["busy"].mean().reset_index()
     return each.groupby(keys, sort=False)["busy"].agg(["mean", "max"]).reset_index()
 
 
 def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figure | None:
-    """A table in colours for each setting: systems down, layers across, mean and busiest link."""
+    """A heat map for each setting: systems down, layers across, mean and busiest link."""
     panels: list[Panel] = []
     for title, part in settings:
         moved = part[part["moved"]].drop(columns=["ina"]).merge(layers, on=[*SETTING, *SERIES])

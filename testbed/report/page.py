@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, and the same in short in Markdown."""
+"""The report: one self-contained HTML file, and a short version in Markdown."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from testbed.report.evaluated import Pictured, evaluated
 from testbed.report.system_style import Styles, ordered, style_of
 
 _CAPTIONS = {
-    "jct": "Job completion time, where INA is at most ToRs; whiskers are 95 % bootstrap intervals "
-    "of the mean, dots single repeats where there are five or fewer.",
+    "jct": "Job completion time where the most ToRs aggregate. Whiskers are 95 % bootstrap "
+    "intervals of the mean, dots single repeats where there are five or fewer.",
     "speed-up": "How many times as fast as {reference} each system is, in the same settings: the "
     "ratio of mean JCTs with its 95 % bootstrap interval.",
     "throughput-ina": "Training throughput of all workers together against the number of ToRs that "
     "aggregate, and their share. Dotted: systems that do not aggregate in the network.",
     "jct-ina": "Job completion time against the number of ToRs that aggregate, and their share. "
     "Dotted: systems that do not aggregate in the network.",
-    "exposed": "A mean iteration: grey is compute with the communication that it hides, the "
-    "system's colour communication that it does not hide.",
-    "iterations": "How all workers' measured iterations are spread: share of iterations that took "
+    "exposed": "A mean iteration. Grey: compute, with the communication that it hides. In the "
+    "system's colour: communication that compute does not hide.",
+    "iterations": "CDF of all workers' measured iteration times: the share of iterations that took "
     "no longer. Dotted: systems that do not aggregate in the network. Pale: no row is valid.",
-    "timeline": "What every worker does in one measured iteration. Nothing hides communication "
-    "after compute, unless forward passes wait for what they need only: then the next one begins "
-    "at once, computes beside it, and stands still where a sum is missing.",
-    "closed-form": "JCT against what the closed form says; the band is 10 % either way.",
+    "timeline": "Every worker in one measured iteration. Communication after compute is exposed, "
+    "unless forward passes wait only for the sums they need: then the next iteration starts "
+    "at once, computes meanwhile, and stalls where a sum is missing.",
+    "closed-form": "Measured JCT against the closed form's; the band is 10 % either way.",
     "links": "Busy share of the links of each layer in percent, in each direction: mean of all "
-    "links | the busiest one, which also gives the colour.",
+    "links | the busiest link, which also sets the colour.",
     "jobs": "Jobs that run side by side; the black line is the same job alone.",
-    "fabric": "The fabric, and how busy its links are where this is known.",
+    "fabric": "The fabric, and how busy its links are where that was recorded.",
 }
 _SHORT = 40
-"""Rows that a table of the Markdown report has at most."""
+"""The most rows in a table of the Markdown report."""
 
 
 def build(
@@ -45,7 +45,7 @@ def build(
 ) -> Path:
     """Write ``report.html``, ``report.md``, ``summary.csv`` and ``figures/`` into ``out``.
 
-    ``include_invalid`` lets rows that are not valid count in every mean, which then says so.
+    ``include_invalid`` lets rows that are not valid count in every mean, and the page says so.
     Returns the path of the page. FileNotFoundError if a directory holds no results.
     """
     found = evaluated(run_dirs, styles, include_invalid)

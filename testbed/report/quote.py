@@ -1,12 +1,12 @@
-"""Numbers in documents come from the reference evaluation's files, not from hands.
+"""Fill numbers in documents from the files of the reference evaluation.
 
-Text between two marks is filled by ``python -m testbed.report.quote FILE...``:
+``python -m testbed.report.quote FILE...`` fills the text between two marks:
 
     <!-- quote winners.md -->the whole file<!-- /quote -->
     <!-- quote claims.csv claim=rina-over-atp shown -->one value of a row<!-- /quote -->
 
-Files are those of ``reports/reference/``; of a table the first row counts that has the values asked
-for, and the last word names the column. Reals are rounded as in the report.
+Files are those of ``reports/reference/``. In a table, the first row with the given values counts,
+and the last word names the column. Reals are rounded as in the report.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _QUOTE = re.compile(r"(<!-- quote ([^>]+?) -->)(.*?)(<!-- /quote -->)", re.DOTAL
 
 
 class Unquotable(ValueError):
-    """A mark asks for what there is not; the message says what."""
+    """A mark asks for something that does not exist; the message says what."""
 
 
 def filled(text: str, reference: Path = REFERENCE) -> str:
-    """``text`` with every quotation as the files have it now. Unquotable if one cannot be."""
+    """``text`` with every quotation filled from the files. Unquotable if one cannot be."""
     return _QUOTE.sub(lambda found: found[1] + quoted(found[2], reference) + found[4], text)
 
 
 def quoted(asked: str, reference: Path) -> str:
-    """What a mark asks for: a file as a whole, in lines of its own, or one value of a table."""
+    """The text for a mark: a whole file, on its own lines, or one value of a table."""
     name, *words = asked.split()
     path = reference / name
     if not path.is_file():
@@ -58,7 +58,7 @@ def quoted(asked: str, reference: Path) -> str:
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@click.option("--check", is_flag=True, help="change nothing; exit with 1 if a file is not as it is")
+@click.option("--check", is_flag=True, help="change nothing; exit with 1 if a file is out of date")
 def main(files: tuple[Path, ...], check: bool) -> None:
     """Fill quotations of the reference evaluation in documents."""
     try:
@@ -66,7 +66,7 @@ def main(files: tuple[Path, ...], check: bool) -> None:
     except Unquotable as error:
         raise click.ClickException(str(error)) from error
     for path in outdated:
-        click.echo(f"{path}: {'not up to date' if check else 'filled'}")
+        click.echo(f"{path}: {'out of date' if check else 'filled'}")
         if not check:
             path.write_text(filled(path.read_text()))
     if check and outdated:

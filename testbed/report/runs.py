@@ -1,4 +1,4 @@
-"""What each run was and what it ran on, from its directory."""
+"""Each run's experiment and provenance, read from its directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Run:
 
 
 def read(directory: Path) -> Run:
-    """What ``experiment.yaml`` and ``run.json`` say; nothing where they are missing or torn."""
+    """Read ``experiment.yaml`` and ``run.json``; empty where they are missing or unreadable."""
     path = directory / results.EXPERIMENT
     text = path.read_text() if path.exists() else ""
     try:

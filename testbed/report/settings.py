@@ -1,7 +1,7 @@
-"""What tells rows apart: each gets the labels by which figures and tables group it.
+"""Labels of rows, by which figures and tables group them.
 
 An experiment file has many fields and a table few columns. A field becomes part of a label only
-where rows that would else stand together differ in it.
+where rows that would otherwise be grouped together differ in it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pandas as pd
 SETTING = ["backend", "fabric", "workload", "workers", "conditions"]
 """Systems are compared where all of these are equal, and INA is at the same place."""
 PLACE = ["ina", "ina_unit", "ina_count", "ina_total", "ina_policy"]
-"""Where INA is: in words, and how many of how many ToRs or switches, chosen how."""
+"""Where INA is: as text, the number of ToRs or switches out of all, and how they were chosen."""
 SERIES = ["system", "variant"]
-"""What is compared: a system, and with which options where it ran with several."""
+"""The items compared: a system, with its options where it ran with several."""
 
 _INA = ("fabric.ina", "fabric.ina_policy", "fabric.ina_tier")
 _CONDITIONS = (
@@ -30,7 +30,7 @@ _VARIANT = (
     "job.options.", "job.colocated", "emulation.target", "emulation.p4_program",
     "emulation.dilation", "emulation.scale",
 )  # fmt: skip
-_LONGEST = 32  # characters of a value that a label can hold
+_LONGEST = 32  # characters of a value in a label, at most
 
 
 def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -56,9 +56,9 @@ def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> p
 
 
 def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """What each row's job was run with: a column for each path, text, missing where not known.
+    """The fields of each row's job: a column of text for each path, missing where unknown.
 
-    The job's own fields are under ``job.``, those of the jobs beside it are left out.
+    The job's own fields are under ``job.``; those of the jobs beside it are left out.
     """
     bases = {run: _flat(content) for run, content in experiments.items()}
     sweeps = {run: bool(content.get("sweep")) for run, content in experiments.items()}
@@ -68,7 +68,7 @@ def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) ->
         key = run, settings, job
         if key not in known:
             written = settings or "{}"
-            # An older run's rows do not say which cell of the sweep they are.
+            # The rows of older runs do not name their cell of the sweep.
             lost = sweeps.get(run, False) and written == "{}"
             own = _of_job(_with(bases.get(run, {}), written), job)
             known[key] = own if "job.system" in own and not lost else {}
@@ -88,7 +88,7 @@ def _with(base: Mapping[str, Any], settings: str) -> dict[str, Any]:
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Nested data as path to value; of lists only that of jobs is taken apart."""
+    """Nested data as path to value; of all lists, only the list of jobs is split."""
     items: Iterable[tuple[Any, Any]]
     if isinstance(value, dict):
         items = value.items()
@@ -118,7 +118,7 @@ def _of_job(fields: Mapping[str, Any], job: int) -> dict[str, str]:
 def _told_apart(
     rows: pd.DataFrame, fields: pd.DataFrame, within: list[str], paths: list[str]
 ) -> pd.Series:
-    """For each row ``name=value`` of the paths in which rows that agree ``within`` differ."""
+    """For each row, ``name=value`` of the paths in which rows that agree ``within`` differ."""
     keys = [rows[name] for name in within]
     labels = pd.Series("", index=rows.index)
     for path in paths:
@@ -168,7 +168,7 @@ def _placed(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
 
 
 def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
-    """What tells a system's rows apart that stand at the same place, the same for all its rows."""
+    """The options in which a system's rows at the same place differ, the same for all its rows."""
     labels = pd.Series("", index=rows.index)
     paths = [*(name for name in fields if name.startswith(_VARIANT)), "servers"]
     same = [rows[name] for name in (*SETTING, "ina", "beside", "system")]
@@ -180,7 +180,7 @@ def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
                 if differ[system.index].any():
                     own = system.index
                     labels[own] = _joined(labels[own], named[own])
-    # Whatever it is that differs: cells are never averaged with one another.
+    # Whatever the difference is: different cells are never averaged.
     unknown = fields["job.system"].isna() if "job.system" in fields else True
     cells = rows["cell"].groupby([*same, labels], dropna=False).transform("nunique")
     return labels.mask(unknown & (cells > 1), _joined(labels, "cell " + rows["cell"]))

@@ -1,4 +1,4 @@
-"""Several jobs at once: what each pays for the others, how fair it is, who contends for slots."""
+"""Several jobs at once: their slowdown, fairness and contention for slots."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CELL = ["backend", "fabric", "ina", "cell"]
 def together(
     rows: pd.DataFrame, summary: pd.DataFrame, include_invalid: bool = False
 ) -> pd.DataFrame:
-    """One row for each job of each cell with several.
+    """One row for each job of each cell with several jobs.
 
-    ``slowdown`` is over the same job alone in the same setting, nan where it was not run.
-    ``fairness`` is Jain's index over all jobs of the cell, of 1/slowdown where all are known
-    (``fairness_of``), else of their algorithm bandwidth. ``contention`` is the share of gradient
-    packets at P4 switches that found their slot taken.
+    ``slowdown`` is relative to the same job alone in the same setting, nan where that was not run.
+    ``fairness`` is Jain's index over all jobs of the cell: of 1/slowdown where all are known, else
+    of algorithm bandwidth (``fairness_of``). ``contention`` is the share of gradient packets at P4
+    switches that found their slot taken.
     """
     shared = finished(rows[rows["beside"] != ""])
     shared = shared.assign(is_valid=is_valid(shared))
@@ -71,7 +71,7 @@ def together(
 
 
 def drawn(jobs: pd.DataFrame, styles: Styles) -> Figure:
-    """JCT of each job of a cell beside what it takes alone, a panel for each cell."""
+    """JCT of each job of a cell beside its JCT alone, a panel for each cell."""
     cells = list(jobs.groupby(_CELL, sort=True))[: canvas.MOST_PANELS]
     titles = [
         f"{fabric}, INA at {ina}\nJain's index {part['fairness'].iloc[0]:.3f} "

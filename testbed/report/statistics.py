@@ -1,4 +1,4 @@
-"""How sure a difference is: bootstrap intervals, the rank test, and Jain's index."""
+"""Statistics of results: bootstrap intervals, the rank test, and Jain's index."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Floats = npt.NDArray[np.float64]
 Interval = tuple[float, float]
 
 LEAST = 3
-"""Repeats below which no interval is given."""
+"""The fewest repeats that get an interval."""
 FEW = 5
-"""Repeats below which an interval is given with a warning: it is narrower than it should be."""
+"""The fewest repeats whose interval needs no warning; with fewer it is too narrow."""
 LEVEL = 0.05
 _RESAMPLES = 2000
 _EXACT = 8
@@ -31,7 +31,7 @@ def mean_interval(values: npt.ArrayLike) -> Interval:
 
 
 def ratio_interval(above: npt.ArrayLike, below: npt.ArrayLike) -> Interval:
-    """The same of the ratio of two means, both resampled; nan if either has too few values."""
+    """The same for the ratio of two means, both resampled; nan if either has too few values."""
     first, second = np.asarray(above, float), np.asarray(below, float)
     if min(len(first), len(second)) < LEAST:
         return nan, nan
@@ -41,7 +41,7 @@ def ratio_interval(above: npt.ArrayLike, below: npt.ArrayLike) -> Interval:
 def rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> list[float]:
     """Two-sided p of the Mann-Whitney U test of each pair of samples.
 
-    Exact where a sample has at most eight values, so that no p is smaller than so few can give.
+    Exact if a sample has at most eight values: an approximation could give a p that is too small.
     """
     from scipy.stats import mannwhitneyu  # takes a second to import, and only some reports need it
 

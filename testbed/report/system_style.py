@@ -1,4 +1,4 @@
-"""A system in the report: its colour, marker and title, and what is to be known of it."""
+"""A system in the report: its colour, marker, title and sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SystemStyle:
         line: matplotlib's style of its line; dotted if it does not aggregate.
         baseline: its place among the baselines, which come first; 0 for all others.
         reference: whether speed-ups are given over it.
-        aggregates: whether switches may sum for it; if not, it is all one to it where INA is.
+        aggregates: whether switches may sum for it; if not, the place of INA does not matter.
         waits: whether every worker waits for all others' gradients in each iteration.
     """
 
@@ -40,7 +40,7 @@ class SystemStyle:
 
 Styles = Mapping[str, SystemStyle]
 Series = tuple[str, str]
-"""A system and which variant of it, empty where there is but one."""
+"""A system and its variant, which is empty if there is only one."""
 
 
 def style_of(system: str, styles: Styles) -> SystemStyle:
@@ -59,12 +59,12 @@ def ordered(systems: Sequence[str], styles: Styles) -> list[str]:
 
 
 def references(styles: Styles) -> list[str]:
-    """The systems over which speed-ups are given; claims of difference are against the last."""
+    """The systems over which speed-ups are given; differences are claimed against the last."""
     return [name for name in ordered([*styles], styles) if styles[name].reference]
 
 
 def series_styles(found: Sequence[Series], styles: Styles) -> dict[Series, SystemStyle]:
-    """A look for each series, in the order of figures: variants are paler, their lines broken."""
+    """A style for each series, in the order of figures: variants are paler, with broken lines."""
     result = {}
     for system in ordered([system for system, _ in found], styles):
         style = style_of(system, styles)

@@ -1,4 +1,4 @@
-"""Tables of the page as text: titles of columns, and rows."""
+"""The page's tables as text: titles of columns, and rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _setting(row: Any) -> list[str]:
 
 
 def _without_empty(table: Table) -> Table:
-    """Columns that say nothing in any row are left out."""
+    """``table`` without the column of conditions if it is empty in every row."""
     columns, rows = table
     kept = [
         at
@@ -52,7 +52,7 @@ def _without_empty(table: Table) -> Table:
 
 
 def summary(table: pd.DataFrame, titles: Titles) -> Table:
-    """Every setting and system with its means."""
+    """The means of every setting and system."""
     columns = [*_SETTING, "system", "JCT (s)", "95 % interval", "samples/s", "algbw (Gbit/s)"]
     columns += ["iteration (s)", "exposed comm. (s)", "closed form (s)", "error"]
     columns += ["closed form on links as used (s)", "its error", "valid rows"]
@@ -76,7 +76,7 @@ def summary(table: pd.DataFrame, titles: Titles) -> Table:
 
 
 def speed_ups(table: pd.DataFrame, references: Sequence[str], titles: Titles) -> Table:
-    """Ratios of the JCT of ``references`` to others', with what the rank test says."""
+    """The JCT of ``references`` over that of others, with the rank test's result."""
     bases = [name for name in references if table[name].notna().any()]
     columns = [*_SETTING, "system"]
     for name in bases:
@@ -105,7 +105,7 @@ def speed_ups(table: pd.DataFrame, references: Sequence[str], titles: Titles) ->
 
 
 def errors(table: pd.DataFrame, titles: Titles) -> Table:
-    """Measured against closed form, system by system."""
+    """Measured JCT against the closed form, system by system."""
     columns = ["system", "by", "settings", "mean error", "lowest", "highest", "within 10 %"]
     columns += ["within 10 % on links as used"]
     return columns, [
@@ -162,7 +162,7 @@ def layers(table: pd.DataFrame, titles: Titles) -> Table:
 
 
 def problems(rows: pd.DataFrame, titles: Titles) -> Table:
-    """Rows that count for nothing."""
+    """Rows that do not count, with the reason."""
     columns = ["experiment", "cell", "repeat", "system", "workload", "INA", "reason"]
     return columns, [
         [row.experiment, row.cell, str(row.repeat + 1), titles[row.system, row.variant],
@@ -182,7 +182,7 @@ def verdicts(rows: pd.DataFrame, good: pd.Series, titles: Titles) -> Table:
 
 
 def rows(table: pd.DataFrame, titles: Titles) -> Table:
-    """Every row of results.csv, in words."""
+    """Every row of results.csv, as text."""
     columns = ["experiment", *_SETTING, "system", "beside", "target", "cell", "repeat", "JCT (s)"]
     columns += ["closed form (s)", "resent", "collisions", "overflows", "at switches", "sums"]
     columns += ["duplicates", "slots taken", "refused", "sums exact", "verdict"]

@@ -1,4 +1,4 @@
-"""The pages' templates: those of HTML escape what they are given, those of Markdown do not."""
+"""The pages' templates: HTML templates escape their values, Markdown templates do not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jinja2
 
 
 def environment() -> jinja2.Environment:
-    """Where templates are found. To use a name that a page was not given is an error."""
+    """The environment that finds templates. A name without a value is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=jinja2.select_autoescape(["html.j2"]),

@@ -1,4 +1,4 @@
-"""What each worker does in one iteration, and how long iterations are."""
+"""The timeline of each worker in one iteration, and the lengths of iterations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testbed.report.settings import SERIES, SETTING
 _COMPUTE, _STALLED = "#c9d3de", "#e6ab02"
 _MOST_WORKERS = 16
 _GAP = 3
-"""Lines that are left free between two systems."""
+"""Empty lines between two systems."""
 _TIMES = ["start_s", "compute_end_s", "end_s"]
 _RUN = ["run", "cell", "repeat", "job"]
 
@@ -27,16 +27,16 @@ _RUN = ["run", "cell", "repeat", "job"]
 def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Panels:
     """The iterations behind each panel of bars, with ``length_s`` and ``is_shown``.
 
-    ``rows`` are those that count, or all of a series of which none does.
+    ``rows`` are those that count, or all rows of a series if none counts.
     """
     keys = [*SETTING, "ina", *SERIES]
     together = iterations.drop(columns=["system", "workload"]).merge(rows[[*_RUN, *keys]], on=_RUN)
-    # A next iteration may begin before the last sum is there; it lasts from that sum to its own.
+    # An iteration may begin before the previous one's last sum: it lasts from that sum to its own.
     before = together.groupby([*_RUN, "rank"])["end_s"].shift().fillna(0.0)
     together["length_s"] = together["end_s"] - together["start_s"].clip(lower=before)
     behind = []
     for title, part in panels:
-        # What does not aggregate may have been measured at another place of INA.
+        # Systems that do not aggregate may have been measured at another place of INA.
         stand = part[[*SETTING, *SERIES, "shown", "moved", "ina"]]
         at = stand[~stand["moved"]].drop(columns=["moved"]).merge(together, on=keys)
         moved = stand[stand["moved"]].drop(columns=["moved", "ina"])
@@ -49,7 +49,7 @@ def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Pa
 def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
     """A block for each system: its workers in one measured iteration, all on one axis of time.
 
-    Where workers do not wait for one another, as much of theirs as the others take.
+    If its workers do not wait for one another, as much of theirs as fits the others' axis.
     """
     title, found = panel
     runs = {
@@ -82,7 +82,7 @@ def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
 
 
 def _legend(rows: pd.DataFrame) -> list[Patch]:
-    # Of older runs it is known how long forward passes waited, but not when.
+    # Older runs recorded how long forward passes waited, but not when.
     placed, waited = rows["stalls"].map(bool), rows["stalled_s"] > 0
     older = ", in older runs with stalls" if (waited & ~placed).any() else ""
     entries = [Patch(color=_COMPUTE, label=f"compute{older}")]
@@ -92,8 +92,9 @@ def _legend(rows: pd.DataFrame) -> list[Patch]:
 
 
 def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
-    """The first run's middle iteration on a clock of its own; all of them, before and after it,
-    where workers do not wait: there they are at different ones at a time.
+    """The first run's middle iteration, with times from its start.
+
+    All iterations, with the same zero, where workers do not wait: they are not in step.
     """
     if not len(rows):
         return rows
@@ -121,7 +122,7 @@ def _workers(axes: Axes, rows: pd.DataFrame, colour: str) -> None:
 
 
 def _bars(axes: Axes, bars: Iterable[tuple[float, float, float]], colour: str) -> None:
-    """Each from one time to another, on its line."""
+    """A bar on its line for each (start, end, line)."""
     corners = [
         [(begun, y - 0.43), (ended, y - 0.43), (ended, y + 0.43), (begun, y + 0.43)]
         for begun, ended, y in bars

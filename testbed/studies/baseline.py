@@ -1,7 +1,7 @@
-"""Results to compare with: those of directories, or a small file that keeps what matters of them.
+"""Results to compare with: from directories, or from a small file that summarises them.
 
 The file is JSON: for each run its experiment, all defaults filled in, and its valid rows with the
-columns that a comparison reads, a line each, so that a version control system shows what changed.
+columns that a comparison reads, one per line, so that version control shows the changes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _FACTS = ("git_commit", "started_at", "cpu", "cores", "kernel")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What runs amounted to.
+    """The results of runs.
 
     Attributes:
-        rows: of results.csv, at least COLUMNS; ``run`` says whose a row is.
+        rows: of results.csv, at least COLUMNS; ``run`` names a row's run.
         experiments: the data of each run's experiment.
-        facts: what is known of each run, such as its commit.
+        facts: provenance of each run, such as its commit.
     """
 
     rows: pd.DataFrame
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def load(path: Path) -> Outcome:
-    """The results below a directory, or those that a file keeps. Unreadable if there are none."""
+    """The results below a directory, or in a baseline file. Unreadable if there are none."""
     if path.is_dir():
         return directories([path])
     try:
@@ -64,7 +64,7 @@ def load(path: Path) -> Outcome:
 
 
 def directories(paths: Sequence[Path]) -> Outcome:
-    """The results below ``paths``. Unreadable if one holds none."""
+    """The results below ``paths``. Unreadable if one has none."""
     try:
         rows = results.read(paths).results
     except FileNotFoundError as error:
@@ -79,10 +79,10 @@ def directories(paths: Sequence[Path]) -> Outcome:
 
 
 def save(outcome: Outcome, path: Path) -> int:
-    """Keep the valid rows in a file; how many those are. Unreadable if none is."""
+    """Store the valid rows in a file; returns their number. Unreadable if there are none."""
     rows = outcome.rows[data.is_valid(outcome.rows)]
     if not len(rows):
-        raise Unreadable("found no valid row, wanted some to keep as a baseline")
+        raise Unreadable("found no valid row, wanted at least one to store as a baseline")
     kept = []
     for name, own in rows.groupby("run", sort=False):
         records = own.sort_values(["backend", "system", "cell", "repeat", "job"])[list(COLUMNS)]
@@ -105,11 +105,11 @@ def save(outcome: Outcome, path: Path) -> int:
 def _parsed(content: Any, path: Path) -> Outcome:
     import pandas as pd
 
-    wanted = f"wanted what `ina-testbed baseline` writes; write {path.name} anew"
+    wanted = f"wanted a file of `ina-testbed baseline`; write {path.name} again"
     try:
         if content["schema_version"] != SCHEMA_VERSION:
             found = f"schema_version {content['schema_version']}"
-            raise Unreadable(f"{path}: found {found}, wanted {SCHEMA_VERSION}; write it anew")
+            raise Unreadable(f"{path}: found {found}, wanted {SCHEMA_VERSION}; write it again")
         tables, experiments, facts = [], {}, {}
         for number, run in enumerate(content["runs"]):
             name = f"{path}#{number}"
@@ -124,7 +124,7 @@ def _parsed(content: Any, path: Path) -> Outcome:
 
 
 def _filled(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With the defaults of fields that the version that wrote it did not have yet."""
+    """The experiment with the defaults of fields that are newer than its version."""
     try:
         return Experiment.model_validate(experiment).data()
     except ValidationError:

@@ -8,7 +8,7 @@ BACKENDS = ("simulate", "emulate")
 
 
 def on_both(experiment: Experiment) -> Experiment:
-    """The same experiment, which sweeps the back end, too."""
+    """The same experiment, with the back end swept as well."""
     data = experiment.data()
     sweep = data.setdefault("sweep", {})
     for part in ("product", "zip"):

@@ -1,8 +1,8 @@
-"""Whether results moved: ratios between systems, and how far each is from the closed form.
+"""Changes between results: ratios between systems, and each system's distance from the closed form.
 
-Seconds of two machines, or of two days, do not compare; what one system takes over what another
-takes in the same setting does, and so does its time over the closed form's. Both are held against
-a tolerance. Rows that are not valid are left out.
+Seconds of two machines, or of two days, are not comparable. The ratio of two systems' times in the
+same setting is, and so is the ratio of a time to the closed form's. Both are compared with a
+tolerance. Rows that are not valid are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BASE, NEW = "BASE", "NEW"
 TOLERANCE = ("simulate=1%", "emulate=10%")
-"""The simulator is exact, but for the last digits of the libraries that it calls."""
+"""The simulator is exact up to rounding in the libraries that it calls."""
 
 _PLACE = [*SETTING, *PLACE, "beside"]
 _KEYS = [*_PLACE, *SERIES]
@@ -35,7 +35,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is compared in a setting; it moved if it changed by a factor above 1 + ``tolerance``."""
+    """A ratio in a setting; it moved if it changed by a factor above 1 + ``tolerance``."""
 
     setting: str
     name: str
@@ -50,21 +50,21 @@ class Quantity:
 
     @property
     def moved(self) -> bool:
-        # A third more and a quarter less are as far: the same factor.
+        # A third more and a quarter less are the same factor.
         return max(self.new / self.base, self.base / self.new) > 1 + self.tolerance
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was compared, and what could not be.
+    """The ratios compared, and the rows that could not be compared.
 
     Attributes:
-        failed: (setting, system, reason) of what is valid in BASE and failed in NEW: it counts as
-            moved.
-        needless: (setting, system, reason) of what sent packets again without loss in every
-            repeat of NEW, whatever BASE holds: it counts as moved.
+        failed: (setting, system, reason) of systems valid in BASE that failed in NEW: they count
+            as moved.
+        needless: (setting, system, reason) of systems that retransmitted without loss in every
+            repeat of NEW, whatever is in BASE: they count as moved.
         left_out: (side, setting, system, reason) of rows that are not valid.
-        only: (side, setting, system) of what the other side has no row of.
+        only: (side, setting, system) of systems without a row on the other side.
     """
 
     quantities: Sequence[Quantity]
@@ -87,14 +87,14 @@ class Comparison:
         if self.failed:
             said += f"; {counted(len(self.failed), 'system')} failed that did not before"
         if self.needless:
-            said += f"; {counted(len(self.needless), 'system')} sent packets again without loss"
+            said += f"; {counted(len(self.needless), 'system')} retransmitted without loss"
         return said
 
 
 def tolerances(texts: Iterable[str]) -> dict[str, float]:
-    """``simulate=1%`` or, for both back ends, ``0.2``; later ones count. ValueError if it is none.
+    """Parse ``simulate=1%`` or, for both back ends, ``0.2``; later texts override earlier ones.
 
-    Returns: of each back end the share by which quantities may grow.
+    Returns: for each back end the share by which quantities may change. ValueError for other texts.
     """
     found: dict[str, float] = {}
     for text in (*TOLERANCE, *texts):
@@ -113,13 +113,13 @@ def tolerances(texts: Iterable[str]) -> dict[str, float]:
 
 
 def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comparison:
-    """Compare what both sides hold valid rows of, in the same setting.
+    """Compare systems with valid rows on both sides, in the same setting.
 
-    A setting is the fabric, where INA is, the workload, the workers, the job's conditions, the
+    A setting is the fabric, the place of INA, the workload, the workers, the job's conditions, the
     jobs beside it and the back end; ``tolerance`` has a share for each back end. In a setting all
     systems are compared with one: the first baseline that ran (`System.baseline`), else the first.
 
-    Raises Unreadable if nothing was found valid in BASE, or nothing of it is in NEW.
+    Raises Unreadable if BASE has no valid row, or NEW has nothing in common with it.
     """
     rows = _together(base, new)
     valid = data.is_valid(rows)
@@ -132,9 +132,9 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
     }
     there = {side: set(_keys(rows[rows["side"] == side])) for side in (BASE, NEW)}
     if not means[BASE]:
-        raise Unreadable(f"found no valid row in {BASE}, wanted some to compare with")
+        raise Unreadable(f"found no valid row in {BASE}, wanted at least one to compare with")
     if not there[NEW]:
-        raise Unreadable(f"found no row in {NEW}, wanted some to compare")
+        raise Unreadable(f"found no row in {NEW}, wanted at least one to compare")
     if not there[BASE] & there[NEW]:
         raise Unreadable(
             f"found nothing of {BASE} in {NEW}, wanted the same settings: fabric, workload,"
@@ -160,14 +160,14 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
     quantities = list(_quantities(means[BASE], means[NEW], tolerance))
     if not (quantities or failed or needless):
         raise Unreadable(
-            f"found no valid row in {NEW} of what {BASE} holds, wanted some to compare; see"
-            " the verdicts in its report"
+            f"found no valid row in {NEW} that is also in {BASE}, wanted at least one to compare;"
+            " see the verdicts in its report"
         )
     return Comparison(quantities, failed, needless, left_out, only)
 
 
 def _together(base: Outcome, new: Outcome) -> pd.DataFrame:
-    """Both sides' rows with labels that mean the same on both."""
+    """The rows of both sides, labelled together so that labels agree."""
     import pandas as pd
 
     tables: list[pd.DataFrame] = []
@@ -183,14 +183,14 @@ def _keys(rows: pd.DataFrame) -> Iterator[Key]:
 
 
 def _words(key: Key) -> tuple[str, str]:
-    """A setting and a system."""
+    """A setting and a system as text."""
     named = dict(zip(_KEYS, key, strict=True))
     setting = data.where(named) + (f", beside {named['beside']}" if named["beside"] else "")
     return setting, named["system"] + (f" ({named['variant']})" if named["variant"] else "")
 
 
 def _baseline(system: str) -> float:
-    """Where a system stands among the baselines; after all of them if it is none."""
+    """A system's place among the baselines; after all of them if it is not one."""
     known = registry.get(system)
     return known.baseline or inf if known else inf
 
@@ -218,7 +218,7 @@ def _quantities(
 
 
 def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
-    """The comparison as text: what moved, or all that was compared, and what was not."""
+    """The comparison as text: what moved, or all ratios, and the rows that were left out."""
     shown = comparison.quantities if everything else comparison.moved
     width = max((len(each.name) for each in shown), default=0)
     setting = None
@@ -232,7 +232,7 @@ def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
     for place, system, reason in comparison.failed:
         yield f"failed in {NEW}: {place}: {system}: {reason}"
     for place, system, reason in comparison.needless:
-        yield f"sent again without loss in {NEW}: {place}: {system}: {reason}"
+        yield f"retransmitted without loss in {NEW}: {place}: {system}: {reason}"
     for (side, place), own in _by_setting(comparison.left_out):
         systems = ", ".join(system for system, _ in own)
         yield f"left out of {side}, not valid: {place}: {systems}: {own[0][1]}"

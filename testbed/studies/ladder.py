@@ -1,6 +1,6 @@
-"""Closed form, simulator and emulator side by side, from the tables that runs left.
+"""Closed form, simulator and emulator side by side, from the tables of runs.
 
-A row of the simulator and one of the emulator belong together if nothing but the back end differs.
+A row of the simulator and one of the emulator match if only the back end differs.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 import pandas as pd
 
 MEDIAN, WORST = 0.05, 0.10
-"""What the simulator's errors against the emulator are to be, at most."""
+"""The largest errors that are allowed for the simulator against the emulator."""
 
 _SAME = ["experiment", "job", "system", "workload", "topology", "workers", "servers", "ina_tors"]
-"""Besides the sweep's settings, what tells rows apart."""
+"""The columns that distinguish rows, besides the sweep's settings."""
 
 _TITLES = {"closed_form": "closed form", "simulator": "simulator"}
 
@@ -21,9 +21,9 @@ _TITLES = {"closed_form": "closed form", "simulator": "simulator"}
 def ladder(results: pd.DataFrame) -> pd.DataFrame:
     """One row for each job of each cell: seconds of an iteration in all three, and errors.
 
-    ``results`` is the table of results. Of repeats the median counts; of the emulator's rows those
-    that are valid and, where none ``is_valid``, all. ``simulator_error`` and ``closed_form_error``
-    are against the emulator, as a ratio less 1, and missing where it has no row.
+    ``results`` is the table of results. The median over repeats counts, for the emulator over valid
+    rows and, where none ``is_valid``, over all. ``simulator_error`` and ``closed_form_error`` are
+    relative to the emulator, as a ratio less 1, and missing where it has no row.
     """
     table = results[results["jct_s"].notna()].copy()
     table["varied"] = table["settings"].map(_varied)
@@ -47,7 +47,7 @@ def ladder(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _varied(settings: object) -> str:
-    """A sweep's settings but for those that name the back end and the system."""
+    """A sweep's settings except the back end and the system."""
     chosen = json.loads(settings) if isinstance(settings, str) and settings else {}
     return ", ".join(
         f"{path.rpartition('.')[2]}={value}"
@@ -57,13 +57,13 @@ def _varied(settings: object) -> str:
 
 
 def is_met(rows: pd.DataFrame) -> bool:
-    """Whether the simulator is as near to the emulator's valid rows, and there are any."""
+    """Whether the emulator has valid rows and the simulator's errors are within the bounds."""
     off = _errors(rows[rows["is_valid"]], "simulator")
     return bool(len(off) and off.median() <= MEDIAN and off.max() <= WORST)
 
 
 def text(rows: pd.DataFrame) -> str:
-    """The rows of `ladder` as lines, and below them the medians and the worst of all errors."""
+    """The rows of `ladder` as lines, followed by the median and the worst errors."""
     lines = [
         f"{'system':18} {'workload':10} {'workers':>7} {'closed form':>11} {'simulator':>11}"
         f" {'emulator':>11}  {'closed form':>11} {'simulator':>11}  varied"
@@ -97,7 +97,7 @@ def _summary(rows: pd.DataFrame) -> str:
     if not count:
         return f"ladder: UNDECIDED, no valid row; wanted {wanted}"
     found = "MET" if is_met(rows) else "MISSED"
-    return f"ladder: {found} on {count} of {len(rows)} rows, which are valid; wanted {wanted}"
+    return f"ladder: {found} on {count} of {len(rows)} rows (the valid ones); wanted {wanted}"
 
 
 def _errors(rows: pd.DataFrame, name: str) -> pd.Series:

@@ -1,13 +1,13 @@
-"""The reference evaluation: what of a run is kept, and whether the code still does the same.
+"""The reference evaluation: files kept from runs, and whether the code still does the same.
 
-``ina-testbed reference RUN...`` makes ``reports/reference/`` of results directories:
+``ina-testbed reference RUN...`` makes ``reports/reference/`` from results directories:
 
-- ``README.md``: the answer in short; ``report.html``, ``report.md`` and ``figures/``;
+- ``README.md``: the summary; ``report.html``, ``report.md`` and ``figures/``;
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
 - ``claims.*``, if the page on claims was made, with a digest of the files that it answers;
 - ``plans.json``: a digest of every cell's plan and timing, by experiment and settings.
 
-Code may change without making the reference stale; only what a cell does may not.
+The reference becomes stale when a cell's plan or timing changes, not when only code changes.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from testbed.studies.claims.run import FOLDER
 REFERENCE = folder("reports") / "reference"
 PLANS, CLAIMS = "plans.json", "claims.json"
 _KEPT_AS = {"protocol": "style"}
-"""Fields that digests know by another name."""
+"""Fields that have another name in digests."""
 KEPT = (results.RESULTS, results.METADATA, results.EXPERIMENT)
 
 
 def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
-    """Make a reference of ``runs`` and of the page in ``claims``; the path of its first page.
+    """Make a reference from ``runs`` and the page in ``claims``; the path of its first page.
 
-    FileNotFoundError if a directory holds no results or no page.
+    FileNotFoundError if a directory has no results or no page.
     """
     out.mkdir(parents=True, exist_ok=True)
     reporting.report(runs, out)
@@ -72,7 +72,7 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
 
 
 def stale(reference: Path = REFERENCE) -> Iterator[str]:
-    """What keeps a reference from being one of the code as it is, a sentence each."""
+    """The differences between a reference and the current code, a sentence each."""
     try:
         kept = json.loads((reference / PLANS).read_text())
     except (OSError, ValueError) as error:
@@ -85,12 +85,12 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
             now = plans(experiment)
             rows = results.read(folder).results
         except (OSError, located.Invalid, ValidationError, DeploymentError, ValueError) as error:
-            yield f"{name}: this version cannot deploy it any more: {error}"
+            yield f"{name}: this version can no longer deploy it: {error}"
             continue
         changed = [cell for cell in digests if now.get(cell) != digests[cell]]
         if changed:
             some = "; ".join(changed[:3])
-            yield f"{name}: {len(changed)} of {len(digests)} cells do something else now: {some}"
+            yield f"{name}: {len(changed)} of {len(digests)} cells have changed: {some}"
         had = {sweep.written(json.loads(settings)) for settings in rows["settings"]}
         if missing := [cell for cell in now if cell not in had]:
             yield f"{name}: {counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
@@ -104,14 +104,15 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
 
 
 def _asked() -> dict[str, str]:
-    """A digest of what each claims file says, comments apart."""
+    """A digest of each claims file, without its comments."""
     return {path.stem: _digest(located.read(path).data) for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 def plans(experiment: Experiment) -> dict[str, str]:
-    """A digest of what each cell does, by its settings. DeploymentError if one cannot be set up.
+    """A digest of each cell's plan and timing, by settings.
 
-    Cells' ids would change with every key that experiment files come to know.
+    DeploymentError if a cell cannot be set up. Settings are the key because cells' ids change with
+    every new key of experiment files.
     """
     return {
         sweep.written(cell.settings): digest(cell.experiment) for cell in cells.distinct(experiment)
@@ -136,9 +137,9 @@ def _digest(content: Any) -> str:
 
 
 def _job(job: DeployedJob) -> Any:
-    """What of a job decides what is sent when."""
+    """The data of a job that determine what is sent, and when."""
     made = job.plan
-    # Names are those of the first references: a digest is of what a plan says, not of how.
+    # Names are those of the first references: renaming a field must not change digests.
     plan = dict(
         hosts=made.hosts,
         workers=made.workers,
@@ -162,7 +163,7 @@ def _job(job: DeployedJob) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it, in an order that is always the same; reals to nine digits."""
+    """As JSON data, in a fixed order; reals to nine digits."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Protocol):

@@ -1,4 +1,4 @@
-"""Joins results, which know no systems, with what systems declare, and with fabrics."""
+"""Reports on results, with the declarations of systems and the fabrics of experiments."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from testbed.systems import registry
 
 
 def report(directories: Sequence[Path], output: Path, include_invalid: bool = False) -> Path:
-    """Write the report over ``directories`` into ``output``; the path of its page.
+    """Write the report on ``directories`` into ``output``; the path of its page.
 
-    ``include_invalid`` lets rows that are not valid count. FileNotFoundError if a directory holds
+    ``include_invalid`` lets rows that are not valid count. FileNotFoundError if a directory has
     no results.
     """
     return build(directories, output, styles(), picture, include_invalid)
 
 
 def styles() -> dict[str, SystemStyle]:
-    """How each registered system appears."""
+    """The style of each registered system."""
     return {
         name: SystemStyle(
             title=system.title,
@@ -45,7 +45,7 @@ def styles() -> dict[str, SystemStyle]:
 
 
 def picture(run: Path, settings: str) -> Picture | None:
-    """The fabric of a run's cell; None if its experiment is one that this version cannot read."""
+    """The fabric of a run's cell; None if this version cannot read its experiment."""
     try:
         data = read(run / results.EXPERIMENT).data
         cell = sweep.apply(data, json.loads(settings or "{}"))

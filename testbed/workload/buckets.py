@@ -1,10 +1,10 @@
-"""Gradients into buckets, as PyTorch's DistributedDataParallel (DDP) fills them.
+"""Group gradients into buckets, as PyTorch's DistributedDataParallel (DDP) does.
 
 The rule is that of ``compute_bucket_assignment_by_size`` (pytorch/pytorch,
 torch/csrc/distributed/c10d/reducer.cpp): tensors are taken in the order in which their gradients
-become ready, and the tensor that makes a bucket reach or exceed its cap is its last. A bucket can
-so be larger than its cap, by up to one tensor. The first bucket's cap is smaller, so that
-communication starts early.
+become ready, and the tensor that makes a bucket reach or exceed its cap is its last. So a bucket
+can exceed its cap by up to one tensor. The first bucket's cap is smaller, so that communication
+starts early.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FIRST_BUCKET_BYTES = 1024 * 1024
 class Bucket:
     """Gradients that are synchronised together.
 
-    ``tensors`` are indices into the trace's tensors, in gradient-ready order; ``ready_s`` is when
-    the last of them is ready, in seconds from the iteration's start (forward, then backward).
-    A ``deferred`` bucket is synchronised in the iteration after the one that made its gradients.
+    ``tensors`` are indices into the trace's tensors, in gradient-ready order; ``ready_s`` is the
+    time when the last of them is ready, in seconds from the iteration's start (forward, then
+    backward). A ``deferred`` bucket is synchronised in the iteration after the one that made it.
     """
 
     index: int
@@ -50,7 +50,7 @@ def fill(
     then take their bytes and times from ``trace.scaled(scale)``: scaling never moves a tensor to
     another bucket.
 
-    The ``deferred`` tensors fill buckets of their own. They come first and are ready at once: they
+    The ``deferred`` tensors fill separate buckets. These come first and are ready at once: they
     hold the previous iteration's gradients (a second stage, as in OSP).
 
     Raises ValueError for a cap below 1 byte.
@@ -90,7 +90,7 @@ def _groups(
 def after_compute(buckets: Iterable[Bucket], compute_s: float) -> tuple[Bucket, ...]:
     """The same buckets, none ready before ``compute_s``: communication without overlap.
 
-    What was deferred overlaps all the same: it is another iteration's.
+    Deferred buckets still overlap, as they belong to the previous iteration.
     """
     return tuple(
         bucket if bucket.deferred else replace(bucket, ready_s=compute_s) for bucket in buckets

@@ -19,10 +19,10 @@ def names() -> tuple[str, ...]:
 
 
 def load(name_or_path: str | Path) -> Trace:
-    """Read a shipped workload by name, or any trace file by path, or make up a synthetic one.
+    """Read a shipped workload by name, or any trace file by path, or make a synthetic one.
 
     A string without ``/`` that does not end in ``.trace`` is a name, and one that begins with
-    ``synthetic/`` says what is made up (`testbed.workload.synthetic`).
+    ``synthetic/`` describes a synthetic workload (`testbed.workload.synthetic`).
 
     Raises TraceError with every problem found, each as ``file:line: found, wanted``.
     """

@@ -1,14 +1,15 @@
-"""Traces as Chakra execution traces, and back (mlcommons/chakra 1.0.0, schema/et_def.proto).
+"""Convert traces to and from Chakra execution traces (mlcommons/chakra 1.0.0, et_def.proto).
 
 A Chakra file holds a ``GlobalMetadata`` message and then a ``Node`` for each computation and each
-collective of one worker, with the nodes that it depends on. Written are names and attributes as
-Chakra's own text converter writes them for data-parallel training: ``COMP_NODE_<tensor>_FWD``,
+collective of one worker, with the nodes that it depends on. `save` writes names and attributes as
+Chakra's own text converter does for data-parallel training: ``COMP_NODE_<tensor>_FWD``,
 ``COMP_NODE_<tensor>_BWD`` and ``COMM_COLL_NODE_<tensor>_ALLREDUCE`` with ``comm_type`` and
-``comm_size`` (bytes). Durations are whole microseconds there.
+``comm_size`` (bytes). Durations are whole microseconds.
 
-Read is any graph of computations and all-reduces: of its first iteration, each all-reduce becomes
-a tensor, ready when the computations that it depends on are done. Computations run one at a time;
-those called ``..._FWD`` or ``...forward...`` are the forward pass, all others the backward pass.
+`load` reads any graph of computations and all-reduces. Each all-reduce of the first iteration
+becomes a tensor, ready when the computations that it depends on are done. Computations run one at
+a time; those named ``..._FWD`` or ``...forward...`` are the forward pass, all others the backward
+pass.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Attributes = dict[str, "int | str"]
 _COMP, _COLLECTIVE = 4, 7
 _KINDS = {5: "a COMM_SEND_NODE", 6: "a COMM_RECV_NODE"}
 _ALL_REDUCE = 0
-# Fields of AttributeProto's value that hold whole numbers, truth and text.
+# Fields of AttributeProto's value that hold whole numbers, booleans and text.
 _INT64, _BOOL, _STRING = 9, 27, 29
 _WHOLE = (7, _INT64, 11, 13, _BOOL)
 _GZIP = b"\x1f\x8b"
@@ -75,7 +76,7 @@ def _graph(trace: Trace, iterations: int) -> Iterator[Node]:
     for _ in range(iterations):
         for index, phase, seconds in forward + backward:
             name = trace.tensors[index].name
-            # Ends are rounded, not lengths, so that a thousand short ones do not drift.
+            # End times are rounded, not durations, so that rounding errors do not add up.
             end_s += seconds
             begun, end = end, round(end_s * 1e6)
             parents = [last] if last >= 0 else []
@@ -118,8 +119,8 @@ def _attributes(attributes: Attributes, number: int = 2) -> bytes:
 def load(path: Path) -> Trace:
     """Read an execution trace, plain or compressed by gzip.
 
-    Raises TraceError for what is cut or no execution trace, for a collective other than all-reduce,
-    and for dependencies that are missing or run in a circle.
+    Raises TraceError for a file that is truncated or not an execution trace, for a collective other
+    than all-reduce, and for missing or circular dependencies.
     """
     try:
         data = path.read_bytes()
@@ -133,7 +134,7 @@ def load(path: Path) -> Trace:
         metadata = _metadata(messages[0]) if messages else {}
         nodes = [_node(message) for message in messages[1:]]
     except ValueError as error:
-        raise TraceError([f"{path}: no whole Chakra execution trace: {error}"]) from error
+        raise TraceError([f"{path}: not a complete Chakra execution trace: {error}"]) from error
     try:
         return _trace(path.name.split(".")[0], metadata, _ordered(nodes))
     except ValueError as error:
@@ -146,7 +147,7 @@ def _metadata(message: bytes) -> Attributes:
 
 
 def _attribute(message: bytes) -> tuple[str, int | str]:
-    """Name and value; 0 for the value of a kind that nothing here asks for."""
+    """Name and value; 0 for values of unused kinds."""
     name, value = "", 0
     text: str | None = None
     for number, found in protobuf.fields(message):
@@ -184,8 +185,8 @@ def _node(message: bytes) -> Node:
 def _ordered(nodes: Sequence[Node]) -> list[Node]:
     """The first iteration's nodes, parents before children, else by start and number.
 
-    Where computing goes on from an all-reduce, the next iteration (or the optimizer) has begun.
-    Raises ValueError for what cannot be replayed.
+    A computation that depends on an all-reduce belongs to the next iteration (or the optimizer).
+    Raises ValueError for a graph that cannot be replayed.
     """
     known = {node.id: node for node in nodes}
     if len(known) != len(nodes):
@@ -199,7 +200,7 @@ def _ordered(nodes: Sequence[Node]) -> list[Node]:
         node.parents = sorted(set(node.parents))
         for parent in node.parents:
             if parent not in known:
-                raise ValueError(f"node {node.id} depends on {parent}, which is not there")
+                raise ValueError(f"node {node.id} depends on {parent}, which does not exist")
             children[parent].append(node.id)
     missing = {node.id: len(node.parents) for node in nodes}
     ready = [(node.start, node.id) for node in nodes if not node.parents]
@@ -219,12 +220,12 @@ def _ordered(nodes: Sequence[Node]) -> list[Node]:
             if not missing[child]:
                 heapq.heappush(ready, (known[child].start, child))
     if done < len(nodes):
-        raise ValueError("dependencies run in a circle")
+        raise ValueError("dependencies are circular")
     return order
 
 
 def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
-    """One iteration. Computations are on the GPU where any is: launching them takes no time."""
+    """One iteration. If any computation is on the GPU, only those count: launches take no time."""
     reduces = [node for node in order if node.collective]
     if not reduces:
         raise ValueError("no all-reduce, wanted one for each tensor")
@@ -251,7 +252,7 @@ def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
             ends[node.id] = clock
     reduces.sort(key=lambda node: ends[node.id])
     ready = [ends[node.id] for node in reduces]
-    ready[-1] = clock  # the tail counts to the last, as in a recorded trace
+    ready[-1] = clock  # remaining time counts to the last tensor, as in a recorded trace
     ordered = [
         *forward,
         *(names[node.id] for node in reversed(reduces) if names[node.id] not in forward),
@@ -279,7 +280,7 @@ def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
 
 
 def _tensor_names(reduces: Sequence[Node]) -> dict[int, str]:
-    """A name for each all-reduce's tensor; with its number where the name alone will not do."""
+    """A name for each all-reduce's tensor, with its number where names are not unique."""
     names: dict[int, str] = {}
     for node in reduces:
         match = _ALL_REDUCED.fullmatch(node.name)

@@ -1,6 +1,6 @@
-"""Workloads in any form that is known here, told apart by the end of a file's name.
+"""Workloads in all supported file formats, chosen by a file's suffix.
 
-``.trace`` is the testbed's own form, ``.et`` (or ``.et.gz``) a Chakra execution trace, ``.csv`` a
+``.trace`` is the testbed's own format, ``.et`` (or ``.et.gz``) a Chakra execution trace, ``.csv`` a
 layer list of SwitchML's dnn_benchmark.
 """
 
@@ -24,7 +24,7 @@ def load(name_or_path: str) -> Trace:
 
 
 def save(workload: Trace, path: Path) -> None:
-    """Write ``workload`` in the form that the name asks for. Raises TraceError where it cannot."""
+    """Write ``workload`` in the format of the name's suffix. Raises TraceError if it cannot."""
     write = {".trace": trace_file.save, ".et": chakra.save, ".csv": layers.save}.get(path.suffix)
     if write is None:
         raise TraceError([f"found {path.name!r}, {_KNOWN}"])

@@ -1,16 +1,16 @@
 """Gradients whose sum is known, so that every received value can be checked bit for bit.
 
-In iteration t rank r contributes ``v[r, t] = g[r] + b(r, t)``, as int32 with wrap-around: a base
-vector that is the rank's own, of normally distributed or of real gradient values, plus a small
-constant that is the iteration's own. The sum over ranks is then the sum of the bases, computed
-once, plus one number, ``offset(t)``: checking an iteration costs one pass over the received values.
+In iteration t rank r contributes ``v[r, t] = g[r] + b(r, t)``, as int32 with wrap-around: the
+rank's base vector, of normally distributed or of real gradient values, plus a small constant for
+the iteration. The sum over ranks is then the sum of the bases, computed once, plus one number,
+``offset(t)``: checking an iteration costs one pass over the received values.
 
-What the constants catch: b is positive and odd and walks through all odd 16-bit numbers, so a
+The constants reveal errors: b is positive and odd and steps through all odd 16-bit numbers, so a
 rank's contribution differs in any two iterations fewer than 32768 apart, and the whole sum in any
 two fewer than 32768 / ranks apart. A stale, missing or repeated contribution or a misplaced chunk
 changes the sum.
 
-Where a sum leaves int32, systems such as ATP send the values again as floats and sum those:
+If a sum overflows int32, systems such as ATP send the values again as floats and sum those:
 ``float_total`` is that sum, exactly rounded.
 """
 
@@ -27,13 +27,13 @@ from testbed.workload.values import Sample
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
 
-# At 2^20 to the unit deviation, sums of normal values over thousands of ranks stay in int32.
+# With a deviation of 2^20, sums of normal values over thousands of ranks fit into int32.
 FIXED_POINT = 20
 _INT32_MAX = 2**31 - 1
 _OFFSETS = 2**15
 LARGEST_CONSTANT = 2 * _OFFSETS - 1
 """The largest b(r, t)."""
-_STEP = 20251  # odd, so that it visits all of the 2^15 offsets; 2^15 / 1.618, so that it mixes
+_STEP = 20251  # odd, to visit all of the 2^15 offsets; 2^15 / 1.618, to spread them
 
 
 class Gradients:
@@ -42,11 +42,11 @@ class Gradients:
     ``seed``: the job's; ``ranks``: workers; ``elements``: values of each worker's gradient.
     ``fixed_point``: the standard deviation of the base values is 2 to this power, 0 to 30.
     ``sample``: real gradients to draw the base values from; without it they are normal. Normal
-    values are clipped at 16 deviations; real ones, which have heavy tails, only at int32's ends.
+    values are clipped at 16 deviations; real ones, which have heavy tails, only at int32's limits.
     ``quantiser``: how real ones, of unit deviation, become integers, if not by ``fixed_point``.
 
-    The values are those of numpy's Philox generator and normal distribution: all processes of a
-    run agree when they use one numpy installation.
+    The values come from numpy's Philox generator and normal distribution: all processes of a
+    run agree if they use the same numpy installation.
 
     Raises ValueError for fewer than 1 rank or 1 element or another fixed point.
     """
@@ -82,7 +82,7 @@ class Gradients:
         self._constant_sums = [[0] for _ in range(ranks)]
 
     def base(self, rank: int) -> Int32:
-        """int32[elements], read-only: the part of ``rank``'s gradient that no iteration changes."""
+        """int32[elements], read-only: the constant part of ``rank``'s gradient."""
         self._check(rank)
         if rank not in self._bases:
             self._bases[rank] = self._draw(rank)
@@ -91,7 +91,7 @@ class Gradients:
     def fill(self, rank: int, iteration: int, out: Int32, start: int = 0) -> None:
         """Write values ``start`` to ``start + len(out)`` of ``rank``'s gradient into ``out``.
 
-        Raises ValueError where the gradient has no such values.
+        Raises ValueError if the gradient has no such values.
         """
         if not 0 <= start <= self.elements - len(out):
             raise ValueError(f"values {start} to {start + len(out)} of {self.elements}")
@@ -107,8 +107,8 @@ class Gradients:
     def float_total(self, iteration: int, start: int, stop: int) -> Float32:
         """float32[stop - start]: the sum over ranks of their values as float32, rounded once.
 
-        Every rank rounds its int32 to float32; the sum of these is exact in float64, whatever the
-        order, and then rounded to float32. Raises ValueError where there are no such values.
+        Every rank rounds its int32 to float32; the sum of these is exact in float64, in any order,
+        and then rounded to float32. Raises ValueError if there are no such values.
         """
         total = np.zeros(max(0, stop - start), np.float64)
         for rank in range(self.ranks):
@@ -120,7 +120,7 @@ class Gradients:
         if self._total is None:
             total = np.zeros(self.elements, np.int32)
             for rank in range(self.ranks):
-                # Drawn anew: a worker keeps its own base, not everyone's.
+                # Drawn again: a worker stores only its own base.
                 known = self._bases.get(rank)
                 np.add(total, self._draw(rank) if known is None else known, out=total)
             total.flags.writeable = False
@@ -129,7 +129,7 @@ class Gradients:
 
     def exact_total(self) -> Float64:
         """float64[elements], read-only: the sum of all ranks' real gradients before they become
-        integers. Raises ValueError where gradients are not real."""
+        integers. Raises ValueError if gradients are not real."""
         if self._exact is None:
             if self.sample is None:
                 raise ValueError("normal gradients are integers from the start")
@@ -141,15 +141,18 @@ class Gradients:
         return self._exact
 
     def quantisation_error(self, total: Float64) -> float:
-        """Relative L2 distance of the sum that ``total``, the integers' less the iteration's
-        `offset`, stands for from the exact sum of real gradients. ValueError without these."""
+        """Relative L2 distance of a received sum from the exact sum of real gradients.
+
+        ``total`` is the integers' sum less the iteration's `offset`. ValueError if gradients are
+        not real.
+        """
         exact = self.exact_total()
         norm = float(np.linalg.norm(exact))
         distance = float(np.linalg.norm(self.quantiser.restore(total) - exact))
         return distance / norm if norm else distance
 
     def offset(self, iteration: int) -> np.int32:
-        """What ``iteration`` adds to every value of the sum."""
+        """The constant that ``iteration`` adds to every value of the sum."""
         return _wrapped(sum(self._constant(rank, iteration) for rank in range(self.ranks)))
 
     def accumulated(self, counts: Sequence[int], start: int, stop: int) -> Int32:
@@ -169,10 +172,10 @@ class Gradients:
         return total
 
     def mismatches(self, received: Int32, total_slice: Int32, iteration: int) -> int:
-        """How many of the ``received`` sums are wrong: 0 where all are right.
+        """The number of wrong ``received`` sums.
 
         ``total_slice`` is the same span of ``expected_total()``. Raises TypeError for values that
-        are not int32 and ValueError for two shapes, either of which could hide a wrong value.
+        are not int32 and ValueError for different shapes, as both could hide a wrong value.
         """
         if received.dtype != np.int32 or total_slice.dtype != np.int32:
             raise TypeError(f"wanted int32, found {received.dtype} and {total_slice.dtype}")

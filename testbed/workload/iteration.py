@@ -1,4 +1,4 @@
-"""When one iteration of a worker ran, as a back end saw it."""
+"""The times of a worker's iteration, as a back end measured them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.workload.replay import Span, lasting_s
 class IterationTimes:
     """When one iteration began, its compute ended and its last sum arrived (monotonic clock).
 
-    ``stalls``: when its forward pass waited for sums of the iteration before.
+    ``stalls``: when its forward pass waited for sums of the previous iteration.
     """
 
     start: float
@@ -22,12 +22,12 @@ class IterationTimes:
 
     @property
     def stalled(self) -> float:
-        """Seconds in which it waited, in all."""
+        """The total time for which it waited, in seconds."""
         return lasting_s(self.stalls)
 
 
 def begun_s(own: Sequence[IterationTimes], warmup: int = 0) -> float:
-    """When a worker's measured iterations began: as its last sum of the ``warmup`` arrived.
+    """When a worker's measured iterations began: when its last sum of the ``warmup`` arrived.
 
     The next iteration may have begun to compute before that.
     """
@@ -40,9 +40,9 @@ def completion_s(
     """The job completion time (JCT) of the iterations after the first ``warmup``.
 
     From when the last worker has ended its warm-up to when the last worker has ended: the same
-    event at either end. Without a warm-up it begins with the first worker. Workers that do not go
-    on ``together`` each have a time of their own, and the longest counts: they begin one after
-    another, which is no part of the job.
+    event at both ends. Without a warm-up it begins with the first worker. If workers do not proceed
+    ``together``, each has its own time, and the longest counts: they begin one after another, and
+    that delay is not part of the job.
     """
     begun = [begun_s(own, warmup) for own in workers]
     ended = [own[-1].end for own in workers]

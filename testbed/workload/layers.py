@@ -1,8 +1,8 @@
-"""Traces as the layer lists of SwitchML's dnn_benchmark, and back.
+"""Convert traces to and from the layer lists of SwitchML's dnn_benchmark.
 
 That CSV (p4lang/p4app-switchML, dev_root/benchmarks/dnn_benchmark) has a line per layer in forward
 order: ``layer_index,numel,forward_pass_ns,backward_pass_ns``. The benchmark runs backward from the
-last line to the first, so names, the batch and any other order of gradients are not kept.
+last line to the first, so names, the batch and any other order of gradients are lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _ns(seconds: float) -> int:
 
 
 def load(path: Path) -> Trace:
-    """Read such a file: float32 tensors ``layer0``, ``layer1`` ..., a batch of 1.
+    """Read a layer list: float32 tensors ``layer0``, ``layer1`` ..., a batch of 1.
 
     Raises TraceError with every problem, each as ``file:line: found, wanted``.
     """

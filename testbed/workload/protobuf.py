@@ -1,8 +1,8 @@
-"""The wire encoding of Protocol Buffers: as much of it as execution traces need.
+"""The part of Protocol Buffers' wire encoding that execution traces need.
 
-A message is a row of fields, each a number with a wire type and a value: a variable-length integer
-(0), 8 bytes (1), bytes of a length (2) or 4 bytes (5). In a file, messages stand behind their
-lengths. See https://protobuf.dev/programming-guides/encoding.
+A message is a sequence of fields, each a number with a wire type and a value: a variable-length
+integer (0), 8 bytes (1), length-delimited bytes (2) or 4 bytes (5). In a file, each message follows
+its length. See https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LONGEST_VARINT = 10
 
 
 def varint(value: int) -> bytes:
-    """A whole number from 0 to 2^64 - 1, seven bits a byte, the least first."""
+    """A whole number from 0 to 2^64 - 1, seven bits per byte, least significant first."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -32,13 +32,13 @@ def field(number: int, value: int | str | bytes) -> bytes:
 
 
 def packed(number: int, values: Iterable[int]) -> bytes:
-    """A repeated field of whole numbers, or nothing where there are none."""
+    """A repeated field of whole numbers, or nothing if there are none."""
     data = b"".join(varint(value) for value in values)
     return field(number, data) if data else b""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field. Raises ValueError where the message is cut or no message."""
+    """Number and value of each field. Raises ValueError if the message is truncated or invalid."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -52,15 +52,15 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in (_FIXED64, _FIXED32):
             length = 8 if kind == _FIXED64 else 4
         else:
-            raise ValueError(f"wire type {kind} is none of Protocol Buffers 3")
+            raise ValueError(f"wire type {kind} does not exist in Protocol Buffers 3")
         if number < 1 or at + length > len(message):
-            raise ValueError("cut, or no message of Protocol Buffers")
+            raise ValueError("truncated, or not a message of Protocol Buffers")
         yield number, message[at : at + length]
         at += length
 
 
 def whole_numbers(value: int | bytes) -> list[int]:
-    """What one field of a repeated whole number holds: itself, or packed ones."""
+    """The numbers in one field of a repeated whole number, single or packed."""
     if isinstance(value, int):
         return [value]
     numbers, at = [], 0
@@ -71,12 +71,12 @@ def whole_numbers(value: int | bytes) -> list[int]:
 
 
 def delimited(messages: Iterable[bytes]) -> bytes:
-    """Messages one after another, each behind its length."""
+    """Messages one after another, each preceded by its length."""
     return b"".join(varint(len(message)) + message for message in messages)
 
 
 def undelimited(data: bytes) -> Iterator[bytes]:
-    """The messages of such a file. Raises ValueError where it is cut."""
+    """The messages of such a file. Raises ValueError if it is truncated."""
     at = 0
     while at < len(data):
         length, at = _varint(data, at)

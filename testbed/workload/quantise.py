@@ -1,10 +1,10 @@
-"""Gradients as the integers that switches can add, and what that costs in exactness.
+"""Gradients as the integers that switches can add, and the resulting error.
 
 Two schemes. SwitchML (Sapio et al., NSDI 2021; p4lang/p4app-switchML, the exponent quantiser of
 its client library): workers agree on each packet's largest exponent, so a packet's values use the
-whole int32. ATP (Lao et al., NSDI 2021): one fixed factor for everything.
+whole int32. ATP (Lao et al., NSDI 2021): one fixed factor for all values.
 
-Arrays are [workers, values]; what comes back is the sum over workers, as each worker would use it.
+Arrays are [workers, values]; results are the sum over workers, as each worker would use it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _T = TypeVar("_T", bound=np.generic)
 
 INT32_MAX = 2**31 - 1
 BLOCK = 256
-"""Values of a packet, where a fabric does not say otherwise."""
+"""Values per packet, unless the fabric sets another number."""
 
 ATP_FACTOR = 1e6
-"""That of ATP's released client (in-ATP/ATP); its paper names 1e8."""
+"""The factor of ATP's released client (in-ATP/ATP); its paper names 1e8."""
 
 
 def exponents(values: Float32, block: int = BLOCK) -> npt.NDArray[np.int32]:
     """int32[workers, blocks]: the least e of each block with 2^e >= its largest magnitude.
 
-    A block of zeros has the exponent of the least float32, so that any other one prevails.
+    A block of zeros has the exponent of the least float32, so that any other one is larger.
     """
     largest = np.abs(_blocks(values, block)).max(axis=-1)
     fraction, exponent = np.frexp(np.maximum(largest, np.float32(2.0**-149)))
@@ -47,7 +47,7 @@ def to_blocks(
     """int32[..., values]: round(f g), f = INT32_MAX / (workers 2^e) with each block's exponent.
 
     INT32_MAX / workers is rounded down, so that no sum overflows by rounding; ``room`` is left
-    below it for what else each worker adds.
+    below it for values that each worker adds later.
     """
     factor = np.ldexp(float(INT32_MAX // workers - room), -exponent)
     scaled = np.rint(_blocks(values, block) * factor[..., None]).astype(np.int32)
@@ -56,7 +56,7 @@ def to_blocks(
 
 
 def from_blocks(total: Int32, exponent: Int32, workers: int, block: int = BLOCK) -> Float32:
-    """float32[values]: the sum that ``to_blocks`` of all workers gave, turned back."""
+    """float32[values]: the sum of all workers' ``to_blocks``, as real numbers."""
     factor = np.ldexp(1.0 / (INT32_MAX // workers), exponent)
     turned = (_blocks(total, block) * factor[..., None]).astype(np.float32)
     values: Float32 = turned.reshape(-1)[: total.shape[-1]]
@@ -64,7 +64,7 @@ def from_blocks(total: Int32, exponent: Int32, workers: int, block: int = BLOCK)
 
 
 def block_sum(values: Float32, block: int = BLOCK) -> Float32:
-    """float32[values]: the workers' sum by way of int32 with block exponents."""
+    """float32[values]: the workers' sum via int32 with block exponents."""
     workers = len(values)
     largest = exponents(values, block).max(axis=0)
     sent = [to_blocks(each, largest, workers, block) for each in values]
@@ -72,9 +72,9 @@ def block_sum(values: Float32, block: int = BLOCK) -> Float32:
 
 
 def fixed_sum(values: Float32, factor: float = ATP_FACTOR) -> Float32:
-    """float32[values]: the workers' sum by way of int32 with one factor for all.
+    """float32[values]: the workers' sum via int32 with one factor for all.
 
-    Values and sums beyond int32 stay at its ends, as in a switch that adds with saturation.
+    Values and sums beyond int32 are clipped, as in a switch that adds with saturation.
     """
     sent = np.clip(np.rint(values * np.float64(factor)), -INT32_MAX - 1, INT32_MAX)
     total = np.clip(sent.sum(axis=0), -INT32_MAX - 1, INT32_MAX)
@@ -97,7 +97,7 @@ SCHEMES: Mapping[str, Callable[[Float32], Float32]] = {
 
 
 def relative_error(found: Float32, values: Float32) -> float:
-    """Relative L2 distance of ``found`` from the workers' exact sum; 0 where both are 0."""
+    """Relative L2 distance of ``found`` from the workers' exact sum; 0 if both are 0."""
     exact: Float64 = values.sum(axis=0, dtype=np.float64)
     norm = float(np.linalg.norm(exact))
     distance = float(np.linalg.norm(found.astype(np.float64) - exact))
@@ -116,12 +116,12 @@ class Quantiser(Protocol):
         """int32[values]: one worker's gradient, float32[values], as it is sent."""
 
     def restore(self, total: Float64) -> Float64:
-        """float64[values]: what the sum of those stands for."""
+        """float64[values]: the sum of such integers, as real numbers."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor for everything, as in ATP: values stay at int32's ends, if they are beyond."""
+    """One factor for all values, as in ATP; values beyond int32 are clipped."""
 
     factor: float
 
@@ -137,7 +137,7 @@ class Factor:
 @dataclass(frozen=True)
 class BlockExponent:
     """An ``exponent`` for each ``block`` of values, on which ``workers`` have agreed, as in
-    SwitchML. ``room`` is left in each worker's integers for what else it adds to them."""
+    SwitchML. ``room`` is left in each worker's integers for values that it adds later."""
 
     exponent: Int32
     workers: int
@@ -148,7 +148,7 @@ class BlockExponent:
     def agreed(
         cls, gradients: Iterable[Float32], workers: int, block: int = BLOCK, room: int = 0
     ) -> BlockExponent:
-        """For the ``gradients``, float32[values], of all workers."""
+        """The quantiser for the ``gradients``, float32[values], of all workers."""
         largest = np.maximum.reduce([exponents(each, block) for each in gradients])
         return cls(largest, workers, block, room)
 

@@ -1,12 +1,12 @@
-"""When a worker computes, given when the sums of its gradients arrived.
+"""The times at which a worker computes, given when the sums of its gradients arrived.
 
-A worker computes without pause but for one reason: a forward pass needs the parameters of its
-tensors, and so the sums of their gradients from the iteration before. It waits for each bucket just
-before the first tensor that is in it (as SwitchML's dnn_benchmark and ByteScheduler, Peng et al.,
-SOSP 2019, do), or for all of them at once (as PyTorch's DDP with one optimizer step does).
+A worker pauses for one reason only: a forward pass needs the parameters of its tensors, and so the
+sums of their gradients from the previous iteration. It waits for each bucket just before the
+bucket's first tensor (as SwitchML's dnn_benchmark and ByteScheduler, Peng et al., SOSP 2019, do),
+or for all of them at once (as PyTorch's DDP with one optimizer step does).
 
-All here is arithmetic on times in seconds; nothing sleeps. The trace must be of the same scale as
-the buckets.
+This module is arithmetic on times in seconds; nothing sleeps. The trace must have the same scale
+as the buckets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from testbed.workload.trace import Trace
 
 @dataclass(frozen=True)
 class Need:
-    """A part of the forward pass: once ``bucket``'s sum is there, it computes for ``seconds``."""
+    """A part of the forward pass: after ``bucket``'s sum arrives, it computes for ``seconds``."""
 
     bucket: int
     seconds: float
@@ -28,7 +28,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Span:
-    """From when to when, in seconds."""
+    """A start and an end, in seconds."""
 
     start_s: float
     end_s: float
@@ -38,7 +38,7 @@ class Span:
 class Iteration:
     """When one iteration of one worker ran, in seconds on the clock of its inputs.
 
-    ``waits``: the parts of its forward pass in which it waited for sums of the iteration before.
+    ``waits``: the parts of its forward pass in which it waited for sums of the previous iteration.
     ``ready_s``: when each bucket's gradients were ready.
     """
 
@@ -50,12 +50,12 @@ class Iteration:
 
     @property
     def exposed_s(self) -> float:
-        """Communication of the iteration before that computing did not hide."""
+        """Seconds of the previous iteration's communication that compute did not hide."""
         return lasting_s(self.waits)
 
 
 def lasting_s(spans: Iterable[Span]) -> float:
-    """How long they last, in all."""
+    """Their total length in seconds."""
     return sum(span.end_s - span.start_s for span in spans)
 
 
@@ -68,7 +68,7 @@ def needs(trace: Trace, buckets: Sequence[Bucket]) -> tuple[Need, ...]:
     seconds: dict[int, float] = {}
     current = home[0]
     for index, tensor in enumerate(trace.tensors):
-        # What was waited for once is there: its time counts to the part that is running.
+        # A bucket is waited for only once: later tensors of it extend the current part.
         if home[index] not in seconds:
             current = home[index]
             seconds[current] = 0.0
@@ -77,9 +77,9 @@ def needs(trace: Trace, buckets: Sequence[Bucket]) -> tuple[Need, ...]:
 
 
 def priorities(buckets: Sequence[Bucket]) -> tuple[int, ...]:
-    """Each bucket's priority, 0 first: its place among those that the next forward pass needs.
+    """Each bucket's priority, 0 first: its place in the order of the next forward pass.
 
-    To send the least number that is ready is layer-priority order; by index is DDP's.
+    Sending the ready bucket with the least number is layer-priority order; DDP sends by index.
     """
     first = sorted(buckets, key=lambda bucket: min(bucket.tensors))
     place = {bucket.index: number for number, bucket in enumerate(first)}
@@ -92,10 +92,10 @@ def forward(
     arrived_s: Mapping[int, float],
     factor: float = 1.0,
 ) -> tuple[float, tuple[Span, ...]]:
-    """When a forward pass that begins at ``start_s`` ends, and when it waits on the way.
+    """When a forward pass that begins at ``start_s`` ends, and when it waits.
 
-    ``arrived_s``: when each bucket's sum arrived; a bucket that is not in it is waited for by
-    nobody. ``factor``: compute times are multiplied by it.
+    ``arrived_s``: when each bucket's sum arrived; buckets that are not in it cause no wait.
+    ``factor``: compute times are multiplied by it.
     """
     now, waits = start_s, []
     for part in parts:
@@ -113,7 +113,7 @@ def stalled_s(
     arrived_s: Mapping[int, float],
     factor: float = 1.0,
 ) -> float:
-    """How long that forward pass waits, in all: by so much all that follows is later."""
+    """The total time for which that forward pass waits, which delays everything after it."""
     return lasting_s(forward(parts, start_s, arrived_s, factor)[1])
 
 
@@ -125,12 +125,12 @@ def iteration(
     barrier: bool = False,
     factor: float = 1.0,
 ) -> Iteration:
-    """One iteration that starts at ``start_s``: when the worker is done with the one before.
+    """One iteration that starts at ``start_s``, when the worker has finished the previous one.
 
-    ``arrived_s``: when each bucket's sum of the iteration before arrived; None in the first one.
-    ``barrier``: wait for all sums before anything. ``factor``: compute times are multiplied by it.
+    ``arrived_s``: when each bucket's sum of the previous iteration arrived; None in the first one.
+    ``barrier``: wait for all sums first. ``factor``: compute times are multiplied by it.
 
-    Raises ValueError for other than one arrival a bucket.
+    Raises ValueError unless there is one arrival per bucket.
     """
     arrived = [start_s] * len(buckets) if arrived_s is None else list(arrived_s)
     if len(arrived) != len(buckets):
@@ -144,7 +144,7 @@ def iteration(
         start_s=start_s,
         forward_end_s=now,
         compute_end_s=now + trace.backward_s * factor,
-        # What is deferred was ready before the forward pass, whatever that waits for.
+        # Deferred buckets were ready before the forward pass and its waits.
         ready_s=tuple(
             start_s + bucket.ready_s * factor + (0.0 if bucket.deferred else late_s)
             for bucket in buckets
@@ -162,7 +162,7 @@ def transfers(
     """When each bucket is on a channel that carries one at a time, from ``free_s`` on.
 
     ``seconds``: how long each takes; ``order``: of those that are ready, the least goes first.
-    What has begun is not interrupted.
+    Transfers are not interrupted.
     """
     spans: dict[int, Span] = {}
     waiting = set(range(len(ready_s)))
@@ -178,10 +178,10 @@ def transfers(
 def sequence(
     ready_s: Sequence[float], seconds: Sequence[float], order: Sequence[int]
 ) -> tuple[int, ...]:
-    """Which is sent first, second, ... if `transfers` takes place as it says.
+    """The order in which `transfers` sends the buckets.
 
-    It depends on nothing but what all workers know in advance, so that they agree on it without a
-    word: where switches sum, all must send the same in the same order, ready or not.
+    It depends only on data that all workers have in advance, so that they agree on it without
+    communication: where switches sum, all must send the same buckets in the same order.
     """
     spans = transfers(ready_s, seconds, order)
     return tuple(sorted(range(len(spans)), key=lambda i: (spans[i].start_s, order[i], i)))
@@ -195,10 +195,10 @@ def replay(
     priority: bool = False,
     barrier: bool = False,
 ) -> tuple[tuple[Iteration, tuple[Span, ...]], ...]:
-    """Iterations, and when each one's buckets were on a channel of their own.
+    """Iterations, and when each one's buckets were on a separate channel.
 
-    ``seconds``: how long each bucket takes on it. An iteration's buckets follow those of the one
-    before. ``priority``: layer-priority order, else the order in which buckets become ready.
+    ``seconds``: how long each bucket takes on it. An iteration's buckets follow those of the
+    previous one. ``priority``: layer-priority order, else the order in which buckets become ready.
     """
     order = priorities(buckets) if priority else tuple(range(len(buckets)))
     done: list[tuple[Iteration, tuple[Span, ...]]] = []

@@ -1,7 +1,7 @@
-"""A workload for people: what it consists of, when it computes and when it communicates.
+"""A workload as text and as a drawing: its contents, and when it computes and communicates.
 
 The timeline is the replay's arithmetic over two iterations, with each bucket synchronised at one
-rate on a channel of its own: what to expect before anything is emulated.
+rate on a separate channel: an estimate before anything is emulated.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def show(
     priority: bool = False,
     tensors: bool = False,
 ) -> None:
-    """Print a workload's overview, and draw its timeline into ``output`` where that is given.
+    """Print a workload's overview, and draw its timeline into ``output`` if given.
 
-    Sizes and rates are text with a unit. Raises ValueError (TraceError) for what is wrong with
-    them or with the workload, OSError where ``output`` cannot be written.
+    Sizes and rates are text with a unit. Raises ValueError (TraceError) for errors in them or in
+    the workload, OSError if ``output`` cannot be written.
     """
     trace = formats.load(name_or_path)
     buckets = fill(trace, parse_size(bucket), parse_size(first_bucket))
@@ -57,7 +57,7 @@ def show(
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar in a lane of the timeline; ``label`` is the bucket's number in the network's."""
+    """A bar in a lane of the timeline; in the network's lane, ``label`` is the bucket's number."""
 
     lane: str
     span: Span
@@ -66,7 +66,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Bars, and the iterations that they are of. ``rate``: bit/s of a bucket's all-reduce."""
+    """Bars, and their iterations. ``rate``: bit/s of a bucket's all-reduce."""
 
     bars: tuple[Bar, ...]
     iterations: tuple[Iteration, ...]
@@ -99,9 +99,9 @@ def timeline(
 
 
 def drawn(shown: Timeline, width: int) -> list[str]:
-    """A line for each lane, ``width`` characters long. The network's are its buckets' last digits.
+    """A line of ``width`` characters for each lane; the network's shows buckets' last digits.
 
-    What is shorter than a character is drawn as one.
+    A bar shorter than a character is drawn as one character.
     """
     per_s = width / shown.end_s if shown.end_s else 0.0
     lanes = {lane: [" "] * width for lane in _COLOURS}
@@ -125,7 +125,7 @@ def overview(
         f"forward {format_time(trace.forward_s)}, backward {format_time(trace.backward_s)},"
         f" together {format_time(trace.compute_s)}"
     )
-    told = (
+    caption = (
         f"Two iterations in {format_time(shown.end_s)}, buckets at {format_rate(shown.rate)}/s:"
         f" {format_time(length)} an iteration, {format_time(second.exposed_s)} of it waiting"
     )
@@ -134,7 +134,7 @@ def overview(
         parts.append(Text(known, style="dim"))
     if tensors:
         parts.append(_tensors(trace))
-    parts += [_buckets(buckets), Text(told), *(Text(line) for line in drawn(shown, width - 9))]
+    parts += [_buckets(buckets), Text(caption), *(Text(line) for line in drawn(shown, width - 9))]
     return Group(*parts)
 
 
@@ -170,7 +170,7 @@ def _buckets(buckets: Sequence[Bucket]) -> Table:
 
 
 def values(sample: Sample) -> RenderableType:
-    """How the sample's values are spread, and each way of summing them with its error."""
+    """The distribution of the sample's values, and the error of each way of summing them."""
     facts = sample.statistics()
     quantiles = ", ".join(f"{q:g}: {size:.2e}" for q, size in facts.magnitudes.items())
     text = (
@@ -193,9 +193,9 @@ def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
 
 
 def draw(trace: Trace, shown: Timeline, path: Path) -> None:
-    """Draw the timeline into ``path``; its end (.pdf, .png, .svg) says what it becomes.
+    """Draw the timeline into ``path``, in the format of its suffix (.pdf, .png, .svg).
 
-    Raises ValueError for an end that matplotlib cannot write.
+    Raises ValueError for a suffix that matplotlib cannot write.
     """
     from matplotlib.figure import Figure
 

@@ -1,11 +1,11 @@
-"""Workloads made up for benchmarks: equal tensors, even timing, known by their names.
+"""Synthetic workloads for benchmarks: equal tensors, even timing, described by their names.
 
-    synthetic/100MB             one tensor of 100 MB, no computing
-    synthetic/8x12.5MB          eight tensors of 12.5 MB, no computing
-    synthetic/8x12.5MB/50ms     the same, 50 ms of computing an iteration
+    synthetic/100MB             one tensor of 100 MB, no compute
+    synthetic/8x12.5MB          eight tensors of 12.5 MB, no compute
+    synthetic/8x12.5MB/50ms     the same, 50 ms of compute per iteration
 
 Sizes and times are written as anywhere else in an experiment file. In a sweep, a range of sizes
-stands for one workload each, as in nccl-tests (from, to, factor)::
+expands to one workload each, as in nccl-tests (from, to, factor)::
 
     synthetic/1MB..128MB*2      synthetic/1MB, synthetic/2MB, ... synthetic/128MB
 """
@@ -18,7 +18,7 @@ from dataclasses import replace
 from testbed.units import format_size, parse_size, parse_time
 from testbed.workload.trace import Tensor, Trace
 
-# The share of forward in forward plus backward: backward is about twice the arithmetic.
+# Forward's share of forward plus backward: backward is about twice the arithmetic.
 _FORWARD = 1 / 3
 SYNTHETIC = "synthetic/"
 _NAME = re.compile(rf"{SYNTHETIC}(?:(?P<count>[0-9]+)x)?(?P<size>[^/]+)(?:/(?P<time>[^/]+))?")
@@ -26,7 +26,7 @@ _RANGE = re.compile(
     rf"(?P<head>{SYNTHETIC}(?:[0-9]+x)?)(?P<first>[^/]+?)\.\.(?P<last>[^/*]+)\*(?P<factor>[0-9]+)"
     r"(?P<time>/[^/]+)?"
 )
-_MEND = f"write for example {SYNTHETIC}100MB, {SYNTHETIC}8x12.5MB or {SYNTHETIC}8x12.5MB/50ms"
+_FIX = f"write for example {SYNTHETIC}100MB, {SYNTHETIC}8x12.5MB or {SYNTHETIC}8x12.5MB/50ms"
 _MOST_TENSORS = 100_000
 
 
@@ -35,8 +35,8 @@ def synthetic(
 ) -> Trace:
     """A model of ``size_bytes`` (rounded up to whole values) in ``tensors`` nearly equal tensors.
 
-    ``compute_s`` seconds an iteration, a third of it forward, spread evenly over the tensors.
-    Raises ValueError where a tensor would be empty or a time negative.
+    ``compute_s`` seconds per iteration, a third of it forward, spread evenly over the tensors.
+    Raises ValueError if a tensor would be empty or a time negative.
     """
     elements = -(-size_bytes // dtype_bytes)
     if tensors < 1 or elements < tensors:
@@ -59,35 +59,35 @@ def synthetic(
 
 
 def named(name: str) -> Trace:
-    """The workload of such a name. Raises ValueError with what was found, wanted and mends it."""
+    """The workload of such a name. Raises ValueError with found, wanted and how to fix it."""
     match = _NAME.fullmatch(name)
     if match is None or ".." in name:
-        raise ValueError(f"found {name!r}, wanted {SYNTHETIC}[COUNTx]SIZE[/TIME]; {_MEND}")
+        raise ValueError(f"found {name!r}, wanted {SYNTHETIC}[COUNTx]SIZE[/TIME]; {_FIX}")
     count, size = int(match["count"] or 1), parse_size(match["size"])
     if not 1 <= count <= _MOST_TENSORS or size < 1:
         wanted = f"1 to {_MOST_TENSORS} tensors of at least 1 byte"
-        raise ValueError(f"found {name!r}, wanted {wanted}; {_MEND}")
+        raise ValueError(f"found {name!r}, wanted {wanted}; {_FIX}")
     compute_s = parse_time(match["time"]) if match["time"] else 0.0
-    # Each tensor is rounded up to whole values by itself, so that all have the size asked for.
+    # Each tensor is rounded up to whole values by itself, so that all have the given size.
     values = -(-size // 4)
     return replace(synthetic(4 * values * count, compute_s, count), name=name)
 
 
 def expand(value: object) -> tuple[object, ...]:
-    """The names that a range stands for; what is none stands for itself.
+    """The names that a range expands to; other values are returned as they are.
 
-    Raises ValueError for a range that holds nothing or does not end.
+    Raises ValueError for a range that is empty or does not end.
     """
     if not isinstance(value, str) or not value.startswith(SYNTHETIC) or ".." not in value:
         return (value,)
     match = _RANGE.fullmatch(value)
-    mend = f"write for example {SYNTHETIC}1MB..128MB*2"
+    fix = f"write for example {SYNTHETIC}1MB..128MB*2"
     if match is None:
-        raise ValueError(f"found {value!r}, wanted sizes as FIRST..LAST*FACTOR; {mend}")
+        raise ValueError(f"found {value!r}, wanted sizes as FIRST..LAST*FACTOR; {fix}")
     size, last, factor = parse_size(match["first"]), parse_size(match["last"]), int(match["factor"])
     if not 1 <= size <= last or factor < 2:
         wanted = "a first size of at least 1 byte, one as large or larger, a factor of at least 2"
-        raise ValueError(f"found {value!r}, wanted {wanted}; {mend}")
+        raise ValueError(f"found {value!r}, wanted {wanted}; {fix}")
     names = []
     while size <= last:
         names.append(f"{match['head']}{format_size(size, exact=True)}{match['time'] or ''}")

@@ -1,6 +1,6 @@
-"""A workload's trace: which gradients a model has, how large, and when each is ready.
+"""A workload's trace: a model's gradients, their sizes, and when each is ready.
 
-A trace is a list of layer sizes and timings. It holds no gradient values.
+A trace is a list of layer sizes and timings, without gradient values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 
 
 class TraceError(ValueError):
-    """A trace that cannot be used. ``problems`` lists all that was found, each with file:line."""
+    """A trace that cannot be used. ``problems`` lists every problem, each with file:line."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = tuple(problems)
@@ -37,7 +37,7 @@ class Trace:
     """One iteration of a training job on one worker.
 
     ``tensors`` are in forward order; ``ready`` holds their indices in the order in which their
-    gradients become ready (default: the reverse). ``batch`` is the samples in an iteration.
+    gradients become ready (default: the reverse). ``batch`` is the number of samples per iteration.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The testbed's own file of a trace.
+"""The testbed's own file format for traces.
 
 ``workloads/*.trace`` is text: a header of ``key: value`` lines, a line ``---``, a line
 of column names, then one line per tensor in forward order, columns separated by tabs::
@@ -79,7 +79,7 @@ def load(path: Path) -> Trace:
 def save(trace: Trace, path: Path) -> None:
     """Write ``trace`` with its checksum. Times are rounded to a nanosecond.
 
-    Raises ValueError for a provenance key that is none of PROVENANCE_KEYS.
+    Raises ValueError for a provenance key that is not in PROVENANCE_KEYS.
     """
     unknown = sorted(set(trace.provenance) - set(PROVENANCE_KEYS))
     if unknown:
@@ -114,7 +114,7 @@ def _text(lines: list[str]) -> bytes:
 
 
 def _checksum(data: bytes) -> str:
-    """SHA-256 of all lines but the one that holds it: ``grep -v ^sha256: FILE | sha256sum``."""
+    """SHA-256 of all lines except its own: ``grep -v ^sha256: FILE | sha256sum``."""
     kept = [line for line in data.splitlines(keepends=True) if not line.startswith(b"sha256:")]
     return hashlib.sha256(b"".join(kept)).hexdigest()
 
@@ -132,7 +132,7 @@ class _Reader:
         values, lines, table = self._header()
         version = values.get("schema_version")
         if version is not None and version != str(SCHEMA_VERSION):
-            # Another version may mean anything by its other lines: say this alone.
+            # The other lines of another version cannot be judged: report only the version.
             wrong = f"schema_version {version}, this testbed reads {SCHEMA_VERSION}"
             raise TraceError([f"{self.path}:{lines['schema_version']}: {wrong}"])
         missing = [key for key in CORE_KEYS if key not in values]
@@ -146,7 +146,7 @@ class _Reader:
         tensors, order = self._table(table)
         if numbers.get("tensors", len(tensors)) != len(tensors):
             wanted = f"{len(tensors)} tensors, the header says {numbers['tensors']}"
-            self._say(len(self.lines), f"the file ends after {wanted}: cut?")
+            self._say(len(self.lines), f"the file ends after {wanted}: truncated?")
         elif sorted(order) != list(range(len(order))):
             self._say(table, "the column ready must hold 0, 1, 2 ... each once, in any order")
         elements = sum(tensor.elements for tensor in tensors)
@@ -184,7 +184,7 @@ class _Reader:
                 self._say(number, f"unknown field {key!r}")
             else:
                 values[key], lines[key] = value, number
-        self._say(len(self.lines), f"no line '{_RULE}' ends the header: cut?")
+        self._say(len(self.lines), f"no line '{_RULE}' ends the header: truncated?")
         return values, lines, len(self.lines)
 
     def _table(self, rule: int) -> tuple[list[Tensor], list[int]]:
@@ -203,7 +203,7 @@ class _Reader:
                 continue
             name = cells[0]
             if not name or name in seen:
-                self._say(number, f"tensor {name!r}, wanted a name that no other has")
+                self._say(number, f"tensor {name!r}, wanted a unique name")
             seen.add(name)
             elements = self._whole(cells[1], "elements", number, least=1)
             order.append(self._whole(cells[2], "ready", number, least=0))

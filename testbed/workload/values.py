@@ -1,9 +1,9 @@
-"""Samples of real gradients: what was taken, how the values are spread, and more of their kind.
+"""Samples of real gradients: their values, their statistics, and values drawn from them.
 
 A sample (``workloads/<model>.gradients.npz``, made by ``workloads/sample.py``) holds the gradients
-of some data-parallel workers at the same places of the same model: blocks of consecutive values,
-so that what lies in one packet belongs together, and workers that resemble one another as far as
-real ones do.
+of some data-parallel workers at the same places of the same model. It consists of blocks of
+consecutive values, so that a packet's values belong together, and its workers are correlated as
+real ones are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.workload.trace import TraceError
 Float32 = npt.NDArray[np.float32]
 
 SUFFIX = ".gradients.npz"
-# Which sample stands for which workload: one for each family of models.
+# The sample of each workload: one for each family of models.
 FAMILIES = {
     "resnet18": "resnet50",
     "resnet50": "resnet50",
@@ -34,15 +34,15 @@ FAMILIES = {
     "bert-large": "bert-base",
     "gpt2": "gpt2",
 }
-# Streams of random numbers beyond those that a job's ranks use.
+# Streams of random numbers after those of a job's ranks.
 _FIRST_STREAM = 2**32
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """How a sample's values are spread.
+    """The distribution of a sample's values.
 
-    ``zeros`` and ``tiny``: the shares that are 0, and that are not but below a millionth of the
+    ``zeros`` and ``tiny``: the shares that are 0, and that are not 0 but below a millionth of the
     root mean square; ``magnitudes``: quantile -> absolute value; ``likeness``: the mean
     correlation of two workers' gradients.
     """
@@ -74,7 +74,7 @@ class Sample:
         return float(np.sqrt(np.mean(np.square(self.values, dtype=np.float64))))
 
     def by_worker(self) -> Float32:
-        """float32[workers, values]: what would be summed."""
+        """float32[workers, values]: the values to sum."""
         return self.values.reshape(self.workers, -1)
 
     def statistics(self) -> Statistics:
@@ -93,8 +93,9 @@ class Sample:
     def draw(self, seed: int, rank: int, elements: int) -> Float32:
         """float32[elements] for ``rank``: blocks of the sample in random order, of unit deviation.
 
-        As many ranks as the sample has workers get the same blocks, each another worker's: they
-        are alike as the workers were. The next so many ranks get other blocks.
+        The first ranks, as many as the sample has workers, get the same blocks, each from another
+        worker, so they are correlated as the workers were. The next group of ranks gets other
+        blocks.
         """
         group, worker = divmod(rank, self.workers)
         _, count, length = self.values.shape
@@ -109,7 +110,7 @@ class Sample:
 def load(workload: str) -> Sample:
     """The sample of the family that the shipped ``workload`` belongs to.
 
-    Raises TraceError where there is none or the file is damaged.
+    Raises TraceError if there is none or the file is damaged.
     """
     name = FAMILIES.get(workload)
     if name is None:

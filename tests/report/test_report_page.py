@@ -144,4 +144,4 @@ def test_invalid_rows_count_only_if_asked_and_then_it_says_so(tmp_path):
     text, _ = read(build([made], tmp_path / "out", STYLES))
     assert "Only valid rows are compared." in text
     text, _ = read(build([made], tmp_path / "out", STYLES, include_invalid=True))
-    assert "count here, because this was asked for" in text and "PS (some not valid)" in text
+    assert "count here, as requested" in text and "PS (some not valid)" in text

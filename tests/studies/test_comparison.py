@@ -144,7 +144,7 @@ def test_what_sends_again_without_loss_fails(known, base, tmp_path):
     done = invoke("compare", before, new)
     assert done.exit_code == 1
     assert f"atp: {NEEDLESS}" in done.output
-    assert done.output.splitlines()[-1].endswith("1 system sent packets again without loss")
+    assert done.output.splitlines()[-1].endswith("1 system retransmitted without loss")
 
 
 def test_one_repeat_that_sends_again_is_left_out(base, tmp_path):

@@ -87,7 +87,7 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     cell = next(iter(plans["small"]))
     (out / PLANS).write_text(json.dumps({"small": plans["small"] | {cell: "0" * 16}}))
     (said,) = stale(out)
-    assert f"1 of 6 cells do something else now: {cell}" in said
+    assert f"1 of 6 cells have changed: {cell}" in said
 
     (out / PLANS).write_text(json.dumps(plans))
     table = (out / "small/results.csv").read_text().splitlines(keepends=True)
@@ -115,9 +115,7 @@ def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path
     assert "one, two changed" in said
 
 
-@pytest.mark.parametrize(
-    ("problems", "code"), [([], 0), (["small: 1 of 6 cells do something else now"], 1)]
-)
+@pytest.mark.parametrize(("problems", "code"), [([], 0), (["small: 1 of 6 cells have changed"], 1)])
 def test_the_check_before_a_release_says_why_a_reference_is_stale(problems, code, monkeypatch):
     monkeypatch.setattr(reference, "stale", lambda where: iter(problems))
     done = CliRunner().invoke(main, ["reference", "--check"])

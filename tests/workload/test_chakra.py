@@ -122,9 +122,9 @@ def test_a_graph_without_names_is_read_by_its_dependencies(tmp_path: Path) -> No
         ([comp(1, [], 1)], "no all-reduce"),
         ([reduce(1, [], kind=2)], "a collective of type 2, wanted only all-reduces"),
         ([Node(3, "send", 5)], r"node 3 \(send\) is a COMM_SEND_NODE"),
-        ([reduce(1, [9])], "node 1 depends on 9, which is not there"),
+        ([reduce(1, [9])], "node 1 depends on 9, which does not exist"),
         ([reduce(1, []), reduce(1, [])], "same id"),
-        ([comp(1, [2], 1), comp(2, [1], 1), reduce(3, [2])], "circle"),
+        ([comp(1, [2], 1), comp(2, [1], 1), reduce(3, [2])], "circular"),
         ([reduce(1, [], size=0)], "found 0 for a size"),
     ],
 )

@@ -151,7 +151,7 @@ def test_unknown_provenance_is_not_written(tmp_path: Path) -> None:
         ("layer1\t11\t2\t1000.000", "layer1\t11\t2\t-1.0", 11, "forward_us '-1.0'"),
         ("layer1\t11\t2\t1000.000", "layer1\t11\t2\tnan", 11, "forward_us 'nan'"),
         ("layer1\t11\t2", "layer1\t11\t1", 8, "the column ready"),
-        ("layer1\t11", "layer0\t11", 11, "'layer0', wanted a name that no other has"),
+        ("layer1\t11", "layer0\t11", 11, "'layer0', wanted a unique name"),
         ("layer1\t11", "layer1 11", 11, "6 columns, wanted 7"),
         ("---\n", "", 11, "no line '---'"),
     ],
@@ -179,7 +179,7 @@ def test_a_cut_file_is_refused_wherever_it_is_cut(small: Path) -> None:
 
 def test_a_cut_table_is_called_so(small: Path) -> None:
     small.write_text("".join(small.read_text().splitlines(keepends=True)[:-1]))
-    assert any("ends after 2 tensors, the header says 3: cut?" in p for p in problems(small))
+    assert any("ends after 2 tensors, the header says 3: truncated?" in p for p in problems(small))
 
 
 def test_a_changed_value_breaks_the_checksum(small: Path) -> None:

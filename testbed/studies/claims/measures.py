@@ -1,4 +1,4 @@
-"""How a claim becomes a number: which cells of an experiment, compared with which others."""
+"""The number for a claim: cells of an experiment, and the cells they are compared with."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from testbed.experiment.fields import Model, Name
 from testbed.experiment.schema import Experiment
 
 SEED = "emulation.seed"
-"""A path that is swept to repeat a draw: what differs only in it is the same point."""
+"""A path that is swept to repeat a draw: cells that differ only in it are one point."""
 
 Metric = Literal["jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s"]
 Summary = Literal["mean", "most", "least", "slope", "spread", "midway", "step"]
 Reference = Literal["servers-apart", "servers-colocated"]
 LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3, "step": 2}
 ALONG = ("slope", "midway", "step")
-"""Numbers that need points in a line."""
+"""Numbers that need points along one path."""
 
 
 class Bounds(Model):
-    """Between which a number must be, ends included."""
+    """A closed interval for a number."""
 
     at_least: float | None = Field(
-        default=None, description="the least number that will do", examples=[1.5]
+        default=None, description="the least number allowed", examples=[1.5]
     )
     at_most: float | None = Field(
-        default=None, description="the largest number that will do", examples=[2]
+        default=None, description="the largest number allowed", examples=[2]
     )
 
     @model_validator(mode="after")
@@ -39,7 +39,7 @@ class Bounds(Model):
         if low is None and high is None:
             raise ValueError("found no bound, wanted at_least, at_most or both; add one")
         if low is not None and high is not None and low > high:
-            raise ValueError(f"found at_least {low:g} above at_most {high:g}; exchange them")
+            raise ValueError(f"found at_least {low:g} above at_most {high:g}; swap them")
         return self
 
     def hold(self, value: float) -> bool:
@@ -57,18 +57,18 @@ class Bounds(Model):
 
 
 class Measure(Model):
-    """The number that stands for a claim.
+    """The number that is measured for a claim.
 
     Each cell of ``of`` is a point, with the mean of its ``metric``. With ``over``, points are
-    ratios to the cell of ``over`` that agrees with it in all else that both sweep; with
-    ``reference``, ratios to what that formula says. ``number`` makes one number of the points.
+    ratios to the cell of ``over`` that agrees in all other paths that both sweep; with
+    ``reference``, ratios to that formula's value. ``number`` combines the points into one number.
     """
 
     experiment: Name = Field(
         description="the name of an experiment of this file", examples=["deployment"]
     )
     metric: Metric = Field(
-        description="what is taken of each row: " + ", ".join(get_args(Metric)),
+        description="the column of each row: " + ", ".join(get_args(Metric)),
         examples=["throughput_samples_s"],
     )
     job: int | None = Field(
@@ -94,7 +94,7 @@ class Measure(Model):
     )
     where: dict[str, Any] = Field(
         default_factory=dict,
-        description="a mapping of swept paths to what points have there, a value or several",
+        description="a mapping of swept paths to the values of points, one or several",
         examples=[{"fabric.ina": "all"}],
     )
     along: str | None = Field(
@@ -104,13 +104,13 @@ class Measure(Model):
     )
     number: Summary = Field(
         default="mean",
-        description="what is made of the points: mean; most; least; slope (the exponent of a power"
-        " law); spread (the largest over the smallest); midway (what part of the whole change is"
-        " there half-way); step (the least ratio of a point to the one before)",
+        description="how points are combined: mean; most; least; slope (the exponent of a power"
+        " law); spread (the largest over the smallest); midway (the share of the whole change that"
+        " is reached half-way); step (the least ratio of a point to the previous one)",
         examples=["mean"],
     )
     reads: str = Field(
-        description="what the number is, in words", examples=["throughput of Rina over ATP's"]
+        description="the meaning of the number", examples=["throughput of Rina over ATP's"]
     )
 
     @model_validator(mode="after")
@@ -118,7 +118,9 @@ class Measure(Model):
         if self.over is not None and self.reference is not None:
             raise ValueError("found both over and reference, wanted one at most; remove one")
         if self.number in ALONG and self.along is None:
-            raise ValueError(f"found no along, wanted the path along which {self.number} is taken")
+            raise ValueError(
+                f"found no along, wanted the path along which {self.number} is computed"
+            )
         if self.reference is not None and self.metric != "algbw_gbit_s":
             raise ValueError(f"found metric {self.metric}, wanted algbw_gbit_s with reference")
         return self
@@ -143,7 +145,7 @@ class Measure(Model):
     def _partner(
         self, cell: sweep.Settings, cells: list[sweep.Settings], together: set[str]
     ) -> sweep.Settings:
-        """What ``cell`` is compared with; paths that are swept ``together`` differ together."""
+        """The cell to compare ``cell`` with; paths that are swept ``together`` differ together."""
         over = self.over or {}
         free = {*self.of, *over}
         free |= together if free & together else set()
@@ -159,16 +161,15 @@ class Measure(Model):
                 " or other paths in over"
             )
         if fits[0] == cell:
-            raise ValueError("found a cell compared with itself, wanted another; change of or over")
+            raise ValueError("found a cell compared with itself, wanted another; edit of or over")
         return fits[0]
 
 
 @dataclass(frozen=True)
 class Point:
-    """Cells that differ only in their seed, each with the one that it is compared with.
+    """Cells that differ only in their seed, each with the cell that it is compared with.
 
-    ``settings`` are those that they have in common; ``at`` is where the point lies along the
-    measure's path.
+    ``settings`` are their common settings; ``at`` is the point's value on the measure's path.
     """
 
     settings: sweep.Settings
@@ -181,5 +182,5 @@ def _agrees(cell: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def values(wanted: Any) -> list[Any]:
-    """A value that is looked for, or several of which one will do."""
+    """The wanted values: one, or a list of alternatives."""
     return [*wanted, wanted] if isinstance(wanted, list) else [wanted]

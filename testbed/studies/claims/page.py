@@ -1,4 +1,4 @@
-"""One page on published claims: what was claimed, what was seen, and how sure that is."""
+"""One page on published claims: the claim, our number with its interval, and the verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Judged:
 
     @property
     def command(self) -> str:
-        """What shows it again."""
+        """The command that tests it again."""
         return f"ina-testbed claims {self.claim.name}"
 
     @property
@@ -44,7 +44,7 @@ class Judged:
 
     @property
     def basis(self) -> str:
-        """Of what the number is made, in words."""
+        """The results behind the number, as text."""
         return self.verdict.basis + (", by another version of the testbed" if self.is_old else "")
 
 

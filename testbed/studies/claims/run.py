@@ -1,4 +1,4 @@
-"""Published claims: their experiments are run, and a page says what became of each."""
+"""Published claims: run their experiments, and write a page with the verdicts."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ FOLDER = folder("experiments") / "claims"
 def read(folder: Path = FOLDER) -> list[Claims]:
     """The claims files of ``folder``.
 
-    Raises Invalid with every problem of every file, also if there is none, or if two claims
-    or files have one name.
+    Raises Invalid with every problem of every file, also if there is no file, or if two claims
+    or files have the same name.
     """
     files: list[Claims] = []
     problems: list[Problem] = []
@@ -58,7 +58,7 @@ def read(folder: Path = FOLDER) -> list[Claims]:
 
 
 def names(files: Sequence[Claims]) -> list[str]:
-    """What can be asked for: files and claims."""
+    """The names of files and claims that can be tested."""
     return [name for file in files for name in (file.name, *(each.name for each in file.claims))]
 
 
@@ -69,11 +69,11 @@ def run(
     simulate_only: bool = False,
     rules: Rules = Rules(),  # noqa: B008
 ) -> list[Judged]:
-    """Run below ``root`` what is missing for the claims ``asked`` for, and judge all of ``files``.
+    """Run below ``root`` missing cells of the claims in ``asked``, and judge all of ``files``.
 
-    Each experiment has a directory of its own there, which goes on where it was left. Of what is
-    not asked for, or is emulated though one may ``simulate_only``, what was measured before counts.
-    ValueError if a name is asked for that there is not.
+    Each experiment has its own directory there, and is resumed. Claims that are not in ``asked``,
+    and with ``simulate_only`` emulated ones, are judged from earlier results. ValueError for an
+    unknown name in ``asked``.
     """
     given = names(files)
     for name in asked:
@@ -97,7 +97,7 @@ def run(
 
 
 def _is_old(experiment: Experiment, rows: pd.DataFrame | str) -> bool:
-    """Whether other code made any of the rows."""
+    """Whether any of the rows was made by other code."""
     now = {version(cell.experiment) for cell in distinct(experiment)}
     return not isinstance(rows, str) and not now.issuperset(rows["version"])
 
@@ -113,10 +113,10 @@ def _is_emulated(experiment: Experiment) -> bool:
 
 
 def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> pd.DataFrame | str:
-    """An experiment's results, or why there are none; without ``rules`` nothing is run."""
+    """An experiment's results, or the reason for having none; without ``rules`` nothing is run."""
     runs = sorted(path.parent for path in (root / experiment.name).glob(f"*/{RESULTS}"))
     if rules is None:
-        return results.read(runs[-1]).results if runs else "It was not asked for."
+        return results.read(runs[-1]).results if runs else "It was not requested."
     try:
         evaluation: Evaluation = (
             Resumed(runs[-1], experiment, rules) if runs else New(experiment, root)

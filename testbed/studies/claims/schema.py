@@ -1,8 +1,8 @@
-"""What a claims file may say: published claims, and experiments that answer them.
+"""The format of a claims file: published claims, and experiments that test them.
 
-A file holds ordinary experiments and, for each claim, which number of their results stands for it
-and which bounds on that number make which verdict. Bounds follow from what was published; a verdict
-is computed and can be written nowhere.
+A file has ordinary experiments and, for each claim, a number from their results and the bounds on
+that number for each verdict. Bounds follow from the publication; a verdict is always computed and
+cannot be written in a file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CANNOT, NOT_RUN = "cannot be tested here", "not run"
 
 
 class Judgement(Model):
-    """Bounds that make the verdict; what is within neither is not reproduced."""
+    """Bounds for the verdicts; a number within neither is not reproduced."""
 
     reproduced: Bounds = Field(
         description="a mapping of at_least and at_most", examples=[{"at_least": 1.5}]
@@ -38,7 +38,7 @@ class Judgement(Model):
         examples=[{"at_least": 1.05}],
     )
     because: str = Field(
-        description="why these bounds, in words", examples=["The paper says more than 50 %."]
+        description="the reason for these bounds", examples=["The paper says more than 50 %."]
     )
 
 
@@ -46,27 +46,27 @@ class Claim(Model):
     """One published claim."""
 
     name: Name = Field(description="a name, unique among all claims", examples=["rina-over-atp"])
-    claimed: str = Field(description="the claim, in words", examples=["Over 50 % more throughput"])
-    read: str = Field(description="where it was read", examples=["abstract"])
-    theirs: str = Field(description="the paper's set-up, in words", examples=["not known"])
-    ours: str = Field(default="", description="our set-up, in words", examples=["a leaf-spine"])
+    claimed: str = Field(description="the claim as text", examples=["Over 50 % more throughput"])
+    read: str = Field(description="the part of the source with the claim", examples=["abstract"])
+    theirs: str = Field(description="the paper's set-up", examples=["not known"])
+    ours: str = Field(default="", description="our set-up", examples=["a leaf-spine"])
     differs: str = Field(
-        default="", description="where ours differs from theirs, in words", examples=["no GPUs"]
+        default="", description="the differences between ours and theirs", examples=["no GPUs"]
     )
     measure: Measure | None = Field(
-        default=None, description="a mapping that says what the number is", examples=[{}]
+        default=None, description="a mapping that defines the number", examples=[{}]
     )
     verdict: Judgement | None = Field(
         default=None, description="a mapping of bounds", examples=[{}]
     )
     cannot: str | None = Field(
         default=None,
-        description="why nothing here can test it, instead of measure and verdict",
+        description="why it cannot be tested here, instead of measure and verdict",
         examples=["It needs the authors' hardware."],
     )
     explained: dict[str, str] = Field(
         default_factory=dict,
-        description="a mapping of verdicts to what explains them, should they come out",
+        description="a mapping of verdicts to their explanations",
         examples=[{"not reproduced": "Links here have no latency."}],
     )
 
@@ -75,8 +75,8 @@ class Claim(Model):
     def _words(cls, explained: dict[str, str]) -> dict[str, str]:
         for word in explained:
             if word not in (REPRODUCED, DIRECTION, NOT):
-                mend = suggestion(word, (REPRODUCED, DIRECTION, NOT))
-                raise ValueError(f"found {word!r}, wanted a verdict that has a number; {mend}")
+                fix = suggestion(word, (REPRODUCED, DIRECTION, NOT))
+                raise ValueError(f"found {word!r}, wanted a verdict that has a number; {fix}")
         return explained
 
     @model_validator(mode="after")
@@ -89,10 +89,10 @@ class Claim(Model):
 
 
 class ClaimsFile(Model):
-    """A paper's claims. Experiments are written out, or named as ``file: PATH``."""
+    """A paper's claims. Experiments are written in the file, or named as ``file: PATH``."""
 
     schema_version: Literal[1] = Field(description="the version of this format, 1", examples=[1])
-    title: str = Field(description="whose claims these are", examples=["Rina"])
+    title: str = Field(description="the system or paper", examples=["Rina"])
     source: str = Field(description="the citation", examples=["Chen et al., Rina, ICNP 2024"])
     experiments: Annotated[tuple[dict[str, Any], ...], BeforeValidator(sequence)] = Field(
         default=(), description="a list of experiments", examples=[[]]
@@ -113,7 +113,7 @@ class ClaimsFile(Model):
 
 @dataclass(frozen=True)
 class Claims:
-    """A claims file with its experiments by name; ``name`` is the file's without its end."""
+    """A claims file with its experiments by name; ``name`` is the file's name without suffix."""
 
     name: str
     title: str
@@ -122,8 +122,9 @@ class Claims:
     claims: tuple[Claim, ...]
 
     def needed(self, names: Collection[str]) -> set[str]:
-        """The experiments of the claims that ``names`` names, or of all if it names this file or
-        nothing at all.
+        """The experiments of the claims in ``names``.
+
+        Those of all claims if ``names`` has this file or is empty.
         """
         return {
             claim.measure.experiment
@@ -186,13 +187,13 @@ def _experiment(
 
 
 def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterator[Finding]:
-    """Why a claim's measure cannot be taken from the results of its experiment."""
+    """The reasons why a claim's measure cannot be computed from its experiment's results."""
     measure = claim.measure
     if measure is None:
         return
     if measure.experiment not in experiments:
-        mend = suggestion(measure.experiment, list(experiments))
-        message = f"found {measure.experiment!r}, wanted an experiment of this file; {mend}"
+        fix = suggestion(measure.experiment, list(experiments))
+        message = f"found {measure.experiment!r}, wanted an experiment of this file; {fix}"
         yield Finding(("experiment",), message)
         return
     experiment = experiments[measure.experiment]
@@ -201,21 +202,21 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
     for key in ("of", "over", "where"):
         for path, value in (getattr(measure, key) or {}).items():
             if path not in swept:
-                mend = suggestion(path, list(swept))
-                message = f"found {path!r}, wanted a path that the experiment sweeps; {mend}"
+                fix = suggestion(path, list(swept))
+                message = f"found {path!r}, wanted a path that the experiment sweeps; {fix}"
                 yield Finding((key, path), message, at_key=True)
                 wrong = True
             elif value not in swept[path]:
                 several = value if isinstance(value, list) and value else [value]
                 for each in several:
                     if each not in swept[path]:
-                        mend = suggestion(each, [str(one) for one in swept[path]])
+                        fix = suggestion(each, [str(one) for one in swept[path]])
                         wanted = f"wanted a value of {path} in the sweep"
-                        yield Finding((key, path), f"found {shown(each)}, {wanted}; {mend}")
+                        yield Finding((key, path), f"found {shown(each)}, {wanted}; {fix}")
                         wrong = True
     if measure.along is not None and measure.along not in swept:
-        mend = suggestion(measure.along, list(swept))
-        message = f"found {measure.along!r}, wanted a path that the experiment sweeps; {mend}"
+        fix = suggestion(measure.along, list(swept))
+        message = f"found {measure.along!r}, wanted a path that the experiment sweeps; {fix}"
         yield Finding(("along",), message)
         wrong = True
     elif measure.number in ALONG and not wrong:
@@ -223,7 +224,7 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
         values = swept[measure.along]
         if measure.number == "slope" and not all(is_number(each) and each > 0 for each in values):
             message = f"found {measure.along!r}, whose values are not all numbers above 0"
-            yield Finding(("along",), f"{message}, wanted one whose are; take another path")
+            yield Finding(("along",), f"{message}, wanted only such values; take another path")
             wrong = True
     if wrong:
         return
@@ -234,7 +235,7 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
         return
     places = [point.at for point in points]
     if measure.number in ALONG and any(places.count(at) > 1 for at in places):
-        message = f"found several points at one {measure.along}, wanted a line; set more in where"
+        message = f"found several points at one {measure.along}, wanted one; set more in where"
         yield Finding(("where",), message)
     least = LEAST_POINTS.get(measure.number, 1)
     if len(points) < least:
@@ -243,15 +244,15 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
 
 
 def _problems(located: Located, error: ValidationError) -> Iterator[Problem]:
-    """Pydantic's errors as found X, wanted Y; how to mend it."""
+    """Pydantic's errors as "found X, wanted Y; how to fix it"."""
     for detail in error.errors(include_url=False):
         place: Place = detail["loc"]
         field, model = _field(place)
         if detail["type"] == "extra_forbidden":
             names = list(model.model_fields)
-            mend = suggestion(place[-1], names)
-            mend = mend if mend.startswith("did") else "remove it"
-            message = f'found "{place[-1]}", wanted one of the keys {", ".join(names)}; {mend}'
+            fix = suggestion(place[-1], names)
+            fix = fix if fix.startswith("did") else "remove it"
+            message = f'found "{place[-1]}", wanted one of the keys {", ".join(names)}; {fix}'
             yield located.problem(place, message, at_key=True)
         elif detail["type"] == "value_error":
             yield located.problem(place, str(detail["ctx"]["error"]))

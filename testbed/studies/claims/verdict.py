@@ -1,4 +1,4 @@
-"""From results to verdicts: each claim's number, its interval, and the word that follows."""
+"""Verdicts from results: each claim's number, its interval, and the resulting verdict."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from testbed.studies.claims.schema import (
 
 Floats = npt.NDArray[np.float64]
 LEAST_CHANGE = 0.05
-"""The least change of which a part is spoken of."""
+"""The least change for which `midway` has a meaning."""
 _RESAMPLES = 2000
 _BACKENDS = {SIMULATED: "simulated", "emulate": "emulated"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim.
+    """The verdict on a claim.
 
     Attributes:
         word: one of the words of `testbed.studies.claims.schema`.
-        reason: why that one.
+        reason: the reason for it.
         number: None if nothing could be measured.
         low, high: its 95 % bootstrap interval over repeats or seeds; None where there is none.
-        basis: of what the number is made, in words.
-        points: each point's settings in words, and its value.
+        basis: the results behind the number, as text.
+        points: each point's settings as text, and its value.
     """
 
     word: str
@@ -57,7 +57,7 @@ class Verdict:
 
 
 class Lacking(Exception):
-    """The results do not hold what a measure needs; ``word`` is the verdict that this makes."""
+    """The results lack data that a measure needs; ``word`` is the resulting verdict."""
 
     def __init__(self, word: str, reason: str) -> None:
         super().__init__(reason)
@@ -65,7 +65,7 @@ class Lacking(Exception):
 
 
 def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str) -> Verdict:
-    """The verdict on ``claim`` from the ``rows`` of its experiment, or from why there are none."""
+    """The verdict on ``claim`` from its experiment's ``rows``, or from the reason for no rows."""
     if claim.measure is None or claim.verdict is None or experiment is None:
         return Verdict(CANNOT, claim.cannot or "")
     if isinstance(rows, str):
@@ -81,7 +81,7 @@ def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str)
     along = [point.at for point in points]
     change = samples[-1].value / samples[0].value - 1
     if measure.number == "midway" and abs(change) < LEAST_CHANGE:
-        return Verdict(CANNOT, f"The whole change is {change:+.1%}: parts of it mean nothing.")
+        return Verdict(CANNOT, f"The whole change is {change:+.1%}, too small to divide.")
     number = summary(measure.number, along, [sample.value for sample in samples])
     low, high = _interval(measure.number, along, samples)
     word = _word(claim.verdict, [each for each in (number, low, high) if each is not None])
@@ -97,7 +97,7 @@ def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str)
 
 
 def _titles(points: Sequence[Point]) -> list[str]:
-    """What tells each point from the others."""
+    """The settings in which each point differs from the others."""
     first = points[0].settings
     differ = [path for path in first if any(p.settings[path] != first[path] for p in points)]
     return [
@@ -107,7 +107,7 @@ def _titles(points: Sequence[Point]) -> list[str]:
 
 
 def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
-    """One number of points' ``values``, which lie at ``along``; see `measures.Measure`."""
+    """One number from points' ``values`` at places ``along``; see `measures.Measure`."""
     found = np.array(values)
     if name == "slope":
         exponent, _ = np.polyfit(np.log(np.array(along, float)), np.log(found), 1)
@@ -125,7 +125,7 @@ def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
 
 
 def _word(verdict: Judgement, values: list[float]) -> str:
-    """The strongest word whose bounds hold for the number and for both ends of its interval."""
+    """The strongest verdict whose bounds contain the number and both ends of its interval."""
     if all(map(verdict.reproduced.hold, values)):
         return REPRODUCED
     if verdict.direction is not None and all(map(verdict.direction.hold, values)):
@@ -142,12 +142,12 @@ def _reason(verdict: Judgement, word: str, low: float | None) -> str:
             said = f"{said[:-1]}, but not {verdict.reproduced}."
     else:
         also = f" or, for the direction, {verdict.direction}" if verdict.direction else ""
-        said = f"Wanted was {what} to be {verdict.reproduced}{also}."
+        said = f"Required: {what} {verdict.reproduced}{also}."
     return f"{said} {verdict.because}"
 
 
 def _basis(samples: Sequence[_Sample], rows: pd.DataFrame) -> str:
-    """What stands behind a number, in words."""
+    """The results behind a number, as text."""
     backends = sorted({_BACKENDS.get(name, name) for name in rows["backend"]})
     of_what = sorted({sample.of_what for sample in samples})
     points = f"{len(samples)} points of " if len(samples) > 1 else ""
@@ -156,9 +156,9 @@ def _basis(samples: Sequence[_Sample], rows: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class _Sample:
-    """A point's value, and many values as other repeats might have given it, if these are enough.
+    """A point's value, and bootstrap values of it if there are enough repeats.
 
-    ``of_what`` are the repeats in words.
+    ``of_what`` are the repeats as text.
     """
 
     value: float
@@ -181,7 +181,7 @@ def _sample(
     resampled = None
     if len(pairs) > 1:
         if len(pairs) >= LEAST:
-            # All points have the same seeds, which are drawn together.
+            # All points have the same seeds, which are resampled together.
             resampled = _means(ratios, 0)
         return _Sample(float(ratios.mean()), resampled, f"{len(pairs)} seeds")
     of, over, formula = pairs[0]
@@ -191,7 +191,7 @@ def _sample(
 
 
 def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Floats:
-    """The metric in each repeat of a cell that is valid, as a mean of its jobs."""
+    """The metric in each valid repeat of a cell, as the mean over its jobs."""
     wanted = json.loads(json.dumps(cell))
     own = rows[[json.loads(settings) == wanted for settings in rows["settings"]]]
     if measure.job is not None:
@@ -208,7 +208,7 @@ def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Float
 
 
 def _formula(measure: Measure, experiment: Experiment, cell: sweep.Settings) -> float:
-    """Gbit/s of gradients that the measure's formula says."""
+    """Gbit/s of gradients by the measure's formula."""
     resolved = Experiment.model_validate(sweep.apply(experiment.data(), cell))
     job = resolved.jobs[measure.job or 0]
     workers, servers = (
