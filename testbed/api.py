@@ -5,17 +5,10 @@
     found = testbed.run("experiments/quick.yaml")
     found.results.groupby("system").jct_s.mean()
 
-<<<<<<< HEAD
-Every function that takes an experiment accepts a file, its content as a mapping, or an
-`Experiment`, and raises `Invalid` with every problem and its place. `DeploymentError` says what
-cannot be set up, `EmulationError` what this machine lacks. A cell that fails raises nothing: it is
-a row with the reason in ``error``.
-=======
 Functions that take an experiment accept a file, its content as a mapping, or an `Experiment`, and
 raise `Invalid` with every problem and its place. `DeploymentError` means that something cannot be
 set up, `EmulationError` that this machine lacks something. A cell that fails raises nothing: its
 row has the reason in ``error``.
->>>>>>> lang3
 """
 
 from __future__ import annotations
@@ -59,21 +52,12 @@ def validate(experiment: AnyExperiment) -> Experiment:
 
 
 def cells(experiment: AnyExperiment) -> pd.DataFrame:
-<<<<<<< HEAD
-    """The cells that `run` would run, in the same order; nothing is run.
-
-    Returns:
-        A row for each cell and repeat: ``cell`` and ``repeat`` as in results, a column for each
-        swept path, ``seconds`` that it should take here, and a ``warning`` if this machine will
-        probably be too slow for it.
-=======
     """The cells that `run` would run, in this order, without running them.
 
     Returns:
         A row for each cell and repeat: ``cell`` and ``repeat`` as in results, a column for each
         path that is swept, the expected ``seconds`` here, and a ``warning`` if this machine will
         probably not carry it.
->>>>>>> lang3
     """
     import pandas as pd
 
@@ -104,15 +88,9 @@ def run(
     Args:
         output: where the results directory is made; the column ``run`` of the tables names it.
         executor: "local", or "dask:ADDRESS" for the machines of a Dask scheduler.
-<<<<<<< HEAD
-        captures: links such as h0-t0, whose packets are kept in the cells' logs.
-        force: whether to run cells even if the calibration says that this machine is too slow.
-        progress: whether to print the running cell and its outcome on stderr.
-=======
         captures: links such as h0-t0 whose packets are stored in the cells' logs.
         force: whether to run even a cell clearly beyond this machine, by its calibration.
         progress: whether to report on stderr which cell runs, and its result.
->>>>>>> lang3
     """
     evaluated = evaluation.New(validate(experiment), Path(output))
     return _run(evaluated, captures, executor, force, progress)
@@ -129,21 +107,12 @@ def resume(
     force: bool = False,
     progress: bool = False,
 ) -> Tables:
-<<<<<<< HEAD
-    """Run the cells that are missing in a run's directory, and read all of its tables.
-
-    Args:
-        experiment: replaces the one that the directory holds.
-        retry: "failed" or "invalid" or both: such rows are run again.
-        any_version: whether rows made by another version of the code count.
-=======
     """Run the missing cells of a run's directory, and read all of it.
 
     Args:
         experiment: replaces the one in the directory.
         retry: "failed" or "invalid" or both: such rows are run again.
         any_version: whether rows made by other code count.
->>>>>>> lang3
         executor, captures, force, progress: as for `run`.
     """
     asked = None if experiment is None else validate(experiment)
@@ -166,11 +135,7 @@ def _run(
 
 
 def read(*directories: File) -> Tables:
-<<<<<<< HEAD
-    """The tables of results directories, or of all such directories below the given ones.
-=======
     """The tables of results directories, or of all those below the given ones.
->>>>>>> lang3
 
     FileNotFoundError if one has no results. See `testbed.results` for the columns.
     """
@@ -178,22 +143,14 @@ def read(*directories: File) -> Tables:
 
 
 def write_report(*directories: File, output: File | None = None) -> Path:
-<<<<<<< HEAD
-    """Write the report on results directories, and return the path of its page.
-=======
     """Write the report on results directories into ``output``, or into the last directory.
->>>>>>> lang3
 
     Returns the path of its page.
     """
     import matplotlib
 
     before = matplotlib.get_backend()
-<<<<<<< HEAD
-    matplotlib.use("Agg")  # otherwise a notebook shows every figure
-=======
     matplotlib.use("Agg")  # otherwise a notebook would show every figure
->>>>>>> lang3
     try:
         from testbed.studies.reporting import report
 
