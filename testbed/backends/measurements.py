@@ -13,6 +13,10 @@ from testbed.protocols.events import Event
 from testbed.workload.iteration import IterationTimes
 
 
+class Stalled(Exception):
+    """Ranks wait for one another for ever, in virtual time."""
+
+
 class SumMismatch(Exception):
     """A worker received a sum that is not the true one."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from testbed.backends.emulation import backend as emulator
 from testbed.backends.flow import backend as simulator
 from testbed.backends.measurements import JobMeasurements, Measurements
+from testbed.backends.packet import backend as packets
 from testbed.campaign.link_loads import busiest_s, loads
 from testbed.campaign.measurement import measure
 from testbed.campaign.verdicts import verdicts
@@ -23,7 +24,7 @@ from testbed.results import Iteration, LinkLoad, Row
 from testbed.switches.events import CONTRIBUTIONS
 from testbed.topology.fabric import Fabric
 
-_BACK_ENDS = {"simulate": simulator.run, "emulate": emulator.run}
+_BACK_ENDS = {"simulate": simulator.run, "packet": packets.run, "emulate": emulator.run}
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def _described(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         version=version(cell.experiment),
         quantisation=job.quantisation,
         # A cell that fails leaves it so.
-        verified=False if cell.experiment.backend == "emulate" else None,
+        verified=None if cell.experiment.backend == "simulate" else False,
     )
 
 

@@ -12,8 +12,7 @@ from typing import Protocol, TypeAlias
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.capture import ends
 from testbed.backends.emulation.network import EmulationError, require
-from testbed.backends.flow.simulate import Stalled
-from testbed.backends.measurements import SumMismatch
+from testbed.backends.measurements import Stalled, SumMismatch
 from testbed.campaign.cell import CellResult, run_cell
 from testbed.campaign.isolation import Call, Failed
 from testbed.campaign.planning import Planned

@@ -50,7 +50,7 @@ def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[
 
 
 def _expect(cell: Cell, deployment: Deployment) -> Planned:
-    if cell.experiment.backend == "simulate":
+    if cell.experiment.backend != "emulate":
         return Planned(cell, deployment, SIMULATION_S)
     known, dilation = calibration.load(), cell.experiment.emulation.dilation
     needed = capacity.demand(deployment, known)

@@ -18,7 +18,7 @@ from testbed.cli.failures import reading
     metavar="[BACKEND=]SHARE",
     multiple=True,
     help="by how much figures may change: 10%, or simulate=1%; may be repeated"
-    "  [default: simulate=1%, emulate=10%]",
+    "  [default: simulate=1%, packet=1%, emulate=10%]",
 )
 @click.option("--all", "everything", is_flag=True, help="show what did not move, too")
 def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool) -> None:

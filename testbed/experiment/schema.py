@@ -344,9 +344,9 @@ class Experiment(Model):
         examples=[[{"system": "ring", "workload": "resnet50", "workers": 8}]],
         json_schema_extra={"minItems": 1},
     )
-    backend: Literal["emulate", "simulate"] = Field(
+    backend: Literal["emulate", "packet", "simulate"] = Field(
         default="emulate",
-        description="what runs the experiment: emulate or simulate",
+        description="what runs the experiment: emulate, packet or simulate",
         examples=["emulate"],
     )
     emulation: Emulation = Field(

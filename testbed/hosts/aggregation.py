@@ -128,6 +128,17 @@ class Engine:
             raise ValueError("the endpoint is closed")
         return self._open
 
+    @property
+    def handle(self) -> int:
+        """Its address, for whoever drives it from C."""
+        return self._engine
+
+    def function(self, name: str) -> int:
+        """The address of a function of engine.h, such as ``take``."""
+        found = ctypes.cast(getattr(self._library, f"engine_{name}"), c_void_p).value
+        assert found is not None
+        return found
+
     def close(self) -> None:
         if self._open is not None:
             self._library.engine_close(self._open)

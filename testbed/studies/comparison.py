@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BASE, NEW = "BASE", "NEW"
-TOLERANCE = ("simulate=1%", "emulate=10%")
-"""The simulator is exact, but for the last digits of the libraries that it calls."""
+BACKENDS = ("simulate", "packet", "emulate")
+TOLERANCE = ("simulate=1%", "packet=1%", "emulate=10%")
+"""In virtual time runs are exact, but for the last digits of the libraries that they call."""
 
 _PLACE = [*SETTING, *PLACE, "beside"]
 _KEYS = [*_PLACE, *SERIES]
@@ -103,12 +104,12 @@ def tolerances(texts: Iterable[str]) -> dict[str, float]:
             value = float(share.removesuffix("%")) / (100 if share.endswith("%") else 1)
         except ValueError:
             value = -1.0
-        if not 0 <= value < float("inf") or backend not in ("", "simulate", "emulate"):
+        if not 0 <= value < float("inf") or backend not in ("", *BACKENDS):
             raise ValueError(
                 f"found {text!r}, wanted a share such as 0.1 or 10%, or simulate=1% or emulate=10%"
                 " for one back end alone"
             )
-        found |= dict.fromkeys([backend] if backend else ["simulate", "emulate"], value)
+        found |= dict.fromkeys([backend] if backend else BACKENDS, value)
     return found
 
 

@@ -166,6 +166,13 @@ def test_it_is_simulated_as_the_closed_form_says_and_drawn_in_its_colour(system,
     plt.close("all")
 
 
+def test_it_sums_packets_exactly_in_virtual_time(system, tmp_path):
+    row = _run(system, tmp_path, backend="packet", fabric__spines=1)
+    assert row.error == ""
+    assert row.verified
+    assert system.aggregates == (row.switch_packets > 0)
+
+
 @pytest.mark.root
 def test_it_sums_real_packets_exactly(system, tmp_path):
     row = _run(system, tmp_path)

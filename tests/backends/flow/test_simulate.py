@@ -8,7 +8,8 @@ import pytest
 from simulated import SUMMING, expected, job, plan, trained
 
 from testbed.backends.flow.scenario import Assumptions
-from testbed.backends.flow.simulate import Stalled, simulate
+from testbed.backends.flow.simulate import simulate
+from testbed.backends.measurements import Stalled
 from testbed.plan.program import Receive, Send
 from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.framing import Framing

@@ -1,0 +1,43 @@
+/* A packet on its way. A TCP segment is described, its data are not there; of an INA or RoCE packet
+   the bytes are, from the Ethernet header on, for the P4 program to read. */
+#ifndef PACKET_H
+#define PACKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum protocol { PROTOCOL_TCP = 6, PROTOCOL_UDP = 17 };
+enum { SACK_BLOCKS = 3 }; /* beside timestamps there is room for so many (RFC 2018) */
+
+struct flow_key {
+    uint32_t source, to; /* IPv4 addresses, host order */
+    uint16_t source_port, to_port;
+    uint8_t protocol;
+};
+
+struct span {
+    uint64_t start, end;
+};
+
+/* Data of the sender, or an acknowledgement of the receiver; positions are bytes of the stream. */
+struct segment {
+    uint64_t start;
+    uint32_t length;           /* 0: an acknowledgement */
+    uint64_t acknowledged;     /* all before it is here */
+    struct span blocks[SACK_BLOCKS];
+    uint32_t connection;
+};
+
+struct packet {
+    struct packet *next;       /* while it is free */
+    uint32_t bytes;            /* on a link, with the Ethernet header: what it counts as */
+    uint32_t length;           /* of `data` */
+    struct flow_key key;
+    bool congested;            /* marked by a queue that was long */
+    union {
+        struct segment segment;
+        uint8_t *data;
+    };
+};
+
+#endif
