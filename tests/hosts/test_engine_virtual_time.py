@@ -73,3 +73,32 @@ def test_losses_on_all_links_do_not_make_silences_ever_longer(protocol, window, 
     took, again = all_reduce(protocol, fragments, window, lambda _: 1e-4, loss)
     assert again >= loss * fragments * WORKERS
     assert took <= longest * fragments
+
+
+@pytest.mark.parametrize("protocol", on_trees().values(), ids=lambda each: each.name)
+def test_a_chunk_that_others_have_not_come_to_is_asked_for_one_at_a_time(protocol):
+    """Rina's ranks wait for one another for many round trips, and nothing is lost."""
+    if protocol.port != wire.PORT:
+        pytest.skip("its messages are asked for by their receiver")
+    window, now = 64, 1000.0
+    slots = list(range(SLOT, SLOT + window)) if protocol.shares_slots else [SLOT]
+    values = drawn(2 * window, wire.VALUES)
+    with Engine() as engine:
+        engine.add(Member(TREE, protocol, window, slots, 0, ROOT))
+        for chunk in (values[:window], values[window:]):
+            engine.push(0, Operation.REDUCE, chunk.ctypes.data, window)
+        engine.pump(now)
+        sent = [packet for _, packet in engine.packets()]
+        for packet in sent[:window]:
+            now += 0.001
+            answer = np.frombuffer(packet[: wire.HEADER.itemsize], wire.HEADER).copy()
+            answer["kind"] = wire.KIND_ACK
+            engine.take(answer.tobytes(), now)
+            due = engine.pump(now)
+        end = now + 2
+        while due < end:
+            now = max(due, now + 1e-6)
+            due = engine.pump(now)
+            list(engine.packets())
+        assert engine.done(0) == window
+        assert 2 <= engine.counters(0).retransmitted <= 12

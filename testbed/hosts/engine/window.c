@@ -85,13 +85,23 @@ static void resend(struct tree *tree, uint64_t sequence, double now)
     tree->flow.counters.retransmitted++;
 }
 
+/* Whether anything of the lowest chunk was answered, or nothing of the flow ever was. Else others may
+   not have come to it yet. */
+static bool is_begun(struct tree *tree)
+{
+    if (tree->flow.rtt.smoothed <= 0)
+        return true;
+    const struct chunk *chunk = chunk_of(&tree->flow.chunks, tree->lowest);
+    return !chunk || chunk->first < tree->lowest || tree->window.done_end > tree->lowest;
+}
+
 static void resend_late(struct tree *tree, double now)
 {
     struct window *window = &tree->window;
     /* Only a few: if they are late because of a queue, more would lengthen it, and an answer will
        show which others are lost. */
     struct congestion *congestion = &tree->congestion;
-    uint32_t most = (uint32_t)congestion->least, count = 0;
+    uint32_t most = is_begun(tree) ? (uint32_t)congestion->least : 1, count = 0;
     for (uint64_t s = tree->lowest; s < window->sent_end && count < most; s++) {
         struct place *place = place_of(tree, s);
         if (!place->sent || place->done || place->sent_at >= now - window->timeout)
@@ -265,6 +275,8 @@ static void settle(struct tree *tree, double now)
     window->heard = now;
     /* Any answer ends the doubling of the timeout. */
     double timeout = rtt->smoothed > 0 ? 4 * rtt->smoothed : FIRST_TIMEOUT;
+    if (first_answers && rtt->smoothed > 0)
+        timeout = fmax(timeout, window->silence); /* answers come: what is long is the queue */
     window->timeout = fmin(fmax(timeout, LEAST_TIMEOUT), LONGEST_TIMEOUT);
     window->look_again = now + window->timeout;
     window->settled = true;
