@@ -337,7 +337,7 @@ def _role(role: Role | Neighbours) -> _Role:
     if isinstance(role, Neighbours):
         _check_ring(role)
         made.rank, made.message = role.rank, role.message
-        peers = [(role.to, 0), (role.after, 0), (role.before, 1 << role.rank_before)]
+        peers = [(role.before, 1 << role.rank_before), (role.to, 0), (role.after, 0)]
     else:
         _check(role)
         slots = np.asarray(role.slots, np.uint32).tolist()

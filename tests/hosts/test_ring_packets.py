@@ -173,6 +173,13 @@ def test_a_sum_replaces_what_was_there_and_is_acknowledged(played):
     assert played.engine.done(0) == 3
 
 
+def test_acknowledgements_leave_before_values(played):
+    """Behind a window of values in the link's queue they would come too late."""
+    played.hear()
+    sent = played.hear(*(a_sum(s) for s in range(MESSAGE)))
+    assert [each.opcode == wire.ACKNOWLEDGE for _, each in sent] == [True] + MESSAGE * [False]
+
+
 def test_what_is_overtaken_is_asked_for(played):
     played.hear()
     assert not asked(played.hear(*(a_sum(s) for s in (1, 2))))

@@ -44,9 +44,10 @@ struct flow {
 
 /* A protocol's host side. */
 struct protocol {
-    size_t size; /* of its flow, in bytes */
-    bool bursts; /* packets may leave back to back, as one long datagram */
-    const struct rules *rules; /* for protocols on the trees of tree.h */
+    size_t size; /* of its flow */
+    bool bursts; /* packets may leave back to back, as one long datagram, into a large buffer; else
+                    the socket holds back what would only wait in the link's queue */
+    const struct rules *rules; /* of those on trees.h's trees */
     const struct control *control;
     int (*open)(struct flow *flow, const struct role *role);
     void (*close)(struct flow *flow); /* after `open`, even if that failed */

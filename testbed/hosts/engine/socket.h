@@ -13,8 +13,9 @@ struct socket {
     int fd;
     uint16_t port;
     int burst;    /* packets that may leave back to back, as one long datagram */
-    bool blocked; /* the send buffer is full; try again soon */
-    size_t sizes[BATCH]; /* of arrived packets; 0 if longer than any valid one */
+    bool is_wide; /* its buffer holds what a burst leaves */
+    bool blocked; /* it is full; try again soon */
+    size_t sizes[BATCH]; /* of what has arrived; 0 if it was longer than any packet */
     struct {
         _Alignas(8) uint8_t bytes[LONGEST_PACKET];
     } arrived[BATCH];

@@ -12,9 +12,10 @@ static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 
 static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long without a loss */
 enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
 
-/* The peers: the destination of values, a switch or the next rank; the next rank, for retransmitted
-   sums; and the rank before, for acknowledgements. */
-enum { TO, AFTER, BEFORE, PEERS };
+/* The peers: the rank before, to which this one acknowledges; whereto values go, a switch or the next
+   rank; and the next rank, whereto a sum goes that is sent again. They leave in this order: behind
+   values, acknowledgements would be late. */
+enum { BEFORE, TO, AFTER, PEERS };
 
 struct ring {
     struct flow flow;
@@ -29,8 +30,9 @@ struct ring {
     double *sent_at;
     bool *resent;
     double timeout, look_again;
-    double silence, probe_at; /* the longest silence allowed, and when it will be over */
-    bool answer;              /* some packet is not acknowledged yet */
+    double silence, probe_at; /* how long it may last, and when that is over */
+    bool answer;              /* something came that is not acknowledged yet */
+    double now;               /* of the latest turn, in which packets leave */
 };
 
 static int ring_open(struct flow *flow, const struct role *role)
@@ -139,14 +141,15 @@ static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
     return true;
 }
 
-/* NULL if the sum replaced the packet's own values after it was queued. */
+/* A packet is sent when it leaves: the socket may be full for long. What was put in its place since it was queued is not its own. */
 static const int32_t *ring_values(struct flow *flow, const struct outgoing *packet, int32_t *stage)
 {
-    const struct ring *ring = (const struct ring *)flow;
+    struct ring *ring = (struct ring *)flow;
     const struct chunk *chunk = chunk_of(&flow->chunks, packet->fragment);
     const bool as_sum = ((const struct bth *)packet->head)->reserved & IS_SUM;
     if (!chunk || as_sum != is_received(ring, packet->fragment))
         return NULL;
+    ring->sent_at[packet->fragment % ring->span] = ring->now;
     swap_values(stage, memory_of(chunk, packet->fragment));
     return stage;
 }
@@ -338,9 +341,10 @@ static void end_silence(struct ring *ring, double now)
 static void ring_pump(struct flow *flow, double now)
 {
     struct ring *ring = (struct ring *)flow;
+    ring->now = now;
     answer_all(ring);
     chunks_advance(&flow->chunks, ring_done(flow), 0);
-    if (!queues_are_empty(flow, BEFORE))
+    if (!queue_is_empty(&flow->queues[TO]) || !queue_is_empty(&flow->queues[AFTER]))
         return;
     send_new(ring, now);
     end_silence(ring, now);
