@@ -13,7 +13,7 @@ for argument in "$@"; do
         *) arguments+=("$(realpath "$argument")") ;;
     esac
 done
-((${#arguments[@]})) || arguments=("$here"/experiments/evaluation{,-fat-tree}.yaml)
+((${#arguments[@]})) || arguments=("$here"/experiments/{evaluation{,-bert}{,-fat-tree},emulated}.yaml)
 "$here/setup.sh"
 cd "$here"
 exec .venv/bin/ina-testbed run "${arguments[@]}"

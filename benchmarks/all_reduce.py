@@ -11,6 +11,7 @@ from benchmarks.one_switch import MTU, processor_s
 from testbed import wire
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.network import Network
+from testbed.backends.links import shares
 from testbed.deployment.memory import allocate
 from testbed.deployment.tasks import role
 from testbed.hosts.launcher import Launcher
@@ -24,16 +25,16 @@ from testbed.topology.framing import LARGEST_SUPERFRAME
 from testbed.workload.gradients import Gradients
 
 COMPUTE = 0.3
-"""Seconds before each all-reduce in which the last one's sums are checked."""
+"""Seconds of compute before each all-reduce. In them the sums of the one before are checked."""
 
 TICK, BURST, PATIENCE = 0.001, LARGEST_SUPERFRAME, 25.0
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Gradient Mbit/s per worker, of the slowest one; ``switch_us`` is the switches' processor
-    time per packet of a worker's gradient; ``resent`` fragments, ``lost`` packets that a switch or
-    a socket had no room for."""
+    """``mbit_s``: gradients of the slowest worker; ``switch_us``: the switches' processor time per
+    packet of a worker's gradient; ``resent``: fragments; ``lost``: packets for which a switch or a
+    socket had no room."""
 
     mbit_s: float
     switch_us: float
@@ -56,12 +57,12 @@ def all_reduce(
     values: int = wire.VALUES,
     iterations: int = 4,
 ) -> Speed:
-    """The median over iterations, the first not counted: it touches all memory for the first time.
+    """The median over iterations, without the first, which touches all memory for the first time.
 
-    ``message`` is how many of the window's fragments make a message (NetReduce). ``rate`` is that
-    of the links in bit/s, None for what the machine can do. ``whole_frames``: packets travel one by
-    one, as they do where links lose. ``racks`` each have a ToR that aggregates. ``values`` are a
-    packet's. SystemExit if a sum was wrong.
+    ``message`` is the number of fragments in a message (NetReduce). ``rate`` is the rate of the
+    links in bit/s, None for as fast as the machine can. With ``whole_frames`` packets travel one by
+    one, as on links with loss. Each of the ``racks`` has a ToR that aggregates. A packet has
+    ``values`` values. SystemExit if a sum is wrong.
     """
     servers = registry[system].title == "ATP"
     sizes = [workers // racks + servers, *(racks - 1) * [workers // racks]]
@@ -87,7 +88,7 @@ def all_reduce(
             rate and 1.0,
             switches,
             allocations,
-            loss=loss,
+            loss=shares(loss, fabric),
             whole_frames=whole_frames,
         )
         with network:

@@ -1,10 +1,10 @@
-"""How busy the machine is in its busiest second, against what the calibration foretells.
+"""How busy the machine is in its busiest second, compared with the calibration's prediction.
 
     sudo .venv/bin/python -m benchmarks.capacity experiments/quick.yaml [--dilation 400 …]
 
-Runs every cell of an experiment once at each dilation. ``seen`` is of all processors, 65 % is what
-the verdict allows; ``foretold`` may also be of the one core that a rank or a switch has. What else
-the machine does shows in ``seen`` alone.
+Runs every cell of an experiment once at each dilation. ``seen`` is the share of all processors that
+was busy; the verdict allows 65 %. ``foretold`` is the prediction, either for all processors or for
+the one core of a rank or a switch. Other load on the machine appears in ``seen`` only.
 """
 
 from __future__ import annotations

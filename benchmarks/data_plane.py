@@ -1,10 +1,10 @@
-"""What the switch carries: every style and size of packet, both targets, and end to end.
+"""The switch's throughput: every protocol and packet size, on both targets, and end to end.
 
     sudo .venv/bin/python -m benchmarks.data_plane [--seconds 1] [--rounds 3] [--only PART …]
 
-Prints Markdown, as it stands in p4/PERFORMANCE.md, and the aims at the end. Each figure is the
-median of the rounds; native switch and BMv2 take turns within a round, so that a busy machine is
-busy for both. A gradient bit is counted once for each worker that sends it.
+Prints the Markdown of p4/PERFORMANCE.md, with the aims at the end. Each figure is the median of the
+rounds. The native switch and BMv2 take turns within a round, so that other load on the machine
+affects both. A gradient bit is counted once for each worker that sends it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ MESSAGE = 16
 """Packets in a message of NetReduce."""
 
 IN_FLIGHT = {"native": 512, "bmv2": 128}
-"""Packets: what keeps the switch busy, and its queues short enough to lose nothing."""
+"""Packets in flight: enough to keep the switch busy, and few enough for its queues."""
 
 SYSTEMS = {"ATP": "atp", "SwitchML": "switchml", "rack": "rina", "NetReduce": "netreduce"}
 RACKS = {"rack": 2}
-"""In one rack Rina's sum is SwitchML's."""
+"""In a single rack Rina sums as SwitchML does."""
 WINDOWS, FRAGMENTS = {"native": 128, "bmv2": 32}, {"native": 8000, "bmv2": 1000}
-"""Packets in flight, and in all if they are of 256 values; as many bytes of others."""
+"""Packets in flight; and packets in total if they have 256 values, otherwise as many bytes."""
 LOSS = 0.01
 
 
 class Case(NamedTuple):
-    """What is measured: ``usual`` is the layout of one register a value; ``superframe``, how many
-    packets a native switch is handed as one."""
+    """What is measured. ``usual``: the layout with one register per value; ``superframe``: the
+    number of packets that a native switch receives as one."""
 
     target: str
     program: Path
@@ -58,11 +58,11 @@ class Case(NamedTuple):
 
 
 Aims = dict[str, tuple[float, float, str]]
-"""By what is aimed at: found, wanted, unit."""
+"""For each aim: found, wanted, unit."""
 
 
 class Bench:
-    """``rounds`` measurements of ``seconds`` each, on the targets that there are."""
+    """``rounds`` measurements of ``seconds`` each, on the targets that are installed."""
 
     def __init__(self, seconds: float, rounds: int) -> None:
         self.seconds, self.rounds = seconds, rounds
@@ -70,7 +70,7 @@ class Bench:
         self.aims: Aims = {}
 
     def load(self, case: Case) -> Result:
-        """One switch of its own for each: what is left in memory is of no use to the next."""
+        """Each measurement has a new switch, so that it starts with empty memory."""
         window, message = IN_FLIGHT[case.target] // case.workers, 1
         if case.style is NETREDUCE:
             window, message = max(2, window // MESSAGE), MESSAGE
@@ -85,14 +85,14 @@ class Bench:
             return switch.load(case.values, window, message, self.seconds)
 
     def medians(self, cases: Sequence[Case]) -> Iterator[tuple[Result, float]]:
-        """Of each case what it came to, and its gradient Mbit/s; a round measures all of them."""
+        """The result of each case and its gradient Mbit/s; a round measures all cases."""
         found: list[list[Result]] = [[] for _ in cases]
         for _ in range(self.rounds):
             for results, case in zip(found, cases, strict=True):
                 results.append(self.load(case))
         for results, case in zip(found, cases, strict=True):
             rate = median(each.rate for each in results)
-            # ATP's results pass the switch as well, and bring no gradients.
+            # ATP's results pass the switch too, and carry no gradients.
             share = case.workers / (case.workers + 1) if case.style is ATP else 1
             yield (
                 Result(
@@ -106,8 +106,8 @@ class Bench:
 
 
 def styles(bench: Bench) -> None:
-    """Packets into one switch whose sums come back, four workers, as fast as they do; to the native
-    one as many at once as fit."""
+    """Packets into one switch, from four workers that wait for its sums; the native switch gets as
+    many at once as fit."""
     print("| values | style | target | packets/s | gradients, Mbit/s | switch, µs/packet | lost |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     ratios, processor = [], []
@@ -136,7 +136,7 @@ def styles(bench: Bench) -> None:
 
 
 def layouts(bench: Bench) -> None:
-    """BMv2, SwitchML's pool: a register array for each value, as usual, and wide lanes."""
+    """BMv2 with SwitchML's pool: the usual register array for each value, and wide lanes."""
     if "bmv2" not in bench.targets:
         raise NoCompiler("simple_switch is not installed")
     names = ["one register a value", "one register a value", *4 * ["wide lanes"]]
@@ -161,7 +161,7 @@ def layouts(bench: Bench) -> None:
 
 
 def saturation(bench: Bench) -> None:
-    """What it costs that sums stop at the ends of int32: SwitchML's pool, 256 values."""
+    """The cost of sums that saturate at the limits of int32: SwitchML's pool, 256 values."""
     print("| target | sums | packets/s | switch, µs/packet |")
     print("| --- | --- | --- | --- |")
     for target in bench.targets:
@@ -171,8 +171,9 @@ def saturation(bench: Bench) -> None:
 
 
 def most(bench: Bench) -> None:
-    """The native switch and the generator on a core each, SwitchML's pool of 256 values, by fan-in
-    and by how many packets the link carries as one: 1, 6 as in experiments, or what fits."""
+    """The native switch and the generator on a core each, with SwitchML's pool of 256 values, by
+    fan-in and by the number of packets that the link carries as one: 1, 6 as in experiments, or as
+    many as fit."""
     print(
         "| superframe | workers | packets/s | Gbit/s in | switch, µs/packet | generator, the same |"
     )
@@ -192,9 +193,10 @@ def most(bench: Bench) -> None:
 
 
 def end_to_end(bench: Bench) -> None:
-    """All-reduces by four workers and the real endpoints, in packets of 256 values and in jumbo
-    frames of 1024; in one rack, but Rina's in two, each with a switch. Where every link loses,
-    either way, packets travel one by one; kept is the share of what is carried so without loss."""
+    """All-reduces by four workers with the real endpoints, in packets of 256 values and in jumbo
+    frames of 1024; in one rack, or for Rina in two, each with a switch. Under loss, which affects
+    every link in both directions, packets travel one by one; kept is the share of the throughput
+    of packets that travel one by one without loss."""
     print(
         "| target | values | style | gradients, Mbit/s a worker | packets one by one | at 1 % loss "
         "| kept | switches, µs/packet | resent at 1 % |"
@@ -211,7 +213,7 @@ def end_to_end(bench: Bench) -> None:
 
 
 def _reduced(bench: Bench, target: str, values: int, style: str) -> tuple[float, float]:
-    """Gradient Mbit/s a worker, and what 1 % loss leaves of that."""
+    """Gradient Mbit/s per worker, and the share of it that remains at 1 % loss."""
     system, fewer = SYSTEMS[style], values // wire.VALUES
     window = WINDOWS[target]
     rounds = [

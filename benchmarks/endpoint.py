@@ -1,9 +1,9 @@
-"""What a fragment costs an endpoint: members and a server, a process each, all-reduce on loopback.
+"""The cost of a fragment for an endpoint: members and a server, one process each, on loopback.
 
     .venv/bin/python benchmarks/endpoint.py [--fragments 200000] [--members 2] [--window 64]
 
-Processor time holds the kernel's part of sending and receiving. A member sends and receives one
-packet a fragment, the server one per member.
+Processor time includes the kernel's share of sending and receiving. In this all-reduce a member
+sends and receives one packet per fragment, the server one per member.
 """
 
 from __future__ import annotations

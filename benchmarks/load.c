@@ -1,14 +1,14 @@
-/* Plays all workers of an aggregation tree, and its root where that is a host, towards one switch:
-   as many packets a second as sums come back for. Every sum is compared with the true one.
+/* Plays all workers of an aggregation tree for one switch, and the tree's root if that is a host. It
+   sends as fast as sums return, and compares every sum with the true one.
 
-   A window of messages is in flight, each of one fragment, or for NetReduce of several; when all
-   sums of a message are back, the next one takes its place. The workers send in turn, each its
-   packets of all messages that may go, as real ones do in bursts.
+   A window of messages is in flight, each of one fragment, or for NetReduce of several. When all
+   sums of a message have returned, the next message takes its place. The workers send in turn; like
+   real workers, each sends its packets of all messages that may go as a burst.
 
    load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SUPERFRAME SECONDS prints one line: packets
-   that led to sums while it measured, seconds of that, all packets sent, sums, wrong sums, fragments
-   given up, and its own processor time in seconds. Without a window (0) it sends as fast as it can,
-   and awaits nothing: what the way to a switch costs. */
+   that led to sums during the measurement, its seconds, all packets sent, sums, wrong sums, fragments
+   given up, and its own processor time in seconds. With a window of 0 it sends as fast as it can and
+   waits for no sums, which shows the cost of reaching a switch. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -33,9 +33,9 @@
 enum { ATP = 1, SWITCHML, RACK, NETREDUCE }; /* as in p4/headers.p4 */
 enum {
     TREE = 7,
-    SETS = 3,       /* of values: neighbours in sequence differ, so that a stale sum shows */
-    BATCH = 64,     /* packets received by one call, and the most that one datagram is of */
-    LONGEST = 65000 /* bytes of a datagram that is cut */
+    SETS = 3,       /* of values: successive fragments differ, so that a stale sum is found */
+    BATCH = 64,     /* packets received by one call, and the most in one datagram */
+    LONGEST = 65000 /* bytes of a datagram that is split */
 };
 
 static const double WARM_UP = 0.2, PATIENCE = 0.1; /* seconds */
@@ -46,7 +46,7 @@ struct bth {
     uint8_t reserved, connection[3], acknowledge, sequence[3];
 };
 
-struct headers { /* in front of the values: either, or both */
+struct headers { /* before the values: one of them, or both */
     uint32_t padding;
     struct bth bth;
     struct header ina;
@@ -62,7 +62,7 @@ struct message {
 static unsigned style, values, workers, window, length, superframe;
 static int fd;
 static struct sockaddr_in to;
-static int32_t contribution[SETS][MAX_WORKERS][VALUES], truth[SETS][VALUES];
+static int32_t contribution[SETS][BITMAP][VALUES], truth[SETS][VALUES];
 static struct message *messages;
 static uint64_t sent, completed, sums, wrong, given_up;
 
@@ -86,7 +86,7 @@ static void put24(uint8_t *to24, uint64_t x)
     to24[2] = (uint8_t)x;
 }
 
-/* Packets of one size, which whoever is last to be able to cuts from one datagram (UDP GSO). */
+/* Packets of one size, sent as one datagram and split as late as possible (UDP GSO). */
 
 static struct headers heads[BATCH];
 static struct iovec parts[2 * BATCH];
@@ -118,7 +118,8 @@ static void send_packed(void)
     packed = 0;
 }
 
-/* Bytes first .. end - 1 of the headers that it returns, to be filled in, and values. */
+/* Add a packet: bytes first .. end - 1 of the returned headers, which the caller fills in, and the
+   values. */
 static struct headers *pack(size_t first, size_t end, const int32_t *from)
 {
     const size_t size = end - first + 4 * values;
@@ -153,7 +154,7 @@ static void contribute(const struct message *message, unsigned worker, unsigned 
                            : opens               ? SEND_FIRST
                            : place == length - 1 ? SEND_LAST
                                                  : SEND_MIDDLE;
-        put24(head->bth.connection, TREE * MAX_WORKERS + worker);
+        put24(head->bth.connection, TREE * MAX_RANKS + worker);
         put24(head->bth.sequence, fragment);
     }
     if (opens || !roce)
@@ -168,7 +169,7 @@ static void contribute(const struct message *message, unsigned worker, unsigned 
         };
 }
 
-/* ATP: the result of what was in the slot before frees it. */
+/* ATP: the result of the slot's previous fragment frees it. */
 static void release(const struct message *message)
 {
     if (message->number < window)
@@ -180,7 +181,7 @@ static void release(const struct message *message)
         .tree = htobe16(TREE),
         .sequence = htobe32((uint32_t)old),
         .slot = htobe32(slot_of(old)),
-        .bitmap = htobe64(~UINT64_C(0) >> (MAX_WORKERS - workers)),
+        .bitmap = htobe64(~UINT64_C(0) >> (BITMAP - workers)),
     };
 }
 
@@ -199,12 +200,12 @@ static void send_all(struct message **ready, unsigned count)
             for (unsigned place = 0; place < length; place++)
                 contribute(ready[i], worker, place);
         if (style == NETREDUCE)
-            send_packed(); /* each on a connection of its own */
+            send_packed(); /* each worker has its own connection */
     }
     send_packed();
 }
 
-/* The message that a sum has completed, or NULL. */
+/* The message that this sum completes, or NULL. */
 static struct message *take_sum(const struct headers *head, const int32_t *found)
 {
     uint64_t fragment = be32toh(head->ina.sequence);
@@ -224,7 +225,7 @@ static struct message *take_sum(const struct headers *head, const int32_t *found
     return --message->missing == 0 ? message : NULL;
 }
 
-/* Sums that have come; the messages that they complete. */
+/* Take the sums that have arrived; return the messages that they complete. */
 static unsigned receive(struct message **complete)
 {
     static char packets[BATCH][sizeof(struct headers) + 4 * VALUES];
@@ -245,7 +246,7 @@ static unsigned receive(struct message **complete)
             continue;
         memcpy((char *)&head + first, packets[i], size - rest);
         if (style == ATP && head.ina.kind != KIND_DATA)
-            continue; /* a copy of what freed the slot */
+            continue; /* a copy of the result that freed the slot */
         struct message *message = take_sum(&head, (const int32_t *)(packets[i] + size - rest));
         if (message)
             complete[count++] = message;
@@ -253,7 +254,7 @@ static unsigned receive(struct message **complete)
     return count;
 }
 
-/* What has been lost on the way is given up: the next message takes its place. */
+/* Give up messages with lost packets: the next message takes their place. */
 static unsigned give_up(struct message **late)
 {
     const double now = monotonic();
@@ -273,7 +274,7 @@ static void fill(void)
         for (unsigned i = 0; i < values; i++) {
             uint32_t sum = 0;
             for (unsigned worker = 0; worker < workers; worker++) {
-                /* In range, so that a sum is the same where it saturates. */
+                /* So small that no sum saturates. */
                 const uint32_t value = (uint32_t)((random() - (1 << 30)) / (long)workers);
                 contribution[set][worker][i] = (int32_t)htobe32(value);
                 sum += value;
@@ -355,7 +356,7 @@ int main(int count, char **arguments)
     length = (unsigned)atoi(arguments[7]);
     superframe = (unsigned)atoi(arguments[8]);
     if (style < ATP || style > NETREDUCE || !values || values > VALUES || !workers ||
-        workers > MAX_WORKERS || (window && window % SETS == 0) || !length ||
+        workers > BITMAP || (window && window % SETS == 0) || !length ||
         length > sizeof messages->done || !superframe || superframe > BATCH) {
         fprintf(stderr, "a figure is out of range, or the window a multiple of %d\n", SETS);
         return 2;

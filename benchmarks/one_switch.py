@@ -24,10 +24,10 @@ from testbed.topology.framing import LARGEST_SUPERFRAME
 HOST, SWITCH = "10.0.0.1", "10.0.0.254"
 HOST_MAC, SWITCH_MAC = "02:00:00:00:00:01", "02:00:00:00:00:fe"
 TREE, PORT, GROUP, NEXT_HOP = 7, 1, 1, 0
-"""``load.c`` has the tree's number, too."""
+"""``load.c`` has the tree's number as well."""
 
 LARGEST_DATAGRAM = 64
-"""Packets; of 256 values no more than 59 fit into it, of 1024 no more than 15."""
+"""In packets. At most 59 packets of 256 values fit into a datagram, or 15 of 1024 values."""
 
 MTU = 9000
 
@@ -52,22 +52,22 @@ ip link set t0 up
 
 @dataclass(frozen=True)
 class Result:
-    """What one load came to. ``rate`` is packets/s into the switch, of completed sums;
-    ``switch_us`` and ``load_us`` processor time per packet of the switch and the generator;
-    ``given_up`` fragments of which something was lost."""
+    """The result of one load. ``rate``: packets/s of completed sums, into the switch;
+    ``switch_us``, ``load_us``: processor time per packet of the switch and of the generator;
+    ``given_up``: fragments of which a packet was lost."""
 
     rate: float
     switch_us: float
     load_us: float
     given_up: int
     kernel_share: float = 0.0
-    """Of the switch's processor time."""
+    """The kernel's share of the switch's processor time."""
 
 
 class OneSwitch:
     """A context in which ``program`` runs on ``target``, with one tree of ``workers``.
 
-    ``superframe``: how many packets the link carries as one, where the switch cuts them.
+    ``superframe``: the number of packets that the link carries as one, if the switch splits them.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class OneSwitch:
         self._stack.close()
 
     def load(self, values: int, window: int, message: int, seconds: float) -> Result:
-        """Sums for ``seconds``. SystemExit if any was wrong, or none came.
+        """Send packets and receive sums for ``seconds``. SystemExit if one is wrong, or none comes.
 
-        With a ``window`` of 0 nothing is awaited.
+        With a ``window`` of 0 the generator does not wait for sums.
         """
-        # What is sent at once saves the generator's time even where the kernel has to cut it.
+        # Sending many at once saves the generator's time, even if the kernel has to split them.
         at_once = self._superframe if self._superframe > 1 else LARGEST_DATAGRAM
         tree = (self._style.number, values, self._workers)
         figures = (*tree, window, message, at_once, seconds)
@@ -148,7 +148,7 @@ class OneSwitch:
 
     @staticmethod
     def _namespace(stack: ExitStack) -> int:
-        """A process in a new network namespace, which ends with the context, or with us."""
+        """A process in a new network namespace; it ends with the context or with this process."""
         process = subprocess.Popen(
             ["unshare", "--net", "sh", "-c", "echo; exec cat"],
             stdin=subprocess.PIPE,
@@ -166,22 +166,22 @@ class OneSwitch:
 
 
 def ina_entries(style: TreeProtocol, workers: int) -> list[TableEntry]:
-    """One tree at the switch, and the way to the host."""
+    """One tree at the switch, and the route to the host."""
     host, own = _number(HOST), _number(SWITCH)
     members = (1 << workers) - 1
     to_host = style in (ATP, RACK)
-    told = (0, members, host if to_host else 0, own, GROUP, 0, wire.SLOTS)
+    told = (0, members, members, 0, host if to_host else 0, own, GROUP, 0, wire.SLOTS)
     macs = (_mac(SWITCH_MAC), _mac(HOST_MAC))
     address: tuple[str, tuple[int, ...]] = ("address", (host, *macs))
     if style is NETREDUCE:
-        # The peer is another host, for a packet from its own address no host takes.
+        # The peer is another host: no host accepts a packet from its own address.
         address = ("connect", (host, own, wire.connection(TREE, 0), *macs))
     return [
         TableEntry(
             "InaIngress.trees",
             (Exact(own), Exact(TREE)),
             "InaIngress.join",
-            (style.number, *told, int(style.watches_overflow)),
+            (style.number, *told, 0, int(style.watches_overflow)),
         ),
         *(
             TableEntry(

@@ -1,6 +1,6 @@
-// To compare with: the layout of values that INA programs usually have, a register array and a
-// header field for each value, added one by one. It is as small as such a program can be: one
-// style, no routes, no ECN, no answer to what is sent twice. VALUES is 32 or 64.
+// For comparison: the usual layout of values in INA programs, a register array and a header field
+// for each value, added one by one. The program is as small as possible: one protocol, no routes,
+// no ECN, no answer to retransmissions. VALUES is 32 or 64.
 
 #include <core.p4>
 #include <v1model.p4>

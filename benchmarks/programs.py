@@ -1,8 +1,8 @@
-"""The P4 programs that are measured: the project's, built for less, and one for comparison.
+"""The measured P4 programs: the project's, also with fewer values, and one for comparison.
 
     python -m benchmarks.programs
 
-compiles ``per_value.p4`` for 32 and 64 values into ``benchmarks/build/``, which is committed.
+compiles ``per_value.p4`` for 32 and 64 values into ``benchmarks/build/``, which is in git.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ HERE = Path(__file__).resolve().parent
 
 
 class NoCompiler(Exception):
-    """p4c is needed and not installed."""
+    """p4c is needed, but not installed."""
 
 
 def ina(values: int, saturate: bool = False) -> Path:
-    """``p4/ina.p4`` for ``values`` values a packet; p4c makes what is not committed."""
+    """``p4/ina.p4`` for packets of ``values`` values; p4c compiles it if git does not have it."""
     if values in PROGRAMS and not saturate:
         return PROGRAMS[values]
     defined = [f"-DVALUES={values}", *(["-DSATURATE"] if saturate else [])]
@@ -37,7 +37,7 @@ def ina(values: int, saturate: bool = False) -> Path:
 
 
 def per_value(values: int) -> Path:
-    """``per_value.p4`` for 32 or 64 values, as committed."""
+    """The compiled ``per_value.p4`` for 32 or 64 values, from git."""
     return HERE / "build" / f"per_value_{values}.json"
 
 

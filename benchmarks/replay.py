@@ -1,13 +1,14 @@
-"""What replaying a workload costs: loading it, and iterations on a network without limits.
+"""The cost of replaying a workload: loading it, and iterations on a network without limits.
 
     .venv/bin/python benchmarks/replay.py [--dilation 200] [--scale 1/128] [--iterations 7]
                                           [NAME ...]
 
 Two workers sum every workload in a ring over loopback, which stands for an infinitely fast
-network: nothing shapes, delays or loses anything. So an iteration should last as long as the trace
-computes, and 2 % longer at most. Each is run as DDP waits (``whole``) and with a forward pass that
-waits for what it needs only, in layer-priority order (``by_tensor``). Times are those of the real
-cluster, and medians. Loading should take less than 100 ms. A busy machine shows in all of them.
+network: nothing limits the rate, delays or loses packets. So an iteration should take as long as
+the trace computes, and at most 2 % longer. Each workload is run with DDP's barrier (``whole``) and
+with a forward pass that waits only for the tensors that it needs, in layer-priority order
+(``by_tensor``). Times are medians, converted to those of the real cluster. Loading should take less
+than 100 ms. Other load on the machine affects all times.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from testbed.workload.catalogue import load, names
 
 AIM, LOADING_AIM_S = 0.02, 0.1
 MODES = {"whole": "backward", "by_tensor": "priority"}
-# Ports are fixed, so the loopback addresses are this process's own.
+# Ports are fixed, so each process uses loopback addresses of its own.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 
 

@@ -1,8 +1,8 @@
-"""What looking at the machine costs while a run goes on: a fabric stands, and only the watch works.
+"""The cost of observing the machine during a run: a fabric is up, and only the watch does anything.
 
     sudo .venv/bin/python -m benchmarks.sampling [--seconds 10]
 
-Processor time holds the kernel's part of answering. The bound is 2 % of the machine.
+Processor time includes the kernel's share. The bound is 2 % of the machine.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.fabric import Fabric
 
 WATCH_S = 0.2
-"""How often a run's watch is called."""
+"""Seconds between two calls of a run's watch."""
 
 
 def cost(fabric: Fabric, seconds: float) -> float:
-    """Share of one core."""
+    """The share of one core that the watch needs."""
     with Network(fabric, 1.0, {}) as network:
         sampler, rates = Sampler(), Rates(ports(fabric, network.addressing, 1.0), network.queues)
         sampler.start()

@@ -1,13 +1,13 @@
-"""How long the simulator takes, against the number of workers: one iteration of every system.
+"""The simulator's time by the number of workers: one iteration of every system.
 
     .venv/bin/python benchmarks/simulation.py [--k 4 8 16 32] [--leaves 512] [--systems ring ...]
                                               [--workload resnet50] [--figure FILE]
 
-Each measurement is a process of its own on one core, and its time that of the processor: planning
-and simulating, the imports left out. Memory is the peak of the process. All hosts of the fabric
-work but one, which serves, and all ToRs aggregate. ``--leaves`` adds a leaf-spine of so many ToRs
-with 16 hosts each. The exponent is that of the power of workers which fits times from the second
-size on best.
+Each measurement is a process of its own on one core. Its time is processor time of planning and
+simulating, without imports. Memory is the peak of the process. All hosts of the fabric are workers,
+except one that is the server, and all ToRs aggregate. ``--leaves`` adds a leaf-spine with this
+number of ToRs, 16 hosts each. The exponent is that of the power law of the number of workers that
+fits the times best, from the second size on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOSTS_PER_LEAF, SPINES = 16, 16
 
 @dataclass(frozen=True)
 class Measured:
-    """``iteration_s`` is simulated; ``cpu_s`` is what planning and simulating took."""
+    """``iteration_s`` is simulated; ``cpu_s`` is processor time of planning and simulating."""
 
     workers: int
     iteration_s: float
@@ -48,7 +48,7 @@ class Measured:
 
 
 def measure(system: str, workload: str, fabric: str) -> Measured | str:
-    """One iteration of ``system`` on all of ``fabric``; in words why not, where it refuses."""
+    """One iteration of ``system`` on all of ``fabric``, or the reason why it refuses."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     made = build(fabric)
     hosts, trace = made.hosts, load(workload)
@@ -77,7 +77,7 @@ def build(fabric: str) -> Fabric:
 
 
 def exponent(workers: Sequence[int], seconds: Sequence[float]) -> float:
-    """b of the power law a·workers**b that fits best, in logarithms."""
+    """b of the power law a·workers**b that fits best (least squares of the logarithms)."""
     slope, _ = np.polyfit(np.log(workers), np.log(seconds), 1)
     return float(slope)
 

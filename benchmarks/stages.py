@@ -1,10 +1,10 @@
-"""What a packet costs the native switch, stage by stage, and what bounds it.
+"""The native switch's cost of a packet by stage, and what limits its rate.
 
     sudo .venv/bin/python -m benchmarks.stages
 
 Prints Markdown for p4/PERFORMANCE.md. Instructions are counted by callgrind (Debian: valgrind) in
-a build in which the stages are functions of their own; they are the same on a busy machine. The
-times below them are not.
+a build in which each stage is a separate function. Other load on the machine changes the times, but
+not the number of instructions.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FUNCTION = re.compile(r"^INLINE (\w+ (\w+)\(struct state)", re.MULTILINE)
 
 
 def separate_stages(source: str) -> str:
-    """Stages and lane actions as functions that callgrind sees."""
+    """Make stages and lane actions separate functions, which callgrind can tell apart."""
 
     def apart(found: re.Match[str]) -> str:
         name = found[2]
@@ -105,7 +105,7 @@ class Counted(NativeSwitch):
 
 
 def instructions(style: TreeProtocol) -> dict[str, float]:
-    """Per packet in, by stage; the egress and what follows it count once per copy that leaves."""
+    """Instructions per packet in, by stage; the egress and later stages run once per copy."""
     with tempfile.TemporaryDirectory() as folder:
         counts, packets = Path(folder) / "counts", 0
         with Counted(ina(256), counts) as switch:
@@ -147,7 +147,7 @@ def print_instructions() -> None:
 
 
 def print_way(values: int = 256, seconds: float = 2.0) -> None:
-    """Where a packet's time goes: each row has what the one above has, and more."""
+    """The time that a packet takes: each row adds a step to the row above."""
     program = ina(values)
     print("| | packets/s | generator, µs/packet | switch, µs/packet | of that in the kernel |")
     print("| --- | --- | --- | --- | --- |")
@@ -167,7 +167,7 @@ def print_way(values: int = 256, seconds: float = 2.0) -> None:
 
 
 def print_memory(rounds: int = 50) -> None:
-    """A packet's values in a memory as large as a packet ring, read and written once."""
+    """The time to read and write a packet's values once, in memory as large as a packet ring."""
     ring = np.zeros((4096, wire.VALUES), np.int32)
     other = np.empty_like(ring)
     start = time.perf_counter()

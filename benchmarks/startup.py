@@ -1,7 +1,7 @@
-"""Processor time that verbs take to say little: mostly imports. The least of several runs.
+"""Processor time of verbs with little to do, mostly for imports: the minimum of several runs.
 
-``python -m benchmarks.startup`` prints milliseconds of user and system time; for what they go to,
-see ``python -X importtime -m testbed.cli validate FILE``.
+``python -m benchmarks.startup`` prints milliseconds of user and system time. For the time of each
+import, run ``python -X importtime -m testbed.cli validate FILE``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def processor_s(arguments: list[str]) -> float:
-    """Seconds of user and system time of one call."""
+    """Seconds of user and system time that one call takes."""
     before = os.times()
     subprocess.run(
         [sys.executable, "-m", "testbed.cli", *arguments], stdout=subprocess.DEVNULL,

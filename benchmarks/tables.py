@@ -1,10 +1,10 @@
-"""How long large tables take: a report over 10,000 rows, and to go on with a sweep of as many.
+"""The time that large tables take: a report on 10,000 rows, and resuming a sweep of as many.
 
     .venv/bin/python benchmarks/tables.py
 
-The times in the rows are made up, the cells are those of a real sweep. Printed are seconds of a
-clock on the wall, from the start of the command to its end. The aims: 20 s for the report, and for
-a sweep of a thousand cells 2 s until the first missing one starts (``--dry-run`` ends there).
+The cells are those of a real sweep, the times in the rows are made up. It prints seconds of wall
+clock time, from the start of the command to its end. The aims are 20 s for the report, and for a
+sweep of a thousand cells 2 s until the first missing one starts (``--dry-run`` ends there).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def experiment(folder: Path, workloads: int, repeats: int) -> Experiment:
 
 
 def fill(folder: Path, swept: Experiment) -> tuple[Path, int]:
-    """The directory of a run of which the last cell is missing; and how many rows it has."""
+    """The directory of a run without its last cell, and the number of its rows."""
     directory = RunDirectory.create(folder, swept.name)
     directory.write(results.EXPERIMENT, dump(swept))
     directory.write_metadata({"seeds": {"experiment": 1}})
@@ -78,7 +78,7 @@ def fill(folder: Path, swept: Experiment) -> tuple[Path, int]:
 
 
 def seconds(*arguments: str | Path) -> float:
-    """Of a verb of the command. CalledProcessError if it fails."""
+    """Wall clock time of a verb. CalledProcessError if it fails."""
     command = [Path(sys.executable).parent / "ina-testbed", *arguments]
     start = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)

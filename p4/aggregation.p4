@@ -45,6 +45,12 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         write_rest();
     }
 
+    // On a tree of many workers a sum is one contribution at the parent.
+    action name_sum() {
+        hdr.ina.bitmap = meta.sum;
+        hdr.ina.next_slot = meta.above;
+    }
+
     apply {
         if (hdr.ina.slot < meta.slots) {
             read_record();
@@ -58,7 +64,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                        || hdr.ina.kind == KIND_RECEIPT && meta.style == Style.RACK;
         bool upwards = hdr.ina.kind == KIND_DATA || hdr.ina.kind == KIND_RECEIPT;
         bool foreign = hdr.ina.bitmap == 0 || hdr.ina.bitmap | meta.members != meta.members;
-        if (!carries || upwards && foreign) {
+        bool passes = meta.node != 0 && hdr.ina.next_slot != meta.node;
+        if (!carries || upwards && foreign && !passes) {
             refuse();
         } else if (meta.style == Style.ATP) {
             atp.apply(hdr, meta, std);
@@ -72,6 +79,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
 #endif
         } else {
             netreduce.apply(hdr, meta, std);
+        }
+
+        if (meta.above != 0 && !passes && hdr.ina.bitmap == meta.members
+            && (hdr.ina.kind == KIND_DATA || hdr.ina.kind == KIND_RECEIPT)) {
+            name_sum();
         }
 
         if (hdr.values.isValid()) {

@@ -15,6 +15,8 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
     apply {
         bool same = meta.record.contributors != 0 && meta.record.owner == meta.fragment;
         bool new = meta.record.contributors & hdr.ina.bitmap == 0;
+        // Not summed below, so that its bits are not those of a child of this switch.
+        bool passes = meta.node != 0 && hdr.ina.next_slot != meta.node;
 
         if (hdr.ina.kind == KIND_RESULT || hdr.ina.kind == KIND_ACK) {
             meta.event = Event.RETURNED;
@@ -23,7 +25,7 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
                 meta.event = Event.FREED;
             }
             std.mcast_grp = meta.group;
-        } else if (hdr.ina.flags & FLAG_FLOATS != 0) {
+        } else if (hdr.ina.flags & FLAG_FLOATS != 0 || passes) {
             meta.event = Event.PASSED;
             to_parent();
         } else if (hdr.ina.flags & FLAG_RESEND != 0) {

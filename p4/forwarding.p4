@@ -1,4 +1,5 @@
-// IPv4 with ECMP: longest prefix to a group of next hops, a hash of the flow picks one.
+// IPv4 with ECMP: longest prefix to a group of next hops, a hash of the flow picks one. A flow with
+// a path of its own has its next hop by both addresses.
 //
 // Each switch multiplies the hash by an odd number of its own, or the switches of two tiers would
 // choose alike: CRCs of the same flow differ by constants only.
@@ -15,6 +16,11 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
     }
 
+    action via(bit<16> next_hop) {
+        meta.next_hop = next_hop;
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+    }
+
     action drop() {
         mark_to_drop(std);
     }
@@ -23,6 +29,16 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         std.egress_spec = port;
         hdr.ethernet.src = source;
         hdr.ethernet.dst = destination;
+    }
+
+    table flows {
+        key = {
+            hdr.ipv4.src: exact;
+            hdr.ipv4.dst: exact;
+        }
+        actions = { via; NoAction; }
+        default_action = NoAction();
+        size = 1024;
     }
 
     table routes {
@@ -43,7 +59,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         // The checksum is made anew over a header without options.
         if (hdr.ipv4.ttl <= 1 || hdr.ipv4.version != 4 || hdr.ipv4.ihl != 5) {
             drop();
-        } else if (routes.apply().hit) {
+        } else if (flows.apply().hit || routes.apply().hit) {
             next_hops.apply();
         }
     }

@@ -5,7 +5,7 @@
 #define SLOTS 4096              // aggregators; entries of every register of switch memory
 #endif
 #ifndef VALUES
-#define VALUES 256              // 32-bit values in a packet: 32, 64, 256 or 1024
+#define VALUES 256              // 32-bit values in a packet: 8, 32, 64, 256 or 1024
 #endif
 #define TREES 256               // aggregation trees that can be told of
 #define JOBS 256                // jobs whose events are counted
@@ -39,9 +39,11 @@ const bit<8> BTH_SUM     = 0x01;      // in a reserved byte: the values are the 
 
 typedef bit<48> mac_t;
 typedef bit<32> ip_t;
-typedef bit<64> bitmap_t;       // one bit per worker of the job
+typedef bit<64> bitmap_t;       // one bit per worker, or per child of a node (README.md)
 typedef bit<48> fragment_t;     // tree ++ sequence number
-#if VALUES == 32
+#if VALUES == 8
+typedef bit<256> lanes_t;       // 8 values of 32 bits
+#elif VALUES == 32
 typedef bit<1024> lanes_t;      // 32 values of 32 bits
 #else
 typedef bit<2048> lanes_t;      // 64 values of 32 bits
@@ -106,7 +108,8 @@ header ina_t {
     bit<16>  tree;
     bit<32>  sequence;
     bit<32>  slot;              // aggregator, chosen by the host
-    bit<32>  next_slot;         // in a result: the slot for the fragment that follows in this one's place
+    bit<32>  next_slot;         // in a result: the slot for the fragment that follows in this one's place;
+                                // upwards, on a tree of many workers: the node of whose children the bits are
     bitmap_t bitmap;            // whose gradients are in the values
 }
 
@@ -176,7 +179,10 @@ struct metadata_t {
     // What the control plane says of the packet's tree, if it is one of this switch.
     Style         style;
     bit<12>       job;          // whose events these are
-    bitmap_t      members;      // workers whose sum leaves this switch upwards
+    bitmap_t      members;      // the bits whose sum leaves this switch upwards
+    bitmap_t      sum;          // the bits of that sum at the parent
+    bit<32>       above;        // the node of whose children those are; 0: they are workers'
+    bit<32>       node;         // the same for the bits that come here
     ip_t          parent;       // next aggregating node towards the root; 0: this is the root
     ip_t          self;
     bit<16>       group;        // multicast group of the children

@@ -29,11 +29,14 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     Forwarding() forwarding;
     bit<16> connection;
 
-    action tell(Style style, bit<12> job, bitmap_t members, ip_t parent, ip_t self, bit<16> group,
-                bit<32> slots, bit<1> watch) {
+    action tell(Style style, bit<12> job, bitmap_t members, bitmap_t sum, bit<32> above,
+                ip_t parent, ip_t self, bit<16> group, bit<32> slots, bit<32> node, bit<1> watch) {
         meta.style = style;
         meta.job = job;
         meta.members = members;
+        meta.sum = sum;
+        meta.above = above;
+        meta.node = node;
         meta.parent = parent;
         meta.self = self;
         meta.group = group;
@@ -41,17 +44,18 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         meta.watch = watch;
     }
 
-    action join(Style style, bit<12> job, bitmap_t members, ip_t parent, ip_t self,
-                bit<16> group, bit<32> first, bit<32> slots, bit<1> watch) {
-        tell(style, job, members, parent, self, group, slots, watch);
+    action join(Style style, bit<12> job, bitmap_t members, bitmap_t sum, bit<32> above,
+                ip_t parent, ip_t self, bit<16> group, bit<32> first, bit<32> slots,
+                bit<32> node, bit<1> watch) {
+        tell(style, job, members, sum, above, parent, self, group, slots, node, watch);
         meta.fragment = hdr.ina.tree ++ hdr.ina.sequence;
         meta.record.slot = first + hdr.ina.slot;
     }
 
     action join_connection(bit<16> index, bitmap_t sender, bit<16> number, bit<12> job,
-                           bitmap_t members, ip_t parent, ip_t self, bit<16> group,
-                           bit<32> first, bit<32> slots) {
-        tell(Style.NETREDUCE, job, members, parent, self, group, slots, 0);
+                           bitmap_t members, bitmap_t sum, bit<32> above, ip_t parent,
+                           ip_t self, bit<16> group, bit<32> first, bit<32> slots) {
+        tell(Style.NETREDUCE, job, members, sum, above, parent, self, group, slots, 0, 0);
         meta.record.slot = first;
         connection = index;
         hdr.ina.setValid();
@@ -98,7 +102,7 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
 
     apply {
         if (hdr.bth.isValid()) {
-            // What is sent again once its sender has the sum carries that, and passes through.
+            // The sum already: from a switch, or from a sender that has it.
             if (hdr.values.isValid() && hdr.bth.reserved & BTH_SUM == 0) {
                 connection = 0;
                 if (connections.apply().hit) {

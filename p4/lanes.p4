@@ -7,7 +7,10 @@
 // Hacker's Delight, 2-18). A lane overflowed where x and y have one sign and s the other.
 // BMv2 pays per operation and not per bit.
 
-#if VALUES == 32
+#if VALUES == 8
+const lanes_t H = 256w0x8000000080000000800000008000000080000000800000008000000080000000;
+const lanes_t L = 256w0x7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff;
+#elif VALUES == 32
 const lanes_t H = 1024w0x8000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000;
 const lanes_t L = 1024w0x7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff;
 #else

@@ -106,7 +106,7 @@ control NetReduce(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.bth.opcode = held[55:48];
         hdr.bth.flags = held[47:40];
         hdr.bth.partition = held[39:24];
-        hdr.bth.reserved = 0;
+        hdr.bth.reserved = BTH_SUM;
         hdr.bth.acknowledge = 0;
         hdr.bth.sequence = held[23:0];
         hdr.ina.kind = KIND_RESULT;
@@ -149,6 +149,7 @@ control NetReduce(inout headers_t hdr, inout metadata_t meta, inout standard_met
                     } else {
                         // Sent again because its receiver missed the sum, to whom it goes on.
                         meta.self = hdr.ipv4.src;
+                        hdr.bth.reserved = BTH_SUM;
                     }
                 } else if (meta.parent == 0) {
                     meta.record.marks = meta.record.marks | ANSWERED;

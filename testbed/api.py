@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from testbed import results
 from testbed.backends.emulation.network import EmulationError
+from testbed.backends.recording import Recording, recorded
 from testbed.campaign import evaluation, executors, planning
 from testbed.campaign.resume import Rules
 from testbed.deployment import experiments
@@ -80,6 +81,8 @@ def run(
     *,
     executor: str = "local",
     captures: Sequence[str] = (),
+    series: str | None = None,
+    timeline: bool = False,
     force: bool = False,
     progress: bool = False,
 ) -> Tables:
@@ -89,11 +92,14 @@ def run(
         output: where the results directory is made; the column ``run`` of the tables names it.
         executor: "local", or "dask:ADDRESS" for the machines of a Dask scheduler.
         captures: links such as h0-t0 whose packets are stored in the cells' logs.
+        series: an interval of simulated time such as "10us", at which the state of queues, windows
+            and slots is stored there.
+        timeline: whether to store there when ranks, links and switches were busy.
         force: whether to run even a cell clearly beyond this machine, by its calibration.
         progress: whether to report on stderr which cell runs, and its result.
     """
     evaluated = evaluation.New(validate(experiment), Path(output))
-    return _run(evaluated, captures, executor, force, progress)
+    return _run(evaluated, recorded(captures, series, timeline), executor, force, progress)
 
 
 def resume(
@@ -104,6 +110,8 @@ def resume(
     any_version: bool = False,
     executor: str = "local",
     captures: Sequence[str] = (),
+    series: str | None = None,
+    timeline: bool = False,
     force: bool = False,
     progress: bool = False,
 ) -> Tables:
@@ -113,16 +121,16 @@ def resume(
         experiment: replaces the one in the directory.
         retry: "failed" or "invalid" or both: such rows are run again.
         any_version: whether rows made by other code count.
-        executor, captures, force, progress: as for `run`.
+        executor, captures, series, timeline, force, progress: as for `run`.
     """
     asked = None if experiment is None else validate(experiment)
     evaluated = evaluation.Resumed(Path(directory), asked, Rules(retry, any_version))
-    return _run(evaluated, captures, executor, force, progress)
+    return _run(evaluated, recorded(captures, series, timeline), executor, force, progress)
 
 
 def _run(
     evaluated: evaluation.Evaluation,
-    captures: Sequence[str],
+    recording: Recording,
     executor: str,
     force: bool,
     progress: bool,
@@ -130,7 +138,7 @@ def _run(
     where = executors.named(executor)
     if executor == "local" and not force:
         planning.refuse(evaluated.planned)
-    directory, _ = evaluated.run(captures, where, quiet=not progress)
+    directory, _ = evaluated.run(recording, where, quiet=not progress)
     return read(directory)
 
 

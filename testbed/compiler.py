@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -10,6 +11,10 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+Signatures = Mapping[str, tuple[Any, ...]]
+"""Each function's result and arguments as ctypes' types; None for no result."""
 
 
 class BuildError(Exception):
@@ -61,6 +66,13 @@ def compiled(
             Path(file).rename(target.with_name(f"{target.name}-{Path(file).name}"))
         made.rename(target)
     return target
+
+
+def declare(library: ctypes.CDLL, signatures: Signatures, prefix: str = "") -> None:
+    """Tell ctypes the types of functions of ``library``, whose names all begin with ``prefix``."""
+    for name, (result, *arguments) in signatures.items():
+        function = getattr(library, prefix + name)
+        function.restype, function.argtypes = result, arguments
 
 
 def _processor() -> str:

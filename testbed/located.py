@@ -20,6 +20,7 @@ import yaml
 Place = tuple[str | int, ...]
 # Aliases can expand exponentially; no reasonable file comes near this many values.
 MOST_VALUES = 100_000
+MOST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, order=True)
@@ -95,9 +96,13 @@ def dotted(place: Place) -> str:
 
 def read(path: str | Path) -> Located:
     """Read a YAML file that holds a mapping. Raises Invalid with every problem found."""
-    file = str(path)
+    file, path = str(path), Path(path)
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise OSError("a device or a pipe")
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise OSError(f"{size} bytes, more than the {MOST_BYTES} that are read")
+        text = path.read_bytes().decode("utf-8")
     except OSError as error:
         found = (error.strerror or str(error)).lower()
         raise Invalid([Problem(file, 0, 0, "", f"found {found}, wanted a YAML file")]) from None
@@ -119,6 +124,9 @@ def parse(text: str, file: str = "<text>") -> Located:
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         message = f"found a syntax error ({what}), wanted YAML; {_fix(text, line, what)}"
         raise Invalid([Problem(file, line, column, "", message)]) from None
+    except RecursionError:
+        message = "found values nested too deeply, wanted YAML; nest fewer of them"
+        raise Invalid([Problem(file, 0, 0, "", message)]) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, error.position - (before.rfind("\n") + 1) + 1

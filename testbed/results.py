@@ -63,11 +63,15 @@ class Row:
             hash put several streams on one link, or where much was retransmitted; None for jobs
             that ran side by side.
         error: empty, or why the cell failed.
+        started_at: UTC; empty for runs in virtual time, whose rows are always the same.
         settings: what the sweep set in this cell, path to value, as a JSON object; together with
             ``experiment.yaml`` it determines what was run.
         quantisation: how real gradients became integers; empty for others.
         quantisation_error: relative L2 distance of the sums that the workers received from the
             exact sums of the real gradients.
+        notes: what else happened in the network of a run in virtual time: queues that overflowed,
+            TCP timeouts.
+        plan: digest of what the job sends, and when; rows that share it differ by noise alone.
         version: digest of the code and of the files that the cell names, such as its workloads.
     """
 
@@ -112,6 +116,8 @@ class Row:
     version: str = ""
     quantisation: str = ""
     quantisation_error: float | None = None
+    notes: str = ""
+    plan: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,8 +172,8 @@ class LinkLoad:
 
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
-    "error", "started_at", "settings", "version", "quantisation", "source", "target",
-    "source_kind", "target_kind", "stalls",
+    "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "source",
+    "target", "source_kind", "target_kind", "stalls",
 }  # fmt: skip
 _NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
 """Columns that every version has written; others may be missing."""
@@ -252,6 +258,20 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
 
     Raises FileNotFoundError if a path holds no results, and Unreadable if a file is not a table.
     """
+    runs = _runs(paths)
+    return Tables(
+        _table(runs, RESULTS, COLUMNS),
+        _table(runs, ITERATIONS, ITERATION_COLUMNS),
+        _table(runs, LINKS, LINK_COLUMNS),
+    )
+
+
+def cut(paths: str | Path | Iterable[str | Path]) -> int:
+    """How many runs end in an incomplete row, which `read` leaves out."""
+    return sum(bool((run / RESULTS).read_bytes().rpartition(b"\n")[2]) for run in _runs(paths))
+
+
+def _runs(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     if isinstance(paths, (str, Path)):
         paths = [paths]
     runs: list[Path] = []
@@ -262,11 +282,7 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
                 f"found no {RESULTS} in {path}, wanted a run's directory or one above it"
             )
         runs += [run for run in found if run not in runs]
-    return Tables(
-        _table(runs, RESULTS, COLUMNS),
-        _table(runs, ITERATIONS, ITERATION_COLUMNS),
-        _table(runs, LINKS, LINK_COLUMNS),
-    )
+    return runs
 
 
 def read_metadata(run: str | Path) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 PORT = 0xBEE0
 """UDP port of every INA endpoint, source and destination."""
 
@@ -12,6 +10,10 @@ VALUES = 256
 
 SIZES = (64, VALUES, 1024)
 """How many values a packet may have; ``p4/build`` has a program for each."""
+
+FEW = 8
+"""Values that a packet really carries in virtual time if it counts as one of `SIZES`;
+``p4/build`` has a program for it, too."""
 
 KIND_DATA, KIND_RESULT, KIND_RECEIPT, KIND_ACK = 1, 2, 3, 4
 FLAG_RESEND, FLAG_COLLISION, FLAG_OVERFLOW, FLAG_ECN, FLAG_FLOATS = 0x01, 0x02, 0x04, 0x08, 0x10
@@ -35,10 +37,16 @@ SLOTS = 4096
 """Aggregators of the compiled program."""
 
 MAX_TREES = 256
-"""The most trees that a switch can know, over all jobs of a run."""
+"""The most trees that a switch can know."""
 
-MAX_WORKERS = 64
-"""Width of the bitmap of contributors, in bits."""
+MAX_NUMBERS = 1 << 14
+"""The most trees of a run: connections have 24 bits, for tree and rank."""
+
+BITMAP = 64
+"""Width of the bitmap of contributions, in bits: the most children of a switch on a tree."""
+
+MAX_RANKS = 1024
+"""The most ranks on a ring of connections."""
 
 FIELDS = (
     ("kind", 8),
@@ -51,10 +59,13 @@ FIELDS = (
 )
 """Header fields and their widths in bits, in wire order."""
 
-HEADER = np.dtype([(name, f">u{bits // 8}") for name, bits in FIELDS])
-PACKET = np.dtype([*HEADER.descr, ("values", ">i4", (VALUES,))])
+HEADER_BYTES = sum(bits for _, bits in FIELDS) // 8
+
+HEADER = [(name, f">u{bits // 8}") for name, bits in FIELDS]
+PACKET = [*HEADER, ("values", ">i4", (VALUES,))]
+"""The header and the packet as descriptions of numpy's types: ``np.zeros(1, wire.HEADER)``."""
 
 
 def connection(tree: int, rank: int) -> int:
     """Number (queue pair) of the connection on which ``rank`` sends to the next rank of a tree."""
-    return tree * MAX_WORKERS + rank
+    return tree * MAX_RANKS + rank

@@ -1,4 +1,4 @@
-"""Skips, with the reason, what this machine or this user cannot run."""
+"""Skips tests that this machine or this user cannot run, and gives the reason."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from testbed.switches import bmv2
@@ -30,10 +31,13 @@ _OBSTACLES = {"root": _no_root, "bmv2": _no_bmv2}
 
 
 pytest.register_assert_rewrite("contract")
+# A time limit for each example would fail tests on a busy machine.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    # A shell ignores Ctrl-C for what it starts in the background, and children would inherit that.
+    # A shell makes its background processes ignore Ctrl-C, and their children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -48,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What this machine once carried must not decide what tests do."""
+    """This machine's calibration must not influence the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -56,11 +60,11 @@ def _no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def root_namespace() -> Iterator[None]:
-    """Fails a test that leaves a link in the root namespace, or a file open."""
+    """Fail a test that leaves a link in the root namespace or an open file."""
     gc.collect()
     before = _links_and_files()
     yield
-    gc.collect()  # a process that was joined keeps a descriptor for as long as it is an object
+    gc.collect()  # the object of a joined process keeps a descriptor open
     assert _links_and_files() == before
 
 

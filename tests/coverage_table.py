@@ -1,4 +1,4 @@
-"""What the tests executed of each package, and the files of which it is under 80 %."""
+"""The coverage of each package, and the files with less than 80 %."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def main() -> None:
     measured.load()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "coverage.json")
-        measured.json_report(outfile=str(path))
+        # Tests put modules of their own into the package, some of which are gone by now.
+        measured.json_report(outfile=str(path), include=["testbed/*"])
         files = json.loads(path.read_text())["files"]
     packages: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for name, found in files.items():

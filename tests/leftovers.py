@@ -14,7 +14,7 @@ def namespaces(network: Network) -> set[int]:
 
 
 def namespace_of(pid: int) -> int | None:
-    """The network namespace of a process; None if it is gone, or not ours to ask."""
+    """The network namespace of a process; None if it has ended or is another user's."""
     try:
         return os.stat(f"/proc/{pid}/ns/net").st_ino
     except OSError:
@@ -30,7 +30,7 @@ def command_of(pid: int) -> list[str]:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """All processes below ``ancestor`` that have not ended, in the order of their numbers."""
+    """All running processes below ``ancestor``, sorted."""
     parent = {}
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         try:
@@ -55,7 +55,7 @@ def processes_in(inodes: set[int]) -> list[str]:
 
 
 def assert_gone(inodes: set[int], within: float) -> float:
-    """Wait until the namespaces are empty; seconds that it took."""
+    """Wait until the namespaces are empty, and return the seconds that it took."""
     assert inodes
     began = time.monotonic()
     while left := processes_in(inodes):

@@ -1,4 +1,4 @@
-"""Imports run downwards, as ARCHITECTURE.md's table of layers says, and never in a circle."""
+"""Imports go down the layers of the table in ARCHITECTURE.md, and have no cycles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINE = re.compile(r"^\| (\d+) \| ([^|]+) \|", re.MULTILINE)
 
 
 def layers() -> dict[str, int]:
-    """The layer of each folder or module of the package, as the document says."""
+    """The layer of each folder or module of the package, from the document."""
     found = {}
     for layer, where in LINE.findall((ROOT / "ARCHITECTURE.md").read_text()):
         for name in re.findall(r"`(?:testbed/)?(\w+)(?:/|\.py)`", where):
@@ -33,7 +33,7 @@ def part(module: str) -> str:
 
 @cache
 def imports() -> list[tuple[str, str]]:
-    """(module, module that it imports) within the package, type checkers' imports as well."""
+    """(module, module that it imports) within the package, with imports for type checkers."""
     found = []
     for path in sorted((ROOT / "testbed").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -71,7 +71,7 @@ def test_imports_run_downwards(importer):
 
 
 def modules() -> nx.DiGraph:
-    """Which module imports which, wherever in the module it does."""
+    """Which module imports which, also inside functions."""
     graph = nx.DiGraph()
     names = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -91,7 +91,7 @@ def modules() -> nx.DiGraph:
 
 
 def includes() -> nx.DiGraph:
-    """Which C file includes which. A file belongs together with the header of its name."""
+    """Which C file includes which."""
     graph = nx.DiGraph()
     for path in (ROOT / "testbed").rglob("*.[ch]"):
         for name in re.findall(r'^#include "(\S+)"', path.read_text(), re.MULTILINE):
@@ -102,7 +102,7 @@ def includes() -> nx.DiGraph:
 def calls() -> nx.DiGraph:
     """Which header of the native runtime calls functions of which.
 
-    What packet.h declares and others define are its hooks: whoever calls them calls packet.h.
+    Hooks, which packet.h declares and others define, count as functions of packet.h.
     """
     texts = {path: path.read_text() for path in (NATIVE / "runtime").glob("*.h")}
     hooks = set(

@@ -1,4 +1,4 @@
-"""The package as others get it: an sdist, a wheel made of it, installed outside any checkout."""
+"""The package as users get it: an sdist, and a wheel built from it, installed elsewhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ for module in list(sys.modules.values()):
 
 
 def execute(command: Sequence[object], where: Path) -> str:
-    """What a command says on standard output, in a folder that is no checkout."""
+    """Run a command in a folder outside the checkout, and return its standard output."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=where, env=clean, capture_output=True, text=True, check=False)
@@ -70,10 +70,10 @@ def wheel(sdist: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of ``ina-testbed`` and ``python`` in an environment that holds the wheel.
+    """The folder of ``ina-testbed`` and ``python`` in a virtual environment with the wheel.
 
-    Dependencies are those of the tests: a .pth adds their folders, and as Python reads no further
-    .pth there, it does not find the checkout, which is installed among them.
+    It uses the dependencies of the tests: a .pth file adds their folders. Python does not read the
+    .pth files in those, so it does not find the checkout that is installed there.
     """
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder)
@@ -117,7 +117,7 @@ def test_nothing_is_of_the_checkout(programs, simulated, tmp_path):
     )
     run = ["run", simulated, "-o", tmp_path / "results"]
     code, *places = execute([programs / "python", "-c", IMPORTED, *run], tmp_path).splitlines()[1:]
-    # Rows of an installed package and of its checkout are repeats of one another.
+    # Rows of an installed package and of its checkout have the same version.
     assert code == version.code()
     assert len(places) > 50
     for place in places:
@@ -133,8 +133,8 @@ def test_verbs_that_need_shipped_files(programs, simulated, tmp_path):
     schema = (ROOT / "experiments" / "schema.json").read_text()
     assert execute([verb, "schema"], tmp_path) == schema
     assert "\nina: [" in execute([verb, "place", simulated, "--budget", "1"], tmp_path)
-    said = execute([verb, "claims", "ps-incast", "--simulate-only", "-o", "claims"], tmp_path)
-    assert said.startswith("ps-incast: ")
+    said = execute([verb, "claims", "ps-colocated-formula", "-o", "claims"], tmp_path)
+    assert said.startswith("ps-colocated-formula: ")
     assert "ps-incast" in (tmp_path / "claims" / "claims.md").read_text()
 
 

@@ -1,14 +1,16 @@
-"""Values know their line, and YAML that is wrong says where."""
+"""Values have line numbers, and errors in YAML are reported with their place."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.located import MOST_VALUES, Invalid, Problem, parse, write
+from testbed.located import MOST_BYTES, MOST_VALUES, Invalid, Problem, parse, read, write
 
 TEXT = """\
 a: 1
@@ -115,6 +117,26 @@ def test_aliases_that_would_fill_the_memory() -> None:
     layers += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     with pytest.raises(Invalid, match=f"more than {MOST_VALUES} values"):
         parse("\n".join(layers))
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 5000, "a: " + "[" * 500 + "]" * 500])
+def test_values_nested_too_deeply(text: str) -> None:
+    with pytest.raises(Invalid, match="found values nested too deeply"):
+        parse(text)
+
+
+def test_what_is_no_file_of_a_reasonable_size_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_text(f"a: {'b' * MOST_BYTES}")
+    for path, words in [
+        (Path("/dev/zero"), "found a device or a pipe, wanted a YAML file"),
+        (tmp_path / "pipe", "found a device or a pipe"),
+        (tmp_path / "long", "found 4000003 bytes, more than the 4000000"),
+        (tmp_path, "found is a directory"),
+        (tmp_path / "none", "found no such file"),
+    ]:
+        with pytest.raises(Invalid, match=words):
+            read(path)
 
 
 def test_an_endless_merge() -> None:

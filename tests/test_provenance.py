@@ -1,4 +1,4 @@
-"""What a run ran on is told, and nothing that would give the machine away."""
+"""A run records the software and hardware it ran on, and nothing private about the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results: whole rows only, whatever happens to the writer, and tables across runs."""
+"""Results: only whole rows, even if the writer is killed, and tables of several runs."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_tables_of_several_runs_together(tmp_path: Path) -> None:
     first, second, empty = (RunDirectory.create(tmp_path, name) for name in ("a", "a", "b"))
     first.append([ROW])
     second.append([ROW, replace(ROW, repeat=1)])
-    # One column more and one less: an older version, or a newer one.
+    # One column more and one less, as in another version's table.
     table = pd.read_csv(second.path / "results.csv").drop(columns="collisions").assign(extra=1)
     table.to_csv(second.path / "results.csv", index=False)
     (second.path / "iterations.csv").unlink()
@@ -182,7 +182,7 @@ def test_a_killed_writer_loses_no_finished_row(run: RunDirectory) -> None:
     process.start()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        # Reading all the while: no row is ever seen in part.
+        # Read while the writer writes: there is never a part of a row.
         table = read(run.path).results
         assert (table["started_at"] == ROW.started_at).all()
         if len(table) > 40:

@@ -1,4 +1,4 @@
-"""Units read, write and refuse what they should."""
+"""Units are parsed, formatted and rejected as they should be."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_ratios(text: str, ratio: float) -> None:
         (units.parse_ratio, "half", "found 'half', wanted a ratio"),
     ],
 )
-def test_refusals_say_how_to_mend(parse: object, text: str, words: str) -> None:
+def test_refusals_say_how_to_fix_it(parse: object, text: str, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         parse(text)  # type: ignore[operator]
 

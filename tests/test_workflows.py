@@ -1,4 +1,4 @@
-"""What CI is asked to do: its commands are ours, and the files that they name are here."""
+"""CI's workflows: their commands are valid, and the files that they name exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCRIPTS = sorted((ROOT / "experiments").glob("*.sh"))
 
 
 def commands(path: Path) -> list[list[str]]:
-    """Command lines without sudo; those of a script as well as those of a workflow."""
+    """The command lines of a script or a workflow, without sudo."""
     if path.suffix == ".sh":
         lines = path.read_text().splitlines()
     else:
@@ -29,7 +29,7 @@ def commands(path: Path) -> list[list[str]]:
 
 
 def verbs(path: Path) -> list[list[str]]:
-    """The arguments of each `ina-testbed`; what a shell would fill in stands as it is."""
+    """The arguments of each `ina-testbed`; the shell's variables are not expanded."""
     return [
         words[at + 1 :]
         for words in commands(path)
@@ -39,7 +39,7 @@ def verbs(path: Path) -> list[list[str]]:
 
 
 def parse(arguments: list[str]) -> click.Context:
-    """As the command line would, up to running it."""
+    """Parse the arguments as the command line does, without running the command."""
     outer = click.Context(main, info_name="ina-testbed")
     name, command, rest = main.resolve_command(outer, arguments)
     assert command is not None

@@ -1,4 +1,4 @@
-"""Experiments that take moments: a made-up workload of some hundred packets, and a file for it."""
+"""Experiments that run quickly: a made-up workload of some hundred packets, and a file for it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def trace_file(folder: Path, fragments: int = FRAGMENTS, compute_s: float = 2e-4
 
 
 def data(folder: Path, **changes: Any) -> dict[str, Any]:
-    """An experiment as plain data: four workers in two racks. ``changes`` by dotted path,
-    dots written as two underscores: ``jobs__0__system="ring"``."""
+    """An experiment as plain data: four workers in two racks. Keys of ``changes`` are dotted paths
+    with two underscores for each dot: ``jobs__0__system="ring"``."""
     experiment: dict[str, Any] = {
         "schema_version": 1,
         "name": "tiny",

@@ -1,16 +1,27 @@
 """What every back end returns for a deployment.
 
-Each back end has a function ``run(deployment, log_dir, captures)`` that returns `Measurements`.
+Each back end has a function ``run(deployment, log_dir, recording)`` that returns `Measurements`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from testbed.deployment.deploy import DeployedJob
+from testbed.hosts.layout import Layout
+from testbed.hosts.task import RankOutcome
 from testbed.protocols.events import Event
 from testbed.workload.iteration import IterationTimes
+
+
+class Stalled(Exception):
+    """Ranks wait for one another for ever, in virtual time."""
+
+
+class BrokenConnection(Exception):
+    """TCP gave a connection up: none of its retransmissions was acknowledged."""
 
 
 class SumMismatch(Exception):
@@ -30,6 +41,7 @@ class JobMeasurements:
         events: what P4 switches counted.
         switch_target: what ran the P4 program; empty if nothing did.
         late_s: the longest delay with which a rank was woken.
+        notes: see `testbed.results.Row`.
     """
 
     iterations: Sequence[Sequence[IterationTimes]]
@@ -41,6 +53,44 @@ class JobMeasurements:
     events: Counter[Event] | None = None
     switch_target: str = ""
     late_s: float = 0.0
+    notes: str = ""
+
+
+def of_ranks(
+    job: DeployedJob,
+    outcomes: Sequence[RankOutcome],
+    events: Counter[Event],
+    target: str,
+    carried: int | None = None,
+) -> JobMeasurements:
+    """The measurements of a job, from its ranks' ``outcomes``. SumMismatch if a sum was wrong.
+
+    ``target``: what runs the P4 program, if the job needs it. ``carried``: how many of a packet's
+    values were really carried; None for all.
+    """
+    if wrong := {each.rank: each.wrong for each in outcomes if each.wrong}:
+        ranks = ", ".join(f"rank {rank}: {count}" for rank, count in wrong.items())
+        raise SumMismatch(f"job {job.number} ({job.system.name}): values that differ: {ranks}")
+    workers = outcomes[: job.plan.workers]
+    layout = Layout(job.plan, job.units, job.fabric.values, carried)
+    values = (job.job.iterations + job.job.warmup) * layout.elements
+    return JobMeasurements(
+        iterations=[each.iterations for each in workers],
+        verified=all(each.checked == values for each in workers),
+        retransmitted=sum(each.retransmitted for each in outcomes),
+        collisions=max(each.collisions for each in outcomes),
+        overflows=max(each.overflows for each in outcomes),
+        quantisation_error=outcomes[0].quantisation_error,
+        events=events,
+        switch_target=target if job.plan.trees else "",
+        late_s=max(each.late_s for each in outcomes),
+    )
+
+
+def span_s(outcomes: Iterable[RankOutcome]) -> float:
+    """Seconds from the first start of an iteration to the last end."""
+    every = [each for outcome in outcomes for each in outcome.iterations]
+    return max(each.end for each in every) - min(each.start for each in every)
 
 
 @dataclass(frozen=True)

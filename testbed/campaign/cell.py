@@ -11,11 +11,14 @@ from typing import Any
 from testbed.backends.emulation import backend as emulator
 from testbed.backends.flow import backend as simulator
 from testbed.backends.measurements import JobMeasurements, Measurements
+from testbed.backends.packet import backend as packets
+from testbed.backends.recording import NOTHING, Recording
 from testbed.campaign.link_loads import busiest_s, loads
 from testbed.campaign.measurement import measure
 from testbed.campaign.verdicts import verdicts
 from testbed.campaign.version import version
 from testbed.deployment.deploy import DeployedJob, Deployment
+from testbed.deployment.digest import digest
 from testbed.experiment.cells import Cell
 from testbed.protocols.events import Event
 from testbed.provenance import now
@@ -23,7 +26,7 @@ from testbed.results import Iteration, LinkLoad, Row
 from testbed.switches.events import CONTRIBUTIONS
 from testbed.topology.fabric import Fabric
 
-_BACK_ENDS = {"simulate": simulator.run, "emulate": emulator.run}
+_BACK_ENDS = {"simulate": simulator.run, "packet": packets.run, "emulate": emulator.run}
 
 
 @dataclass(frozen=True)
@@ -60,27 +63,28 @@ def _described(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         scale=emulation.scale,
         iterations=job.job.iterations,
         expected_jct_s=job.expected_jct_s / emulation.scale,
-        started_at=now(),
+        started_at=now() if cell.experiment.backend == "emulate" else "",
         switches=len(fabric.switches),
         ina_switches=len(fabric.ina),
         settings=json.dumps(cell.settings),
         version=version(cell.experiment),
         quantisation=job.quantisation,
-        # It stays False if the cell fails.
-        verified=False if cell.experiment.backend == "emulate" else None,
+        plan=digest(job),
+        # A cell that fails leaves it so.
+        verified=None if cell.experiment.backend == "simulate" else False,
     )
 
 
 def run_cell(
-    cell: Cell, deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()
+    cell: Cell, deployment: Deployment, log_dir: Path, recording: Recording = NOTHING
 ) -> CellResult:
-    """Run one cell on its back end; ``captures`` are links whose packets go to ``log_dir``.
+    """Run one cell on its back end; ``recording`` goes to ``log_dir``.
 
-    Raises SumMismatch, RankFailed, EmulationError, Stalled or DeploymentError.
+    Raises SumMismatch, RankFailed, EmulationError, Stalled, BrokenConnection or DeploymentError.
     """
     described = describe(cell, deployment)
     run = _BACK_ENDS[cell.experiment.backend]
-    return _result(deployment, described, run(deployment, log_dir, captures))
+    return _result(deployment, described, run(deployment, log_dir, recording))
 
 
 def _result(deployment: Deployment, described: Sequence[Row], measured: Measurements) -> CellResult:
@@ -113,6 +117,7 @@ def _counted(found: JobMeasurements) -> dict[str, Any]:
         "overflows": found.overflows,
         "quantisation_error": found.quantisation_error,
         "switch_target": found.switch_target,
+        "notes": found.notes,
     }
     if found.events is None:
         return columns

@@ -21,9 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from testbed.backends.recording import Recording
 from testbed.campaign import remote
 from testbed.campaign.isolation import Failed
-from testbed.campaign.local import Outcome, Started, check_captures, is_emulated
+from testbed.campaign.local import Outcome, Started, check_recording, is_emulated
 from testbed.campaign.planning import Planned
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import counted
@@ -47,8 +48,8 @@ class Dask:
         self._client: Any = None
         self._refused: dict[str, str] = {}
 
-    def prepare(self, cells: Sequence[Planned], captures: Sequence[str]) -> None:
-        check_captures(cells, captures)
+    def prepare(self, cells: Sequence[Planned], recording: Recording) -> None:
+        check_recording(cells, recording)
         if not cells:
             return
         self._client = _connected(self._address)
@@ -63,7 +64,7 @@ class Dask:
             )
 
     def outcomes(
-        self, cells: Sequence[Planned], logs: Path, captures: Sequence[str], started: Started
+        self, cells: Sequence[Planned], logs: Path, recording: Recording, started: Started
     ) -> Iterator[tuple[Planned, Outcome]]:
         running: dict[Any, Planned] = {}
         begun: deque[tuple[float, str]] = deque()
@@ -73,7 +74,7 @@ class Dask:
             if cells:
                 self._client.subscribe_topic(topic, begun.append)
             while again or running:
-                running |= {self._submitted(each, captures, topic): each for each in again}
+                running |= {self._submitted(each, recording, topic): each for each in again}
                 again = []
                 ended = self._ended(running)
                 while begun:
@@ -93,11 +94,11 @@ class Dask:
             self._call_back(list(running))
             self._close()
 
-    def _submitted(self, planned: Planned, captures: Sequence[str], topic: str) -> Any:
+    def _submitted(self, planned: Planned, recording: Recording, topic: str) -> Any:
         token = uuid.uuid4().hex
         return self._client.submit(
             _serve,
-            remote.request(planned.cell, captures, token),
+            remote.request(planned.cell, recording, token),
             topic,
             key=token,
             resources={"emulator": 1} if is_emulated(planned) else None,

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from testbed import located, results
+from testbed.backends.recording import Recording
 from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, log_name
@@ -36,11 +37,11 @@ class Evaluation(Protocol):
     note: str
 
     def run(
-        self, captures: Sequence[str], executor: Executor, quiet: bool = False
+        self, recording: Recording, executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
         """Run the planned cells; return the results directory, and how many of them failed.
 
-        ``captures`` are links such as h0-t0, whose packets are written beside each cell's logs.
+        ``recording`` is written beside each cell's logs.
         ``quiet`` prints no progress. Errors that keep ``executor`` from running any cell are raised
         before the first one.
         """
@@ -61,15 +62,15 @@ class New:
         self.planned = plan(expand(self._experiment), deployments)
 
     def run(
-        self, captures: Sequence[str], executor: Executor, quiet: bool = False
+        self, recording: Recording, executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
-        executor.prepare(self.planned, captures)
+        executor.prepare(self.planned, recording)
         directory = RunDirectory.create(self._root, self._experiment.name)
         with held(directory.path):
             directory.write(results.EXPERIMENT, dump(self._experiment))
             seeds = {"experiment": self._experiment.emulation.seed}
             metadata = environment() | {"seeds": seeds}
-            failures = _fill(directory, metadata, self.planned, captures, executor, quiet)
+            failures = _fill(directory, metadata, self.planned, recording, executor, quiet)
         return directory.path, failures
 
 
@@ -98,9 +99,9 @@ class Resumed:
         self.note = f"{run}: {state}"
 
     def run(
-        self, captures: Sequence[str], executor: Executor, quiet: bool = False
+        self, recording: Recording, executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
-        executor.prepare(self.planned, captures)
+        executor.prepare(self.planned, recording)
         with held(self._run):
             directory = RunDirectory(self._run)
             state = judge(directory, expand(self._experiment), self._rules)
@@ -109,7 +110,7 @@ class Resumed:
             metadata = results.read_metadata(self._run)
             metadata.setdefault("resumed", []).append(environment())
             missing = [each for each in self.planned if each.cell in state.missing]
-            failures = _fill(directory, metadata, missing, captures, executor, quiet)
+            failures = _fill(directory, metadata, missing, recording, executor, quiet)
         return self._run, failures
 
 
@@ -126,7 +127,7 @@ def _fill(
     directory: RunDirectory,
     metadata: Mapping[str, Any],
     planned: Sequence[Planned],
-    captures: Sequence[str],
+    recording: Recording,
     executor: Executor,
     quiet: bool,
 ) -> int:
@@ -138,7 +139,7 @@ def _fill(
     for each in planned:
         shutil.rmtree(directory.logs / log_name(each.cell), ignore_errors=True)
     for each, outcome in executor.outcomes(
-        planned, directory.logs, captures, lambda each: progress.start(title(each.cell))
+        planned, directory.logs, recording, lambda each: progress.start(title(each.cell))
     ):
         if isinstance(outcome, Failed):
             failures += 1

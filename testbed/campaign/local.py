@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from testbed.backends.emulation import targets
-from testbed.backends.emulation.capture import ends
 from testbed.backends.emulation.network import EmulationError, require
-from testbed.backends.flow.simulate import Stalled
-from testbed.backends.measurements import SumMismatch
+from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
+from testbed.backends.packet import backend as packet
+from testbed.backends.recording import Recording
 from testbed.campaign.cell import CellResult, run_cell
 from testbed.campaign.isolation import Call, Failed
 from testbed.campaign.planning import Planned
@@ -24,7 +24,8 @@ from testbed.hosts.launcher import RankFailed
 from testbed.switches.control import ControlError
 
 EXPECTED_ERRORS = (
-    ControlError, DeploymentError, EmulationError, RankFailed, Stalled, SumMismatch,
+    BrokenConnection, ControlError, DeploymentError, EmulationError, RankFailed, Stalled,
+    SumMismatch,
 )  # fmt: skip
 
 Outcome: TypeAlias = CellResult | Failed
@@ -34,20 +35,20 @@ Started: TypeAlias = Callable[[Planned], None]
 class Executor(Protocol):
     """Runs cells."""
 
-    def prepare(self, cells: Sequence[Planned], captures: Sequence[str]) -> None:
+    def prepare(self, cells: Sequence[Planned], recording: Recording) -> None:
         """Check, before the first one runs, that nothing keeps ``cells`` from running.
 
         EmulationError or DeploymentError if something does.
         """
 
     def outcomes(
-        self, cells: Sequence[Planned], logs: Path, captures: Sequence[str], started: Started
+        self, cells: Sequence[Planned], logs: Path, recording: Recording, started: Started
     ) -> Iterator[tuple[Planned, Outcome]]:
         """Each cell with its outcome, as soon as that is known.
 
         Args:
             logs: the directory in which each cell has a directory for its logs.
-            captures: links whose packets are kept there.
+            recording: what cells record there.
             started: called with each cell when it begins.
         """
 
@@ -56,7 +57,7 @@ class Local:
     """Runs cells here, each in its own process: emulated cells alone, simulated ones in parallel on
     all cores. Outcomes come in the order of the cells."""
 
-    def prepare(self, cells: Sequence[Planned], captures: Sequence[str]) -> None:
+    def prepare(self, cells: Sequence[Planned], recording: Recording) -> None:
         emulated = [each.cell.experiment for each in cells if is_emulated(each)]
         if emulated:
             require()
@@ -68,10 +69,13 @@ class Local:
         }
         for target, program, values in compiled:
             targets.prepare(targets.choose(target), targets.program(program, values), values)
-        check_captures(cells, captures)
+        packet.prepare(
+            each.deployment for each in cells if each.cell.experiment.backend == "packet"
+        )
+        check_recording(cells, recording)
 
     def outcomes(
-        self, cells: Sequence[Planned], logs: Path, captures: Sequence[str], started: Started
+        self, cells: Sequence[Planned], logs: Path, recording: Recording, started: Started
     ) -> Iterator[tuple[Planned, Outcome]]:
         waiting, running = deque(cells), deque[_Running]()
         cores = len(os.sched_getaffinity(0))
@@ -82,7 +86,7 @@ class Local:
                 may_start = not running or not any(map(is_emulated, side_by_side))
                 if waiting and may_start and len(busy) < cores:
                     started(waiting[0])
-                    running.append(_Running(waiting.popleft(), logs, captures))
+                    running.append(_Running(waiting.popleft(), logs, recording))
                 elif running[0].call.pipe in busy:
                     wait(busy)
                 else:
@@ -96,11 +100,11 @@ class Local:
 class _Running:
     """A cell in its own process."""
 
-    def __init__(self, planned: Planned, logs: Path, captures: Sequence[str]) -> None:
+    def __init__(self, planned: Planned, logs: Path, recording: Recording) -> None:
         self.planned, self._log_dir = planned, logs / log_name(planned.cell)
         self.call = Call(
             run_cell,
-            *(planned.cell, planned.deployment, self._log_dir, captures),
+            *(planned.cell, planned.deployment, self._log_dir, recording),
             expected=EXPECTED_ERRORS,
         )
 
@@ -115,11 +119,9 @@ class _Running:
             return failure
 
 
-def check_captures(cells: Sequence[Planned], captures: Sequence[str]) -> None:
-    """EmulationError if any of ``captures`` is not a link of every cell's fabric."""
-    for each in cells if captures else ():
-        for link in captures:
-            ends(link, each.deployment.fabric)
+def check_recording(cells: Sequence[Planned], recording: Recording) -> None:
+    """DeploymentError if no cell can record this, or one lacks a link."""
+    recording.check([(each.cell.experiment.backend, each.deployment.fabric) for each in cells])
 
 
 def is_emulated(planned: Planned) -> bool:

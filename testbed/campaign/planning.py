@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from testbed.deployment.deploy import Deployment
+from testbed import wire
+from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
 from testbed.machine import calibration, capacity
@@ -34,23 +35,30 @@ def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[
     Each is deployed once, or not at all if ``deployments`` has it already.
     """
     deployments = deployments or Deployments()
-    known: dict[str, Planned] = {}
+    known: dict[tuple[str, int], Planned] = {}
     problems: dict[str, Cell] = {}
     for cell in cells:
-        if cell.id not in known:
+        if _drawn(cell) not in known:
             try:
-                known[cell.id] = _expect(cell, deployments.of(cell.experiment))
+                known[_drawn(cell)] = _expect(cell, deployments.of(cell.experiment))
             except DeploymentError as error:
                 problems.setdefault(str(error), cell)
     if problems:
         raise DeploymentError(
             "\n".join(f"{title(cell)}: {problem}" for problem, cell in problems.items())
         )
-    return [replace(known[cell.id], cell=cell) for cell in cells]
+    return [replace(known[_drawn(cell)], cell=cell) for cell in cells]
+
+
+def _drawn(cell: Cell) -> tuple[str, int]:
+    return cell.id, cell.experiment.emulation.seed
 
 
 def _expect(cell: Cell, deployment: Deployment) -> Planned:
-    if cell.experiment.backend == "simulate":
+    if cell.experiment.backend != "simulate":
+        for job in deployment.jobs:
+            check_trees(job)
+    if cell.experiment.backend != "emulate":
         return Planned(cell, deployment, SIMULATION_S)
     known, dilation = calibration.load(), cell.experiment.emulation.dilation
     needed = capacity.demand(deployment, known)
@@ -62,6 +70,25 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
         capacity.warning(needed, dilation, known),
         capacity.refusal(needed, dilation, known),
     )
+
+
+def check_trees(job: DeployedJob) -> None:
+    """DeploymentError if packets cannot name all who contribute; the simulator has no packets."""
+    at = f"jobs.{job.number}"
+    for tree in job.plan.trees:
+        switch = max(tree.switches, key=lambda name: len(tree.children(name)), default=tree.root)
+        found = len(tree.children(switch)) if tree.switches else 0
+        if found > wire.BITMAP:
+            raise DeploymentError(
+                f"{at}.workers: found {found} children of {switch} on a tree of {job.system.name},"
+                f" wanted at most {wire.BITMAP}, one for each bit of its packets; let more switches"
+                " below it aggregate, take fewer workers, or write backend: simulate"
+            )
+        if max(tree.participants) >= wire.MAX_RANKS + (tree.root_rank is not None):
+            raise DeploymentError(
+                f"{at}.workers: found {job.plan.workers}, wanted at most {wire.MAX_RANKS} on trees;"
+                " take fewer, or write backend: simulate"
+            )
 
 
 def refuse(planned: Sequence[Planned]) -> None:

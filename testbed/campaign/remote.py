@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from testbed.backends.emulation.network import EmulationError
+from testbed.backends.recording import NOTHING, Recording
 from testbed.campaign.isolation import Failed, Terminated, termination_unwinds
 from testbed.campaign.local import Local, Outcome, log_name
 from testbed.campaign.planning import Planned
@@ -58,7 +59,7 @@ class Reply:
             path.write_bytes(content)
 
 
-def request(cell: Cell, captures: Sequence[str], token: str) -> Request:
+def request(cell: Cell, recording: Recording, token: str) -> Request:
     """The request for `serve`; ``token`` identifies it for `stop`."""
     return {
         "token": token,
@@ -68,7 +69,7 @@ def request(cell: Cell, captures: Sequence[str], token: str) -> Request:
         "experiment": cell.experiment.data(),
         "settings": cell.settings,
         "repeat": cell.repeat,
-        "captures": list(captures),
+        "recording": recording.data(),
     }
 
 
@@ -119,18 +120,19 @@ def _outcome(asked: Request, log_dir: Path) -> Outcome | str:
         return f"it lacks a file that the experiment names: {error}"
     if not alike:
         return "its files of workloads or P4 programs differ; copy them there"
+    recording = Recording.of(asked["recording"])
     cell = Cell(asked["id"], experiment, asked["settings"], asked["repeat"])
     with turn(alone=experiment.backend == "emulate"):
         try:
             planned = Planned(cell, Deployments().of(experiment), seconds=0.0)
-            Local().prepare([planned], asked["captures"])
+            Local().prepare([planned], NOTHING)  # checked where it was asked for
         except (DeploymentError, EmulationError) as error:
             return str(error)
         own = log_dir / log_name(cell)
         own.mkdir(parents=True)
         facts = {key: fact for key, fact in environment().items() if key != "command"}
         (own / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
-        ((_, found),) = Local().outcomes([planned], log_dir, asked["captures"], lambda _: None)
+        ((_, found),) = Local().outcomes([planned], log_dir, recording, lambda _: None)
         return found
 
 

@@ -25,15 +25,15 @@ def verdicts(
     """
     if not isinstance(measured, Emulated) or measured.observation is None:
         return [VALID] * len(measured.jobs)
-    loss = deployment.experiment.emulation.loss
-    symptoms = _symptoms(measured.observation, deployment.fabric, loss)
+    is_impaired = deployment.experiment.emulation.is_impaired
+    symptoms = _symptoms(measured.observation, deployment.fabric, is_impaired)
     return [
         verdict(replace(symptoms, late_s=job.late_s, iteration_s=mean))
         for job, mean in zip(measured.jobs, iteration_s, strict=True)
     ]
 
 
-def _symptoms(observation: Observation, fabric: Fabric, loss: float) -> Symptoms:
+def _symptoms(observation: Observation, fabric: Fabric, is_impaired: bool) -> Symptoms:
     """The run's symptoms that are the same for all jobs."""
     packets, outcomes = observation.packets, observation.outcomes
     places = {
@@ -52,7 +52,7 @@ def _symptoms(observation: Observation, fabric: Fabric, loss: float) -> Symptoms
         resent=sum(each.retransmitted for each in outcomes) + sum(packets.tcp_resent.values()),
         sent=packets.sent_packets,
         excused=inf
-        if loss
+        if is_impaired
         else explained(losses, len(outcomes), superframe(fabric), packets.sent_packets),
         dead=observation.dead,
     )

@@ -16,6 +16,8 @@ from testbed.workload.synthetic import SYNTHETIC
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ROOTS = ("testbed.placement.deployments", "testbed.campaign.cell")
 """The modules that make a cell's deployment and run it."""
+_OF_C = re.compile(rb"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/)?[ \t]*\n", re.MULTILINE)
+_COMMENTS = {".py": re.compile(rb"^[ \t]*(?:#.*)?\n", re.MULTILINE), ".c": _OF_C, ".h": _OF_C}
 _IMPORT = re.compile(
     r"^ *(?:from (testbed[\w.]*) import (\([^)]*\)|.*)|import (testbed[\w.]*))", re.MULTILINE
 )
@@ -48,8 +50,15 @@ def digest_of(package: Path, compiled: Path) -> str:
     for root, paths in ((package, sources), (compiled, filter(Path.is_file, compiled.rglob("*")))):
         for path in sorted(paths):
             digest.update(str(path.relative_to(root)).encode() + b"\0")
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+            digest.update(hashlib.sha256(_without_comments(path)).digest())
     return digest.hexdigest()
+
+
+def _without_comments(path: Path) -> bytes:
+    """A file without lines of comment and empty lines, which no result depends on."""
+    comment = _COMMENTS.get(path.suffix)
+    content = path.read_bytes()
+    return comment.sub(b"", content) if comment else content
 
 
 def modules(package: Path = _PACKAGE) -> dict[str, Path]:

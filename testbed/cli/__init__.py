@@ -22,6 +22,7 @@ _MODULES = {
     "calibrate": "machine",
     "clean": "machine",
     "decode": "decode",
+    "series": "series",
     "trace": "trace",
     "schema": "schema",
 }

@@ -13,7 +13,6 @@ from testbed.located import Invalid
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--simulate-only", is_flag=True, help="run no emulated experiment")
 @click.option("--any-version", is_flag=True, help="also count rows that other code made")
 @click.option(
     "-o",
@@ -23,7 +22,7 @@ from testbed.located import Invalid
     show_default=True,
     help="where the page and results go; a later call adds missing results",
 )
-def claims(names: tuple[str, ...], simulate_only: bool, any_version: bool, output: Path) -> None:
+def claims(names: tuple[str, ...], any_version: bool, output: Path) -> None:
     """Test papers' claims; NAME is a file of experiments/claims or one of its claims."""
     from testbed.campaign.resume import Rules
     from testbed.studies.claims import run as judging
@@ -31,14 +30,20 @@ def claims(names: tuple[str, ...], simulate_only: bool, any_version: bool, outpu
     rules = Rules(any_version=any_version)
     try:
         with running():
-            judged = judging.run(judging.read(), output, names, simulate_only, rules)
-            page = judging.write(judged, output)
+            page = judging.run(judging.read(), output, names, rules)
+            path = judging.write(page, output)
     except Invalid as invalid:
         click.echo(str(invalid), err=True)
         sys.exit(2)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    for each in judged:
+    for each in page.judged:
         if not names or {each.file.name, each.claim.name} & set(names):
             click.echo(f"{each.claim.name}: {each.number}, {each.verdict.word}")
-    click.echo(f"page: {page}")
+            if each.break_even:
+                click.echo(f"  {each.break_even}")
+    for found in page.observed:
+        if not names or {found.file.name, found.observation.name} & set(names):
+            click.echo(f"{found.observation.name}: {found.number}")
+    click.echo(str(page.made))
+    click.echo(f"page: {path}")

@@ -1,4 +1,4 @@
-"""``ladder``: closed form, simulator and emulator side by side."""
+"""``ladder``: closed form, simulator, packets and emulator side by side."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from testbed.cli.run import announce
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @OUTPUT
 def ladder(paths: tuple[Path, ...], output: Path) -> None:
-    """Closed form, simulator and emulator side by side, with their errors.
+    """Closed form, simulator, packets and emulator side by side, with errors.
 
-    A PATH is an experiment file, which is run on both back ends, or a directory of results, which
-    is only read. Exits with 1 unless the simulator's errors are within the bounds.
+    A PATH is an experiment file, which runs on all back ends, or a directory of results, which
+    is only read. Exits with 1 unless the errors are within the bounds.
     """
     from testbed import results
+    from testbed.backends.recording import NOTHING
     from testbed.campaign.evaluation import New
     from testbed.campaign.local import Local
     from testbed.studies import ladder as steps
-    from testbed.studies.both_backends import on_both
+    from testbed.studies.all_backends import on_all
 
     directories = [path for path in paths if path.is_dir()]
     with reading(results.Unreadable):
@@ -33,9 +34,9 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
             results.read(directory)  # fails before minutes of running
     wanted = experiments(path for path in paths if not path.is_dir())
     with running():
-        evaluations = [New(on_both(experiment), output) for experiment in wanted]
+        evaluations = [New(on_all(experiment), output) for experiment in wanted]
         announce(evaluations)
-        directories += [evaluation.run((), Local())[0] for evaluation in evaluations]
+        directories += [evaluation.run(NOTHING, Local())[0] for evaluation in evaluations]
     rows = steps.ladder(results.read(directories).results)
     click.echo(steps.text(rows))
     sys.exit(0 if steps.is_met(rows) else 1)

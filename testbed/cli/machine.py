@@ -18,8 +18,8 @@ def doctor() -> None:
     missing = 0
     for check in (*checks(), calibration.check()):
         click.echo(f"{check.status:8} {check.name:14} {check.detail}")
-        if check.mend:
-            click.echo(f"{'':24}{check.mend}")
+        if check.fix:
+            click.echo(f"{'':24}{check.fix}")
         missing += check.status == "missing"
     sys.exit(1 if missing else 0)
 

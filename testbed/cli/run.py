@@ -47,6 +47,18 @@ if TYPE_CHECKING:
     help="write a link's packets, such as h0-t0's, to the cells' logs; may be repeated",
 )
 @click.option(
+    "--series",
+    metavar="INTERVAL",
+    help="write queues, windows and slots in use to the cells' logs at an interval of simulated"
+    " time, such as 10us; for backend: packet",
+)
+@click.option(
+    "--timeline",
+    is_flag=True,
+    help="write when ranks, links and switches were busy to the cells' logs, for Perfetto and"
+    " chrome://tracing; for backend: packet",
+)
+@click.option(
     "--executor",
     metavar="WHERE",
     default="local",
@@ -64,6 +76,8 @@ def run(
     retry: tuple[str, ...],
     any_version: bool,
     captures: tuple[str, ...],
+    series: str | None,
+    timeline: bool,
     executor: str,
     force: bool,
 ) -> None:
@@ -78,6 +92,7 @@ def run(
     for option, given in (("--retry", retry), ("--any-version", any_version)):
         if given and resume is None:
             raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
+    from testbed.backends.recording import recorded
     from testbed.campaign.evaluation import New, Resumed
     from testbed.campaign.executors import named
     from testbed.campaign.planning import refuse
@@ -88,6 +103,10 @@ def run(
         where = named(executor)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--executor") from error
+    try:
+        recording = recorded(captures, series, timeline)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--series") from error
     wanted = experiments(files)
     finished = []
     with running():
@@ -102,7 +121,7 @@ def run(
         if executor == "local" and not force:
             refuse([each for evaluation in evaluations for each in evaluation.planned])
         for evaluation in evaluations:
-            finished.append(evaluation.run(captures, where))
+            finished.append(evaluation.run(recording, where))
     from testbed.studies.reporting import report
 
     directories = [directory for directory, _ in finished]

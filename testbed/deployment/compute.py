@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from testbed.experiment.schema import Compute
 
 
@@ -14,9 +12,11 @@ def paces(
 
     ``seed`` is that of the job. See ``Compute`` for the rules.
     """
-    made = np.ones((workers, iterations))
     if compute is None:
-        return tuple(map(tuple, made.tolist()))
+        return ((1.0,) * iterations,) * workers
+    import numpy as np  # slow to import, and most jobs do not need it
+
+    made = np.ones((workers, iterations))
     random = np.random.default_rng([seed, workers, iterations])
     made *= np.asarray(compute.factor).reshape(-1, 1)
     made *= 1 + compute.jitter * random.uniform(-1, 1, made.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
@@ -13,17 +14,20 @@ from testbed.experiment.findings import suggestion
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import check
 from testbed.plan.cost import ClosedForm, Expected, Timing, seconds_per_byte
-from testbed.plan.program import Plan
+from testbed.plan.program import Pipelining, Plan
 from testbed.plan.units import Unit, cut
 from testbed.protocols.allocation import Window
 from testbed.systems import Assignment, System, registry
+from testbed.topology import paths
 from testbed.topology.fabric import Fabric
 from testbed.topology.placement import place
-from testbed.workload import replay, values
+from testbed.workload import replay
 from testbed.workload.buckets import Bucket, after_compute, fill
 from testbed.workload.catalogue import load
 from testbed.workload.trace import Trace, TraceError
-from testbed.workload.values import Sample
+
+if TYPE_CHECKING:
+    from testbed.workload.values import Sample
 
 PRIORITY_CREDIT = 3
 """Pieces in flight in layer-priority order, if the system has no credit: otherwise all pieces that
@@ -204,12 +208,10 @@ def _deploy(
     system, scale = registry[job.system], experiment.emulation.scale
     trace = load(job.workload)
     try:
-        sample = values.load(job.workload) if job.gradients == "real" else None
-    except TraceError as error:
-        raise DeploymentError(f"gradients: real: {error}") from error
-    try:
         options = system.settle(job.options)
-        plan = system.plan(replace(assignment, options=options, trace=trace), fabric)
+        seed = experiment.emulation.seed
+        plan = system.plan(replace(assignment, options=options, trace=trace, seed=seed), fabric)
+        paths.check(fabric, plan.routes)
     except ValueError as error:
         raise DeploymentError(str(error)) from error
     check(plan)
@@ -222,16 +224,20 @@ def _deploy(
     compute_s = trace.compute_s * scale
     if not job.overlap:
         buckets = after_compute(buckets, compute_s)
-    units = cut(buckets, plan, scale, fabric.values)
     if job.order == "priority":
+        partition, credit = plan.pipelining.partition, plan.pipelining.credit
+        plan = replace(
+            plan, pipelining=Pipelining(partition, credit or PRIORITY_CREDIT, "priority")
+        )
+    units = cut(buckets, plan, scale, fabric.values)
+    if plan.pipelining.order == "priority":
         units = by_priority(units, buckets, seconds_per_byte(plan, fabric))
-        plan = replace(plan, credit=plan.credit or PRIORITY_CREDIT)
     return DeployedJob(
         number=number,
         job=job,
         system=system,
         trace=trace,
-        sample=sample,
+        sample=_sample(job.workload) if job.gradients == "real" else None,
         plan=plan,
         fabric=fabric,
         units=units,
@@ -247,6 +253,15 @@ def _deploy(
         window=window(plan, fabric, options),
         forward=replay.needs(trace.scaled(scale), buckets) if job.forward == "by_tensor" else (),
     )
+
+
+def _sample(workload: str) -> Sample:
+    from testbed.workload import values  # numpy is slow to import, and few jobs need it
+
+    try:
+        return values.load(workload)
+    except TraceError as error:
+        raise DeploymentError(f"gradients: real: {error}") from error
 
 
 def by_priority(units: Sequence[Unit], buckets: Sequence[Bucket], pace: float) -> tuple[Unit, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from testbed import wire
 from testbed.deployment.errors import DeploymentError
 from testbed.plan.program import Plan
+from testbed.plan.trees import Tree
 from testbed.protocols import protocol_of
 from testbed.protocols.allocation import Allocation, Window
 from testbed.topology.fabric import Fabric
@@ -46,32 +47,55 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
 
 
 def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Allocation]]:
-    """Number the trees of all jobs, and divide a switch's ``slots`` among them, job by job.
+    """Number the trees of all jobs, and divide each switch's ``slots`` among its trees, job by job.
 
-    Trees whose protocol shares slots share the slots that the others leave over. DeploymentError if
-    there are too few.
+    A tree has the same slots at all its switches, and trees without a common switch may have the
+    same. Trees whose protocol shares slots share those that no other tree has at any switch.
+    DeploymentError if there are too few slots, or too many trees.
     """
-    count = sum(len(plan.trees) for plan, _ in jobs)
-    if count > wire.MAX_TREES:
-        raise DeploymentError(f"found {count} trees of all jobs, wanted at most {wire.MAX_TREES}")
     windows = [(tree, each.fragments) for plan, each in jobs for tree in plan.trees]
-    first = sum(protocol_of(tree).own_slots(fragments) for tree, fragments in windows)
-    shared = slots - first
+    _count([tree for tree, _ in windows])
+    ends: Counter[str] = Counter()  # of the slots that each switch's trees have
+    firsts = []
+    for tree, fragments in windows:
+        firsts.append(max((ends[switch] for switch in tree.switches), default=0))
+        end = firsts[-1] + _own_slots(tree, fragments)
+        ends.update({switch: end - ends[switch] for switch in tree.switches})
+    taken = max(ends.values(), default=0)
+    shared = slots - taken
     wanted = max(
         (fragments for tree, fragments in windows if tree.protocol.shares_slots), default=0
     )
     if shared < wanted:
         raise DeploymentError(
-            f"fabric.slots: found {slots}, wanted at least {first + wanted} for the windows of all"
+            f"fabric.slots: found {slots}, wanted at least {taken + wanted} for the windows of all"
             " jobs; raise slots, or lower the option window"
         )
     allocations: list[list[Allocation]] = []
-    number, first = 0, shared
+    numbered = enumerate(firsts)
     for job, (plan, each) in enumerate(jobs):
         allocations.append([])
         for tree in plan.trees:
-            own = protocol_of(tree).own_slots(each.fragments)
-            place = (first, own) if own else (0, shared)
+            number, first = next(numbered)
+            own = _own_slots(tree, each.fragments)
+            place = (shared + first, own) if own else (0, shared)
             allocations[-1].append(Allocation(number, job, tree, *place))
-            number, first = number + 1, first + own
     return allocations
+
+
+def _count(trees: Sequence[Tree]) -> None:
+    """DeploymentError if there are more than packets, or switches, can tell apart."""
+    if len(trees) > wire.MAX_NUMBERS:
+        raise DeploymentError(
+            f"found {len(trees)} trees of all jobs, wanted at most {wire.MAX_NUMBERS}"
+        )
+    for switch, count in Counter(name for tree in trees for name in tree.switches).items():
+        if count > wire.MAX_TREES:
+            raise DeploymentError(
+                f"found {count} trees at {switch}, of all jobs, wanted at most {wire.MAX_TREES}"
+            )
+
+
+def _own_slots(tree: Tree, fragments: int) -> int:
+    """A tree without switches, from one host to another, needs none."""
+    return protocol_of(tree).own_slots(fragments) if tree.switches else 0

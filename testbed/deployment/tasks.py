@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from testbed.deployment.deploy import DeployedJob
+from testbed.hosts.layout import Layout
 from testbed.hosts.task import Task
 from testbed.plan.program import Plan
 from testbed.protocols import protocol_of
@@ -26,10 +27,15 @@ def tasks(
     addresses: Mapping[str, str],
     dilation: float,
     seed: int,
+    carried: int | None = None,
 ) -> list[Task]:
-    """One task per rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP."""
-    plan = job.plan
-    truth = gradients(job, seed + job.number)
+    """One task per rank of ``job``, with its ``allocations``; ``addresses`` maps nodes to IP.
+
+    ``carried``: how many of a packet's values are really carried; None for all.
+    """
+    plan, values = job.plan, job.fabric.values
+    carried = carried or values
+    truth = gradients(job, seed + job.number, carried)
     # Drawn before the ranks are forked, so that they share the memory.
     truth.expected_total()
     for rank in range(plan.workers):
@@ -54,7 +60,8 @@ def tasks(
             step_s=job.step_s * dilation,
             # Endpoints may collect packets for a quarter of the time that a window lasts.
             tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),
-            values=job.fabric.values,
+            values=values,
+            carried=carried,
             burst=max(1, min(job.window.fragments // 8, superframe(job.fabric))),
             forward=tuple(replace(part, seconds=part.seconds * dilation) for part in job.forward),
         )
@@ -62,16 +69,18 @@ def tasks(
     ]
 
 
-def gradients(job: DeployedJob, seed: int) -> Gradients:
-    """The gradients that the workers contribute."""
-    told, workers, elements = job.job, job.plan.workers, job.gradient_bytes // 4
+def gradients(job: DeployedJob, seed: int, carried: int | None = None) -> Gradients:
+    """The gradients that the workers contribute, as far as they are ``carried``."""
+    told, workers = job.job, job.plan.workers
+    carried = carried or job.fabric.values
+    elements = Layout(job.plan, job.units, job.fabric.values, carried).elements
     quantiser: Quantiser | None = None
     if job.sample is not None and told.quantisation == "factor":
         # A sample's values are scaled to unit deviation; the factor applies to the original ones.
         quantiser = Factor(told.factor * job.sample.rms)
     elif job.sample is not None and told.quantisation == "block_exponent":
         drawn = (job.sample.draw(seed, rank, elements) for rank in range(workers))
-        quantiser = BlockExponent.agreed(drawn, workers, job.fabric.values, room=LARGEST_CONSTANT)
+        quantiser = BlockExponent.agreed(drawn, workers, carried, room=LARGEST_CONSTANT)
     return Gradients(seed, workers, elements, told.fixed_point, job.sample, quantiser)
 
 

@@ -19,7 +19,8 @@ class Cell:
     Attributes:
         id: the same for the same fabric, jobs, backend and emulation, whatever the experiment's
             name and number of repeats.
-        experiment: resolved, with ``sweep`` None.
+        experiment: resolved, with ``sweep`` None. Its seed is the repeat's own, so that each repeat
+            draws anew (ECMP, losses, jitter, random placement).
         settings: the values from the sweep, path to value; empty without a sweep.
         repeat: from 0.
     """
@@ -41,8 +42,19 @@ def expand(experiment: Experiment) -> list[Cell]:
     for repeat in range(experiment.emulation.repeats):
         order = once.copy()
         random.Random(f"{experiment.emulation.seed}/{repeat}").shuffle(order)
-        cells += [replace(cell, repeat=repeat) for cell in order]
+        cells += [_repeated(cell, repeat) for cell in order]
     return cells
+
+
+def _repeated(cell: Cell, repeat: int) -> Cell:
+    """The first repeat has the experiment's seed itself."""
+    if not repeat:
+        return cell
+    emulation = cell.experiment.emulation
+    drawn = hashlib.sha256(f"{emulation.seed}/{repeat}".encode()).digest()
+    emulation = emulation.model_copy(update={"seed": int.from_bytes(drawn[:4], "big")})
+    experiment = cell.experiment.model_copy(update={"emulation": emulation})
+    return replace(cell, experiment=experiment, repeat=repeat)
 
 
 def distinct(experiment: Experiment) -> list[Cell]:

@@ -15,10 +15,14 @@ from testbed.experiment.fields import Model
 from testbed.experiment.findings import Finding, counted, listed, no_such
 from testbed.experiment.options import Takes
 from testbed.experiment.schema import Emulation, Job
-from testbed.workload.values import FAMILIES
+from testbed.located import Place
+from testbed.workload.catalogue import FAMILIES
 
 MOST_EMULATED = 64
-"""Workers, or servers, of a job: the bitmap of ATP and of the P4 program has a bit per worker."""
+"""Workers, or servers, of a job: each is a process in a network namespace of its own."""
+
+MOST_ITERATIONS = 1_000_000
+"""Of all workers of a job, which are recorded one by one."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             jobs[index] = job
             yield from _servers(index, job, known)
             yield from _options(index, job, known)
+            yield from _iterations(index, job)
             yield from _compute(index, job)
             yield from _gradients(index, job)
             yield from _emulated(index, job) if emulated else ()
@@ -81,9 +86,16 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         if sound:
             yield from _on_fabric(jobs, fabric, known)
             yield from _windows(jobs, fabric, known)
-    emulation, _ = _sound(Emulation, data.get("emulation"))
+    emulation, wrong = _sound(Emulation, data.get("emulation"))
     if emulation is not None:
         yield from _program(emulation)
+        if fabric is not None and sound:
+            places = (*_impaired(emulation, fabric), *_failing(emulation, fabric))
+            yield from (found for found in places if found.place[1] not in wrong)
+    if data.get("backend") == "packet":
+        yield from _compiled_to_c(emulation) if emulation is not None else ()
+    else:
+        yield from _without_packets(fabric, emulation)
 
 
 def _sound(model: type[Model], raw: object) -> tuple[Any, frozenset[str]]:
@@ -125,6 +137,72 @@ def _program(emulation: Emulation) -> Iterator[Finding]:
             ("emulation", "p4_program"),
             f"found {program!r}, wanted an existing file; correct the path, which is relative to"
             " the experiment file's directory",
+        )
+
+
+def _impaired(emulation: Emulation, fabric: Fabric) -> Iterator[Finding]:
+    """Links that lose or copy packets must exist."""
+    for what in ("loss", "duplication"):
+        asked = getattr(emulation, what)
+        for name in asked if isinstance(asked, Mapping) else ():
+            if name not in ("all", "hosts"):
+                yield from _link(("emulation", what, name), name, fabric, at_key=True)
+
+
+def _failing(emulation: Emulation, fabric: Fabric) -> Iterator[Finding]:
+    """What fails must exist."""
+    for index, fault in enumerate(emulation.faults):
+        place: Place = ("emulation", "faults", index)
+        if fault.link is not None:
+            yield from _link((*place, "link"), fault.link, fabric)
+        if fault.switch is not None and fault.switch not in fabric.switch_names:
+            yield Finding((*place, "switch"), no_such(fault.switch, "switch", fabric.switch_names))
+        if fault.host is not None and fault.host not in fabric.host_names:
+            yield Finding((*place, "host"), no_such(fault.host, "host", fabric.host_names))
+
+
+def _link(place: Place, name: str, fabric: Fabric, at_key: bool = False) -> Iterator[Finding]:
+    """A link's name has both ends, in either order."""
+    names = [f"{one}-{other}" for one, other in fabric.link_ends]
+    if name not in names and name not in (f"{b}-{a}" for a, b in fabric.link_ends):
+        yield Finding(place, no_such(name, "link", names), at_key)
+
+
+def _compiled_to_c(emulation: Emulation) -> Iterator[Finding]:
+    if emulation.target == "bmv2":
+        yield Finding(
+            ("emulation", "target"),
+            "found bmv2, wanted native or auto with backend: packet, which runs the program"
+            " compiled to C; write native, or backend: emulate",
+        )
+
+
+def _without_packets(fabric: Fabric | None, emulation: Emulation | None) -> Iterator[Finding]:
+    """Fields that only packets in virtual time have."""
+    if emulation is not None and emulation.faults:
+        yield Finding(
+            ("emulation", "faults"),
+            "found faults at given times, wanted none; write backend: packet, or remove them",
+        )
+    for what, names in (
+        ("a delay of single packets", ("link_delay", "pipeline_latency")),
+        ("a cost of hosts", ("packet_cost", "message_cost")),
+    ):
+        for name in names:
+            if fabric is not None and getattr(fabric, name):
+                yield Finding(
+                    ("fabric", name),
+                    f"found {what}, wanted none; write backend: packet, or remove it",
+                )
+
+
+def _iterations(index: int, job: Job) -> Iterator[Finding]:
+    workers, iterations = _size(job.workers), job.warmup + job.iterations
+    if workers * iterations > MOST_ITERATIONS:
+        yield Finding(
+            ("jobs", index, "warmup" if job.warmup > job.iterations else "iterations"),
+            f"found {iterations} iterations of {counted(workers, 'worker')}, with the warm-up,"
+            f" wanted at most {MOST_ITERATIONS} of all workers together; write fewer",
         )
 
 

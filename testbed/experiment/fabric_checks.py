@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from testbed import wire
 from testbed.experiment.fabrics import (
     MOST_ADDRESSED,
     MOST_NODES,
@@ -56,7 +57,19 @@ def _rack_sizes(field: str, found: int, wanted: int, what: str) -> Finding:
 
 
 def packets(fabric: Fabric) -> Iterator[Finding]:
-    """The links' MTU must fit the packets that switches sum."""
+    """Links and switches must have room for packets: an MTU, a queue, and the program's slots."""
+    if fabric.queue < fabric.mtu:
+        yield Finding(
+            ("fabric", "queue"),
+            f"found {counted(fabric.queue, 'byte')}, wanted at least a packet, {fabric.mtu} bytes;"
+            " write for example 256KB",
+        )
+    if fabric.slots > wire.SLOTS:
+        yield Finding(
+            ("fabric", "slots"),
+            f"found {fabric.slots}, wanted at most {wire.SLOTS}, the compiled program's memory;"
+            " lower it, or compile p4/ with a larger SLOTS",
+        )
     needed = PACKET_HEADERS + 4 * fabric.values
     if fabric.mtu < needed:
         yield Finding(

@@ -1,11 +1,12 @@
 """The kinds of fabric in an experiment file.
 
-Each names its hosts and switches as ``topology.builders`` does; a test checks that they are equal.
+Each kind gives its hosts and switches the same names as ``topology.builders``, which a test checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice, product
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -22,11 +23,12 @@ class _Fabric(Model):
 
     kind: str
     host_rate: Rate = Field(
-        description="the rate of a host's link, each way, with its unit", examples=["10Gbit"]
+        description="the rate of a host's link in each direction, with its unit",
+        examples=["10Gbit"],
     )
     queue: Size = Field(
         default=256_000,
-        description="the queue of every port, a size with its unit",
+        description="the queue size of every port, with its unit",
         examples=["256KB"],
     )
     ina: Ina = Field(
@@ -37,13 +39,13 @@ class _Fabric(Model):
     )
     ina_policy: Literal["fullest", "random", "best"] = Field(
         default="fullest",
-        description="which switches a number or a fraction takes first: fullest (rack), random, or"
-        " best (for the jobs, as simulated)",
+        description="the switches that a number or a fraction selects first: fullest (racks with"
+        " most hosts), random, or best (for the jobs, by simulation)",
         examples=["fullest"],
     )
     ina_tier: Literal["tor", "any"] = Field(
         default="tor",
-        description="of which switches all, a number or a fraction is meant: tor or any",
+        description="the switches to which all, a number or a fraction refers: tor or any",
         examples=["tor"],
     )
     slots: Annotated[int, count("the aggregators in each INA switch's memory", 4096)] = 4096
@@ -64,8 +66,32 @@ class _Fabric(Model):
     )
     step_latency: Time = Field(
         default=0.0,
-        description="the time that each dependent step costs at a host, with its unit",
+        description="the latency of each dependent step at a host, with its unit",
         examples=["10us"],
+    )
+    packet_cost: Time = Field(
+        default=0.0,
+        description="with backend: packet, the time that a host's processor takes for each packet"
+        " that it sends or receives, with its unit",
+        examples=["0s"],
+    )
+    message_cost: Time = Field(
+        default=0.0,
+        description="with backend: packet, the time that a host's processor takes for each message"
+        " that it sends or receives, with its unit",
+        examples=["0s"],
+    )
+    link_delay: Time = Field(
+        default=0.0,
+        description="with backend: packet, the time that a packet takes along a link, with its"
+        " unit",
+        examples=["0s"],
+    )
+    pipeline_latency: Time = Field(
+        default=0.0,
+        description="with backend: packet, the time that a packet takes through a switch's"
+        " pipeline, with its unit",
+        examples=["0s"],
     )
 
     room: ClassVar[str]
@@ -100,19 +126,32 @@ class _Fabric(Model):
     def switch_names(self) -> tuple[str, ...]:
         return self.tor_names + self.names_above
 
+    @property
+    def links_above(self) -> Iterator[tuple[str, str]]:
+        """The two ends of every link between switches."""
+        raise NotImplementedError
+
+    @property
+    def link_ends(self) -> Iterator[tuple[str, str]]:
+        """The two ends of every link, such as h0 and t0."""
+        hosts = iter(self.host_names)
+        for tor, size in zip(self.tor_names, self.racks, strict=True):
+            yield from ((host, tor) for host in islice(hosts, size))
+        yield from self.links_above
+
 
 class _Tiered(_Fabric):
     """ToRs with hosts below them and uplinks above."""
 
     fabric_rate: Rate | None = Field(
         default=None,
-        description="the rate of a link between switches; without it as host_rate,"
-        " or as oversubscription asks",
+        description="the rate of a link between switches; by default host_rate, or what"
+        " oversubscription requires",
         examples=["10Gbit"],
     )
     oversubscription: Ratio | None = Field(
         default=None,
-        description="what the hosts of the fullest rack can send to what its uplinks carry;"
+        description="the ratio of the fullest rack's total host rate to its total uplink rate;"
         " instead of fabric_rate",
         examples=[2],
     )
@@ -167,6 +206,10 @@ class LeafSpine(_Tiered):
     def names_above(self) -> tuple[str, ...]:
         return _numbered("s", self.spines)
 
+    @property
+    def links_above(self) -> Iterator[tuple[str, str]]:
+        return product(self.tor_names, self.names_above)
+
 
 class FatTree(_Tiered):
     """A three-tier fat-tree of k pods with k/2 edge switches (ToRs) each.
@@ -187,7 +230,7 @@ class FatTree(_Tiered):
     hosts_per_edge: Racks | None = Field(
         default=None,
         description="the hosts under each edge switch, a whole number or a list with one for each;"
-        " without it half of k",
+        " by default half of k",
         examples=[2],
     )
 
@@ -216,21 +259,27 @@ class FatTree(_Tiered):
     def names_above(self) -> tuple[str, ...]:
         return _numbered("a", self.edges) + _numbered("c", self.uplinks**2)
 
+    @property
+    def links_above(self) -> Iterator[tuple[str, str]]:
+        for one, other in product(range(self.edges), range(self.uplinks)):
+            yield f"t{one}", f"a{one - one % self.uplinks + other}"
+            yield f"a{one}", f"c{one % self.uplinks * self.uplinks + other}"
+
 
 class GraphLink(Model):
     """A link of a graph."""
 
     ends: Ends = Field(description="a list of two nodes", examples=[["S1", "S2"]])
     rate: Rate = Field(
-        description="the rate of the link, each way, with its unit", examples=["10Gbit"]
+        description="the rate of the link in each direction, with its unit", examples=["10Gbit"]
     )
 
 
 class Graph(_Fabric):
-    """Any fabric, written out. Switches with hosts are ToRs.
+    """Any fabric, node by node. Switches with hosts are ToRs.
 
-    ``links`` joins the switches; one between a host and its switch gives that host a rate of its
-    own.
+    ``links`` connect the switches. A link between a host and its switch gives this host its own
+    rate.
     """
 
     kind: Literal["graph"] = Field(description="the fabric's kind, graph", examples=["graph"])
@@ -275,6 +324,10 @@ class Graph(_Fabric):
     @property
     def switch_names(self) -> tuple[str, ...]:
         return tuple(self.switches)
+
+    @property
+    def links_above(self) -> Iterator[tuple[str, str]]:
+        return (link.ends for link in self.links if not set(link.ends) & self.tor_of.keys())
 
 
 Fabric = Annotated[LeafSpine | FatTree | Graph, Field(discriminator="kind")]

@@ -26,16 +26,24 @@ from testbed.experiment.findings import shown
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LONGEST_NAME = 64
+_LEAST_SCALE = 1e-6
+_MOST_DILATION = 10_000_000
+_MOST_RATIO = 1e12
+_MOST_FACTOR = 1_000_000
 AUTO = math.inf
 """The dilation that is still to be chosen; nothing can run with it."""
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", float, int)
+_RATES = "1kbit", "1000Tbit"
+_SIZES = "1B", "1000TB"
+_TIMES = "0s", "1000h"
 
 
 class Model(BaseModel):
     """A mapping of an experiment file: no other keys, no values of other types."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # Validators are built at their first use: most are of options that no job has.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 def model_of(annotation: Any) -> type[Model] | None:
@@ -59,17 +67,19 @@ def sequence(value: Any) -> Any:
 
 
 def _quantity(
-    parse: Callable[[str], _T], wanted: str, zero: bool = False
+    parse: Callable[[str], _T], wanted: str, least: str, most: str
 ) -> Callable[[object], _T]:
-    """A validator for text with a unit; zero is refused unless it makes sense."""
+    """A validator for text with a unit, from ``least`` to ``most``."""
+    lowest, highest = parse(least), parse(most)
 
     def validate(value: object) -> _T:
         if not isinstance(value, str):
             what = "without a unit" if is_number(value) else ""
             raise ValueError(f"found {' '.join((shown(value), what)).strip()}, wanted {wanted}")
         parsed = parse(value)
-        if not parsed and not zero:
-            raise ValueError(f"found {value!r}, wanted more than zero; {wanted.split('; ')[-1]}")
+        if not lowest <= parsed <= highest:
+            bounds = f"from {least} to {most}" if parsed else "more than zero"
+            raise ValueError(f"found {value!r}, wanted {bounds}; {wanted.split('; ')[-1]}")
         return parsed
 
     return validate
@@ -94,15 +104,16 @@ def _ratio(value: object) -> float:
         ratio = float(value)
     else:
         raise ValueError(f"found {shown(value)}, wanted a ratio; write for example 1/128 or 0.5")
-    if not 0 < ratio < math.inf:
-        raise ValueError(f"found {shown(value)}, wanted a ratio above 0; write for example 0.5")
+    if not 0 < ratio <= _MOST_RATIO:
+        wanted = f"a ratio above 0, at most {_MOST_RATIO:g}"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 0.5")
     return ratio
 
 
 def _scale(value: object) -> float:
     scale = _ratio(value)
-    if scale > 1:
-        wanted = "a ratio above 0 and at most 1, as it makes jobs smaller"
+    if not _LEAST_SCALE <= scale <= 1:
+        wanted = f"a ratio from {_LEAST_SCALE:g} to 1, as it makes jobs smaller"
         raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 1/128")
     return scale
 
@@ -110,8 +121,11 @@ def _scale(value: object) -> float:
 def _dilation(value: object) -> float:
     if value == "auto":
         return AUTO
-    if not is_number(value) or not 1 <= value < math.inf:
-        wanted = "auto or a number of at least 1, by which rates are divided and times multiplied"
+    if not is_number(value) or not 1 <= value <= _MOST_DILATION:
+        wanted = (
+            f"auto or a number from 1 to {_MOST_DILATION}, by which rates are divided and times"
+            " multiplied"
+        )
         raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 200")
     return float(value)
 
@@ -132,11 +146,25 @@ def _share(most: float) -> Callable[[object], float]:
     return validate
 
 
+_link_share = _share(0.5)
+
+
+def _link_shares(value: object) -> float | dict[str, float]:
+    if isinstance(value, dict) and value and all(isinstance(name, str) for name in value):
+        return {name: _link_share(each) for name, each in value.items()}
+    if isinstance(value, (dict, list, tuple)):
+        wanted = "a ratio from 0 to 0.5 or a mapping of links to such ratios"
+        fix = "write for example 0.01 or {all: 0.01, t0-s0: 0.1}"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; {fix}")
+    return _link_share(value)
+
+
 def _rates(value: object) -> float | dict[str, float]:
     rate = _quantity(
         units.parse_rate,
         "a rate in bits per second or a mapping of switches to such rates; write for example"
         " 100Gbit or {t0: 100Gbit, t1: 50Gbit}",
+        *_RATES,
     )
     if isinstance(value, dict) and value and all(isinstance(name, str) for name in value):
         return {name: rate(each) for name, each in value.items()}
@@ -144,12 +172,11 @@ def _rates(value: object) -> float | dict[str, float]:
 
 
 def _factors(value: object) -> float | tuple[float, ...]:
-    if is_number(value) and 0 < value < math.inf:
-        return float(value)
-    several = value if isinstance(value, (list, tuple)) else ()
-    if several and all(is_number(each) and 0 < each < math.inf for each in several):
-        return tuple(float(each) for each in several)
-    wanted = "a number above 0, or a list of them with one for each worker"
+    several = value if isinstance(value, (list, tuple)) else (value,)
+    if several and all(is_number(each) and 0 < each <= _MOST_FACTOR for each in several):
+        factors = tuple(map(float, several))
+        return factors if isinstance(value, (list, tuple)) else factors[0]
+    wanted = f"a number above 0, at most {_MOST_FACTOR}, or a list of them with one for each worker"
     raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 1.5 or [1, 1, 2]")
 
 
@@ -191,27 +218,30 @@ def as_yaml(value: object) -> object:
 
 _RATE: dict[str, Any] = {"type": "string", "pattern": units.RATE_PATTERN}
 _RATIO: list[dict[str, Any]] = [
-    {"type": "number", "exclusiveMinimum": 0},
+    {"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_RATIO},
     {"type": "string", "pattern": units.RATIO_PATTERN},
 ]
+_FACTOR = {"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_FACTOR}
 
 Rate = Annotated[
     float,
     BeforeValidator(
-        _quantity(units.parse_rate, "a rate in bits per second; write for example 10Gbit")
+        _quantity(units.parse_rate, "a rate in bits per second; write for example 10Gbit", *_RATES)
     ),
     PlainSerializer(lambda rate: units.format_rate(rate, exact=True), return_type=str),
     _schema(units.RATE_PATTERN, "10Gbit"),
 ]
 Size = Annotated[
     int,
-    BeforeValidator(_quantity(units.parse_size, "a size in bytes; write for example 25MB")),
+    BeforeValidator(
+        _quantity(units.parse_size, "a size in bytes; write for example 25MB", *_SIZES)
+    ),
     PlainSerializer(lambda size: units.format_size(size, exact=True), return_type=str),
     _schema(units.SIZE_PATTERN, "25MB"),
 ]
 Time = Annotated[
     float,
-    BeforeValidator(_quantity(units.parse_time, "a time; write for example 150us", zero=True)),
+    BeforeValidator(_quantity(units.parse_time, "a time; write for example 150us", *_TIMES)),
     PlainSerializer(lambda time: units.format_time(time, exact=True), return_type=str),
     _schema(units.TIME_PATTERN, "150us"),
 ]
@@ -225,16 +255,23 @@ Scale = Annotated[
     float,
     BeforeValidator(_scale),
     PlainSerializer(_written_ratio),
-    WithJsonSchema({"anyOf": [{**_RATIO[0], "maximum": 1}, _RATIO[1]]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": _LEAST_SCALE, "maximum": 1}, _RATIO[1]]}
+    ),
 ]
 Dilation = Annotated[
     float,
     BeforeValidator(_dilation),
     PlainSerializer(lambda dilation: "auto" if dilation == AUTO else as_yaml(dilation)),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1}, {"const": "auto"}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 1, "maximum": _MOST_DILATION}, {"const": "auto"}]}
+    ),
 ]
 Slowdown = Annotated[
-    float, Field(ge=1), PlainSerializer(as_yaml), WithJsonSchema({"type": "number", "minimum": 1})
+    float,
+    Field(ge=1, le=_MOST_FACTOR),
+    PlainSerializer(as_yaml),
+    WithJsonSchema({"type": "number", "minimum": 1, "maximum": _MOST_FACTOR}),
 ]
 Rates = Annotated[
     float | dict[str, float],
@@ -250,12 +287,32 @@ Rates = Annotated[
         {"anyOf": [_RATE, {"type": "object", "minProperties": 1, "additionalProperties": _RATE}]}
     ),
 ]
-Loss = Annotated[
-    float,
-    BeforeValidator(_share(0.5)),
-    PlainSerializer(_written_ratio),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 0.5}, _RATIO[1]]}),
+_LINK_SHARE: list[dict[str, Any]] = [{"type": "number", "minimum": 0, "maximum": 0.5}, _RATIO[1]]
+LinkShares = Annotated[
+    float | dict[str, float],
+    PlainValidator(_link_shares),
+    PlainSerializer(
+        lambda shares: (
+            {name: _written_ratio(share) for name, share in shares.items()}
+            if isinstance(shares, dict)
+            else _written_ratio(shares)
+        )
+    ),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *_LINK_SHARE,
+                {
+                    "type": "object",
+                    "minProperties": 1,
+                    "additionalProperties": {"anyOf": _LINK_SHARE},
+                },
+            ]
+        }
+    ),
 ]
+"""A share of packets: of hosts' links, or of each link by its name (t0-s0), ``hosts`` or ``all``,
+of which the first that fits counts."""
 Share = Annotated[
     float,
     BeforeValidator(_share(1)),
@@ -266,7 +323,7 @@ Factors = Annotated[
     float | tuple[float, ...],
     PlainValidator(_factors),
     PlainSerializer(as_yaml),
-    WithJsonSchema({"anyOf": [_RATIO[0], {"type": "array", "items": _RATIO[0], "minItems": 1}]}),
+    WithJsonSchema({"anyOf": [_FACTOR, {"type": "array", "items": _FACTOR, "minItems": 1}]}),
 ]
 Program = Annotated[
     str,

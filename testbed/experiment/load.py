@@ -15,7 +15,7 @@ from testbed.experiment.cells import distinct
 from testbed.experiment.checks import Known
 from testbed.experiment.fabrics import KINDS
 from testbed.experiment.fields import model_of
-from testbed.experiment.findings import Finding, missing, mistake, suggestion
+from testbed.experiment.findings import Finding, counted, missing, mistake, suggestion
 from testbed.experiment.schema import Experiment, Sweep, is_short_sweep
 from testbed.located import Invalid, Located, Place, parse, read, write
 
@@ -91,9 +91,16 @@ def _experiment(located: Located, known: Known, directory: Path) -> Experiment:
         findings += wrong + between_fields
     if experiment is not None and not findings:
         try:
-            distinct(experiment)
+            once, repeats = len(distinct(experiment)), experiment.emulation.repeats
         except ValueError as error:
             findings = [Finding(("sweep",), str(error), at_key=True)]
+        else:
+            if once * repeats > sweep.MOST_CELLS:
+                message = (
+                    f"found {repeats} repeats of {counted(once, 'cell')}, wanted at most"
+                    f" {sweep.MOST_CELLS} runs; write fewer, or split the experiment"
+                )
+                findings = [Finding(("emulation", "repeats"), message)]
     if findings or experiment is None:
         raise Invalid(located.problem(f.place, f.message, at_key=f.at_key) for f in findings)
     return experiment

@@ -20,6 +20,10 @@ class Options(Model):
         """The slots that a switch must have for these options; 0 if they set no window."""
         return 0
 
+    def draws_anew(self) -> bool:
+        """Whether the plan depends on the seed of each repeat."""
+        return False
+
 
 class Takes(Protocol):
     """A system as experiments see it: its options, and how many servers it takes."""

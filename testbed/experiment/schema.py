@@ -2,7 +2,7 @@
 
 Values are those of the real cluster, in SI units (bit/s, bytes, seconds); ``emulation`` says how
 they are scaled down to the machine. In files and dumps, rates, sizes and times are text with a
-unit. Each field's description gives the valid values, and its example how to write them: error
+unit. Each field's description says which values are valid, and its example how to write them. Error
 messages and the JSON schema use both.
 
 Checks across fields (names that must exist, hosts that must suffice) are in ``checks``.
@@ -21,7 +21,7 @@ from testbed.experiment.fabrics import Fabric
 from testbed.experiment.fields import (
     Dilation,
     Factors,
-    Loss,
+    LinkShares,
     Model,
     Name,
     Program,
@@ -37,21 +37,21 @@ from testbed.experiment.fields import (
 from testbed.experiment.findings import shown, suggestion
 from testbed.experiment.nodes import Ranks, Servers, Workers
 from testbed.workload import synthetic
-from testbed.workload.quantise import ATP_FACTOR
 from testbed.workload.synthetic import SYNTHETIC
 
 SCHEMA_VERSION = 1
 
 
 class Stragglers(Model):
-    """Workers that are slow at times: in an iteration each is one with ``probability``."""
+    """Workers that are slow in some iterations, each with ``probability``."""
 
     workers: Ranks = Field(
         description="the number of workers, drawn once by the seed, or a list of their ranks",
         examples=[1],
     )
     slowdown: Slowdown = Field(
-        description="the number of at least 1 by which their compute time is multiplied then",
+        description="the factor of their compute time in those iterations, a number from 1 to"
+        " 1000000",
         examples=[2],
     )
     probability: Share = Field(
@@ -62,22 +62,22 @@ class Stragglers(Model):
 
 
 class Compute(Model):
-    """How far workers' compute times are from the workload's.
+    """How workers' compute times differ from the workload's.
 
-    In each iteration a worker's time is the workload's, times its ``factor``, times a draw from
-    1 - jitter to 1 + jitter (uniform), times the ``slowdown`` if it is a straggler just then. All
-    draws follow from the seed, the job, the rank and the iteration.
+    In each iteration a worker's time is the workload's, times its ``factor``, times a random number
+    from 1 - jitter to 1 + jitter (uniform), times the ``slowdown`` if it is a straggler in this
+    iteration. The random numbers depend on the seed, the job, the rank and the iteration.
     """
 
     factor: Factors = Field(
         default=1.0,
-        description="a number by which compute times are multiplied, or a list with one for each"
-        " worker in the order of ranks",
+        description="the factor of compute times, above 0 and at most 1000000, or a list with one"
+        " for each worker in the order of ranks",
         examples=[1],
     )
     jitter: Share = Field(
         default=0.0,
-        description="how far a compute time may be from the mean, a ratio from 0 to 1",
+        description="the largest relative deviation of a compute time, a ratio from 0 to 1",
         examples=[0.1],
     )
     stragglers: Stragglers | None = Field(
@@ -88,7 +88,7 @@ class Compute(Model):
 
 
 class Job(Model):
-    """One training job: who synchronises what, and how."""
+    """One training job: its system, its workload, its workers and their settings."""
 
     system: str = Field(description="the name of a system", examples=["ring"])
     workload: str = Field(
@@ -100,7 +100,8 @@ class Job(Model):
     )
     placement: Literal["packed", "spread", "random"] = Field(
         default="packed",
-        description="how counted workers and servers fill the racks: packed, spread or random",
+        description="how workers and servers given as numbers fill the racks: packed, spread or"
+        " random",
         examples=["packed"],
     )
     servers: Servers = Field(
@@ -111,17 +112,17 @@ class Job(Model):
     )
     colocated: bool = Field(
         default=False,
-        description="whether servers may sit on workers' hosts, true or false",
+        description="whether servers may run on workers' hosts, true or false",
         examples=[True],
     )
     start: Time = Field(
         default=0.0,
-        description="the time at which the job starts, counted from the first one's start,"
-        " with its unit",
+        description="the time from the start of the first job to the start of this one, with its"
+        " unit",
         examples=["0s"],
     )
     iterations: Annotated[int, count("the iterations that are measured", 3)] = 3
-    warmup: Annotated[int, count("the iterations before those", 1, least=0)] = 1
+    warmup: Annotated[int, count("the iterations before the measured ones", 1, least=0)] = 1
     bucket: Size = Field(
         default=25_000_000,
         description="gradients synchronised together (PyTorch DDP's bucket_cap_mb),"
@@ -138,41 +139,42 @@ class Job(Model):
     )
     order: Literal["backward", "priority"] = Field(
         default="backward",
-        description="what is sent first: backward (what is ready first, as PyTorch DDP does) or"
-        " priority (of what is ready, the layers nearest to the input, as P3 and ByteScheduler do)",
+        description="the order of sending: backward (as gradients become ready, as in PyTorch DDP)"
+        " or priority (of those ready, the layers nearest to the input first, as in P3 and"
+        " ByteScheduler)",
         examples=["priority"],
     )
     forward: Literal["whole", "by_tensor"] = Field(
         default="whole",
-        description="what a forward pass waits for: whole (the whole gradient, as PyTorch DDP does)"
-        " or by_tensor (before each layer for the bucket that holds its gradient)",
+        description="what a forward pass waits for: whole (the whole gradient, as in PyTorch DDP)"
+        " or by_tensor (before each layer, the bucket with its gradient)",
         examples=["by_tensor"],
     )
     gradients: Literal["normal", "real"] = Field(
         default="normal",
-        description="what is summed: normal (drawn from the normal distribution) or real (drawn"
-        " from gradients of the workload's family that were recorded in training)",
+        description="the values that are summed: normal (from the normal distribution) or real"
+        " (from gradients of the workload's family, recorded in training)",
         examples=["normal"],
     )
     fixed_point: Annotated[
-        int, count("the bits after the binary point of gradients as integers", 20, least=0, most=30)
+        int, count("the fractional bits of gradients as integers", 20, least=0, most=30)
     ] = 20
     quantisation: Literal["fixed_point", "factor", "block_exponent"] = Field(
         default="fixed_point",
-        description="how real gradients become integers: fixed_point (their deviation is 2 to that"
-        " power), factor (all are multiplied by it, as in ATP) or block_exponent (each packet by"
-        " what its largest value allows, as in SwitchML)",
+        description="how real gradients become integers: fixed_point (with a standard deviation of"
+        " 2 to that power), factor (multiplied by the factor, as in ATP) or block_exponent (each"
+        " packet scaled by its largest value, as in SwitchML)",
         examples=["fixed_point"],
     )
     factor: Ratio = Field(
-        default=ATP_FACTOR,
-        description="the number by which real gradients are multiplied where quantisation is"
-        " factor: ATP's client has 1000000, its paper 100000000",
+        default=1e6,
+        description="the factor of real gradients if quantisation is factor: ATP's client has"
+        " 1000000, its paper 100000000",
         examples=[1_000_000],
     )
     compute: Compute | None = Field(
         default=None,
-        description="a mapping of factor, jitter and stragglers, for workers that are not alike",
+        description="a mapping of factor, jitter and stragglers, for workers of unequal speed",
         examples=[{"jitter": 0.1}],
     )
     options: dict[str, Any] = Field(
@@ -200,18 +202,53 @@ class Job(Model):
         raise ValueError(f"found {shown(value)}, wanted {wanted}; {fix}")
 
 
+class Fault(Model):
+    """Something that fails at an instant of a run in virtual time.
+
+    A link is down from ``at`` to ``until``, or for ever. A switch loses its memory at ``at`` and
+    forwards nothing until ``until``, if given. A host dies with its ranks.
+    """
+
+    at: Time = Field(description="when it happens, a time after the start", examples=["10ms"])
+    until: Time | None = Field(
+        default=None, description="when it is over, a time after the start", examples=["20ms"]
+    )
+    link: str | None = Field(
+        default=None, description="a link that goes down, such as t0-s0", examples=["t0-s0"]
+    )
+    switch: str | None = Field(
+        default=None, description="a switch that loses its memory", examples=["t0"]
+    )
+    host: str | None = Field(default=None, description="a host that dies", examples=["h0"])
+
+    @model_validator(mode="after")
+    def _one(self) -> Fault:
+        named = [name for name in ("link", "switch", "host") if getattr(self, name) is not None]
+        if len(named) != 1:
+            raise ValueError(
+                f"found {' and '.join(named) or 'nothing'} that fails, wanted one of link, switch"
+                " and host; write an entry for each"
+            )
+        if self.until is not None and (self.until <= self.at or self.host is not None):
+            raise ValueError(
+                "found until, wanted a later time than at, and none for a host; correct or remove"
+                " it"
+            )
+        return self
+
+
 class Emulation(Model):
-    """How the real cluster shrinks to what one machine carries, and how often."""
+    """How the real cluster is scaled down to one machine, and how often each cell runs."""
 
     target: Literal["auto", "bmv2", "native"] = Field(
         default="auto",
-        description="what runs the P4 program: auto, bmv2 or native",
+        description="the switch that runs the P4 program: auto, bmv2 or native",
         examples=["auto"],
     )
     dilation: Dilation = Field(
         default=200.0,
-        description="the number by which rates are divided and times multiplied, or auto: the"
-        " smallest that this machine is likely to carry",
+        description="the number by which rates are divided and times multiplied, or auto for the"
+        " smallest that this machine can probably handle",
         examples=[200],
     )
     scale: Scale = Field(
@@ -219,20 +256,49 @@ class Emulation(Model):
         description="the ratio by which bytes and compute times are multiplied",
         examples=["1/128"],
     )
-    loss: Loss = Field(
+    loss: LinkShares = Field(
         default=0.0,
-        description="the share of packets lost on every host's link, each way, a ratio from 0 to"
-        " 0.5",
+        description="the share of packets that every host's link loses in each direction, a ratio"
+        " from 0 to 0.5, or a mapping of links (by name, hosts or all) to such ratios",
         examples=["1/1000"],
+    )
+    duplication: LinkShares = Field(
+        default=0.0,
+        description="the share of packets that every host's link delivers twice in each direction,"
+        " a ratio from 0 to 0.5, or a mapping of links (by name, hosts or all) to such ratios",
+        examples=[{"all": 0.01}],
     )
     p4_program: Program | None = Field(
         default=None,
-        description="the path, as seen from this file, of a P4 program for the INA switches:"
-        " a .p4 file, or a .json that p4c made of one",
+        description="the path, relative to this file, of a P4 program for the INA switches: a .p4"
+        " file, or a .json that p4c compiled from one",
         examples=["../p4/build/ina.json"],
     )
-    repeats: Annotated[int, count("how often every cell is run", 2)] = 1
-    seed: Annotated[int, count("the seed of all that is random", 1, least=0)] = 1
+    timers: Literal["real", "dilated"] = Field(
+        default="real",
+        description="with backend: packet, the hosts' own times (timeouts, delayed"
+        " acknowledgements): real, or dilated as in the emulator",
+        examples=["dilated"],
+    )
+    carried_values: Literal["few", "all"] = Field(
+        default="few",
+        description="with backend: packet, how many values a packet of an INA system carries: few"
+        " (8) or all; it always counts as a full packet on links",
+        examples=["all"],
+    )
+    faults: Annotated[tuple[Fault, ...], BeforeValidator(sequence)] = Field(
+        default=(),
+        description="with backend: packet, a list of links, switches and hosts that fail, and when",
+        examples=[[]],
+    )
+    repeats: Annotated[int, count("the number of runs of every cell", 2)] = 1
+    seed: Annotated[int, count("the seed of all random choices", 1, least=0)] = 1
+
+    @property
+    def is_impaired(self) -> bool:
+        """Whether links lose packets, or deliver some twice, on purpose."""
+        asked = (self.loss, self.duplication)
+        return any(any(each.values()) if isinstance(each, dict) else each for each in asked)
 
 
 _VALUES: JsonDict = {"type": "array", "minItems": 1}
@@ -255,8 +321,9 @@ class Sweep(Model):
     """Paths such as ``jobs.0.system``, each with the values that it takes.
 
     ``product``: every combination. ``zip``: the lists advance together, as one factor of the
-    product. ``exclude``: combinations that are left out, each as path: value. In a file the
-    product alone may stand without its key. ``synthetic/1MB..128MB*2`` is a value for each size.
+    product. ``exclude``: combinations that are left out, each as path: value or path: a list of
+    values. In a file, a product alone needs no key. ``synthetic/1MB..128MB*2`` stands for one value
+    per size.
     """
 
     model_config = ConfigDict(
@@ -283,7 +350,7 @@ class Sweep(Model):
     )
     exclude: tuple[dict[str, Any], ...] = Field(
         default=(),
-        description="a list of mappings of path to value",
+        description="a list of mappings of path to value, or to a list of values",
         examples=[[{"jobs.0.system": "ps"}]],
     )
 
@@ -318,12 +385,12 @@ def _jobs(value: Any) -> Any:
 
 
 class Experiment(Model):
-    """An experiment file: jobs on a fabric, how they are run, and what is varied."""
+    """An experiment file: jobs on a fabric, how they are run, and what is swept."""
 
     schema_version: Literal[1] = Field(
         description="the version of this format, 1", examples=[SCHEMA_VERSION]
     )
-    name: Name = Field(description="a name, also of the directory of results", examples=["quick"])
+    name: Name = Field(description="a name, also for the directory of results", examples=["quick"])
     description: str = Field(
         default="", description="a line of text for people", examples=["PS and ring"]
     )
@@ -344,9 +411,9 @@ class Experiment(Model):
         examples=[[{"system": "ring", "workload": "resnet50", "workers": 8}]],
         json_schema_extra={"minItems": 1},
     )
-    backend: Literal["emulate", "simulate"] = Field(
+    backend: Literal["emulate", "packet", "simulate"] = Field(
         default="emulate",
-        description="what runs the experiment: emulate or simulate",
+        description="the back end: emulate, packet or simulate",
         examples=["emulate"],
     )
     emulation: Emulation = Field(
@@ -360,8 +427,16 @@ class Experiment(Model):
         examples=[{"jobs.0.system": ["ps", "ring"]}],
     )
 
+    @field_validator("schema_version", mode="before")
+    @classmethod
+    def _whole(cls, value: object) -> object:
+        """To Python, 1.0 and True are 1 as well."""
+        if isinstance(value, (bool, float)):
+            raise ValueError(f"found {shown(value)}, wanted the version of this format, 1; write 1")
+        return value
+
     def data(self) -> dict[str, Any]:
-        """As plain data for a file: units as text, all defaults, no unset key."""
+        """The experiment as plain data for a file: units as text, all defaults, no unset keys."""
         data = self.model_dump(mode="json", exclude_none=True)
         if self.sweep is not None:
             data["sweep"] = {part: value for part, value in data["sweep"].items() if value}

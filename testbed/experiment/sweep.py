@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.experiment.fabrics import KINDS
@@ -35,8 +35,17 @@ def settings(sweep: Sweep | None) -> Iterator[Settings]:
             yield combination
 
 
-def _matches(combination: Settings, wanted: Mapping[str, Any]) -> bool:
-    return all(path in combination and combination[path] == wanted[path] for path in wanted)
+def _matches(combination: Settings, left_out: Mapping[str, Any]) -> bool:
+    return all(
+        path in combination and combination[path] in _any_of(value, [combination[path]])
+        for path, value in left_out.items()
+    )
+
+
+def _any_of(value: Any, known: Sequence[Any]) -> Sequence[Any]:
+    """The values for which one in ``exclude`` stands: itself if it is ``known``, else each in a
+    list. A swept value may be a list, such as the names of switches."""
+    return value if isinstance(value, list) and value not in known else [value]
 
 
 def apply(data: Mapping[str, Any], combination: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,10 +237,12 @@ def _excluded(sweep: Sweep) -> Iterator[Finding]:
                 fix = suggestion(path, list(swept))
                 message = f"found {path!r}, wanted a path that is swept; {fix}"
                 yield Finding(place, message, at_key=True)
-            elif value not in swept[path]:
-                fix = suggestion(value, [str(v) for v in swept[path]])
-                message = f"found {shown(value)}, wanted a value of {path} in this sweep; {fix}"
-                yield Finding(place, message)
+                continue
+            for each in _any_of(value, swept[path]):
+                if each not in swept[path]:
+                    fix = suggestion(each, [str(v) for v in swept[path]])
+                    message = f"found {shown(each)}, wanted a value of {path} in this sweep; {fix}"
+                    yield Finding(place, message)
 
 
 def _combinations(data: Mapping[str, Any], sweep: Sweep, between: Check) -> Iterator[Finding]:

@@ -13,9 +13,10 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from ctypes import (
     POINTER,
+    Array,
     c_char_p,
     c_double,
     c_int,
@@ -29,6 +30,7 @@ from ctypes import (
 from dataclasses import dataclass, fields
 from enum import IntEnum, IntFlag
 from functools import cache
+from itertools import product
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -38,13 +40,14 @@ import numpy.typing as npt
 
 import testbed.protocols
 from testbed import wire
-from testbed.compiler import compiled
+from testbed.compiler import Signatures, compiled, declare
 from testbed.protocols import on_trees
-from testbed.protocols.roles import Neighbours, Role, Root
+from testbed.protocols.roles import Member, Neighbours, Role, Root
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_WORD = 64  # bits
 _ENGINE = Path(__file__).parent / "engine"
 _PROTOCOLS = Path(testbed.protocols.__file__).parent
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra"]
@@ -88,7 +91,10 @@ class _Role(ctypes.Structure):
         ("protocol", c_uint8),
         ("is_root", c_uint8),
         ("serves", c_uint8),
-        ("rank", c_uint8),
+        ("bit", c_uint8),
+        ("rank", c_uint16),
+        ("rank_before", c_uint16),
+        ("origin", c_uint32),
         ("window", c_uint32),
         ("message", c_uint32),
         ("slots_count", c_uint32),
@@ -97,6 +103,9 @@ class _Role(ctypes.Structure):
         ("addresses", POINTER(c_uint32)),
         ("ranks", POINTER(c_uint64)),
         ("workers", POINTER(c_uint32)),
+        ("words", c_uint32),
+        ("origins", c_uint32),
+        ("behind", POINTER(c_uint64)),
     )
 
 
@@ -127,6 +136,17 @@ class Engine:
         if self._open is None:
             raise ValueError("the endpoint is closed")
         return self._open
+
+    @property
+    def handle(self) -> int:
+        """Its address, for whoever drives it from C."""
+        return self._engine
+
+    def function(self, name: str) -> int:
+        """The address of a function of engine.h, such as ``take``."""
+        found = ctypes.cast(getattr(self._library, f"engine_{name}"), c_void_p).value
+        assert found is not None
+        return found
 
     def close(self) -> None:
         if self._open is not None:
@@ -203,7 +223,7 @@ class Engine:
 
     def packets(self) -> Iterator[tuple[str, bytes]]:
         """Take the packets to be sent, each with its destination."""
-        packet = ctypes.create_string_buffer(wire.HEADER.itemsize + 4 * self.values + 64)
+        packet = ctypes.create_string_buffer(wire.HEADER_BYTES + 4 * self.values + 64)
         address = c_uint32()
         while size := self._library.engine_next(self._engine, packet, ctypes.byref(address)):
             yield socket.inet_ntoa(address.value.to_bytes(4, sys.byteorder)), packet.raw[:size]
@@ -284,7 +304,7 @@ def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
     flags = [*_FLAGS, *(_SANITIZED if sanitize else []), "-shared", "-fPIC"]
     library = ctypes.CDLL(str(compiled("engine", sources, flags, ["-lm"])))
     engine, endpoint, flow = c_void_p, c_void_p, c_int
-    signatures = {
+    signatures: Signatures = {
         "engine_open": (c_void_p,),
         "engine_close": (None, engine),
         "engine_add": (c_int, engine, POINTER(_Role)),
@@ -302,9 +322,7 @@ def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
         "endpoint_descriptor": (c_int, endpoint),
         "endpoint_wait": (c_int, endpoint, c_double, c_int),
     }
-    for name, (result, *arguments) in signatures.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+    declare(library, signatures)
     return library
 
 
@@ -314,7 +332,6 @@ def wire_header(values: int = wire.VALUES) -> str:
     constants["VALUES"] = values
     members = "".join(f"    uint{bits}_t {name};\n" for name, bits in wire.FIELDS)
     numbers = "".join(f"    {name} = {value},\n" for name, value in constants.items())
-    numbers += f"    HEADER_BYTES = {wire.HEADER.itemsize},\n"
     return f"struct header {{\n{members}}};\n\nenum {{\n{numbers}}};\n"
 
 
@@ -336,29 +353,46 @@ def _role(role: Role | Neighbours) -> _Role:
     made = _Role(role.tree, role.protocol.number, isinstance(role, Root), window=role.window)
     if isinstance(role, Neighbours):
         _check_ring(role)
-        made.rank, made.message = role.rank, role.message
-        peers = [(role.to, 0), (role.after, 0), (role.before, 1 << role.rank_before)]
+        made.rank, made.rank_before, made.message = role.rank, role.rank_before, role.message
+        peers = [role.before, role.to, role.after]
     else:
         _check(role)
-        slots = np.asarray(role.slots, np.uint32).tolist()
-        made.slots, made.slots_count = (c_uint32 * len(slots))(*slots), len(slots)
+        count = len(role.slots)
+        made.slots, made.slots_count = (c_uint32 * count)(*role.slots), count
         if isinstance(role, Root):
-            made.serves = role.serves
-            peers = [(child.address, _mask(child.ranks)) for child in role.children]
-            made.workers = (c_uint32 * wire.MAX_WORKERS)()
-            for rank, address in (role.workers or {}).items():
-                made.workers[rank] = _network_order(address)
+            _add_ranks(made, role)
+            peers = [child.address for child in role.children]
         else:
-            made.rank = role.rank
-            peers = [(role.parent, 0)]
+            made.bit, made.origin = role.bit, role.origin
+            peers = [role.parent]
     made.peers = len(peers)
-    made.addresses = (c_uint32 * len(peers))(*(_network_order(address) for address, _ in peers))
-    made.ranks = (c_uint64 * len(peers))(*(ranks for _, ranks in peers))
+    made.addresses = (c_uint32 * len(peers))(*map(_network_order, peers))
     return made
 
 
-def _mask(ranks: Iterable[int]) -> int:
-    return sum(1 << rank for rank in ranks)
+def _add_ranks(made: _Role, role: Root) -> None:
+    """Whose contributions the packets to a root have."""
+    made.serves, made.words = role.serves, 1 + max(_ranks(role), default=0) // _WORD
+    made.ranks = _sets([child.ranks for child in role.children], made.words)
+    made.workers = (c_uint32 * (_WORD * made.words))()
+    for rank, address in (role.workers or {}).items():
+        made.workers[rank] = _network_order(address)
+    made.origins = max((number for number, _ in role.behind), default=0)
+    places = product(range(1, made.origins + 1), range(wire.BITMAP))
+    made.behind = _sets([role.behind.get(place, frozenset()) for place in places], made.words)
+
+
+def _sets(sets: Sequence[Collection[int]], words: int) -> Array[c_uint64]:
+    """Sets of ranks, each as ``words`` words."""
+    made = (c_uint64 * (len(sets) * words))()
+    for place, ranks in enumerate(sets):
+        for rank in ranks:
+            made[place * words + rank // _WORD] |= 1 << rank % _WORD
+    return made
+
+
+def _ranks(role: Root) -> set[int]:
+    return {*(role.workers or ()), *(rank for child in role.children for rank in child.ranks)}
 
 
 def _check_ring(role: Neighbours) -> None:
@@ -376,12 +410,9 @@ def _check(role: Role) -> None:
         raise ValueError(
             f"{len(role.slots)} slots for protocol {role.protocol.name}, which needs {wanted}"
         )
-    if isinstance(role, Root):
-        ranks = {*(role.workers or ()), *(rank for child in role.children for rank in child.ranks)}
-    else:
-        ranks = {role.rank}
-    if max(ranks, default=0) >= wire.MAX_WORKERS:
-        raise ValueError(f"rank {max(ranks)}; a packet has room for {wire.MAX_WORKERS} ranks")
+    highest = role.bit if isinstance(role, Member) else max(_ranks(role), default=0)
+    if highest >= wire.BITMAP and not (isinstance(role, Root) and role.behind):
+        raise ValueError(f"bit {highest}; a packet has room for {wire.BITMAP}")
 
 
 def _network_order(address: str) -> int:

@@ -17,7 +17,7 @@ class Interpreter:
 
     Args:
         plan, rank: the plan, and the rank whose program runs.
-        grain: chunks are cut at multiples of this many values.
+        cuts: ``cuts(unit)`` is where each chunk of a unit begins, and the last one ends.
         send: ``send(to, chunk)`` must copy what it cannot send at once.
         aggregate: ``aggregate(operation, unit, values)`` starts an operation on a tree; the
             caller reports its end to :meth:`completed`.
@@ -30,13 +30,13 @@ class Interpreter:
         self,
         plan: Plan,
         rank: int,
-        grain: int,
+        cuts: Callable[[int], Sequence[int]],
         send: Callable[[int, Chunk], None],
         aggregate: Callable[[TreeOperation, int, Values], None],
         finished: Callable[[int], None],
         later: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._plan, self._grain = plan, grain
+        self._plan, self._cuts = plan, cuts
         self._send, self._aggregate, self._finished = send, aggregate, finished
         self._later = later
         self._program: list[list[Operation]] = [[] for _ in range(plan.chunks)]
@@ -48,7 +48,7 @@ class Interpreter:
 
     def begin(self, unit: int, values: Values) -> None:
         """Start a unit on ``values``, shape (elements,), which the sum replaces in place."""
-        cuts = self._plan.cuts(len(values), self._grain)
+        cuts = self._cuts(unit)
         self._units[unit] = _Unit(
             [values[cuts[chunk] : cuts[chunk + 1]] for chunk in range(self._plan.chunks)]
         )

@@ -56,6 +56,12 @@ def encode(message: Message) -> bytes:
     return HEADER.pack(0, 2, 0, 0)
 
 
+def size(message: Message, elements: int) -> int:
+    """The length of ``message`` as `encode` makes it, if it had so many values."""
+    counts = 1 + len(message.counts) if isinstance(message, Answer) else 0
+    return HEADER.size + 4 * (counts + elements)
+
+
 def decode(unit: int, kind: int, chunk: int, payload: bytearray) -> Message:
     """The message with this header; its values share the memory of ``payload``."""
     values = np.frombuffer(payload, np.int32)

@@ -22,7 +22,7 @@ from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
 from testbed.plan.program import Consistency, Update
 from testbed.protocols.parameters.gate import Gate, Rotation, Turns
 from testbed.workload.gradients import Gradients
-from testbed.workload.iteration import IterationTimes
+from testbed.workload.iteration import IterationTimes, UnitTimes
 
 
 class Shard:
@@ -65,12 +65,13 @@ class Worker:
         self._task, self._transport = task, transport
         self._consistency = task.plan.consistency
         self._outcome = RankOutcome(task.rank)
-        self._gradient = np.zeros(task.elements, np.int32)
-        self._pulled = np.zeros(task.elements, np.int32)
+        self._gradient = np.zeros(task.layout.elements, np.int32)
+        self._pulled = np.zeros(task.layout.elements, np.int32)
         self._spans = _spans(task)
         self._counts: dict[tuple[int, int], Sequence[int]] = {}
         self._updates = [op for op in task.plan.programs[task.rank] if isinstance(op, Update)]
         self._missing: dict[int, int] = {}
+        self._begun: dict[int, float] = {}
         self.peers = {update.server for update in self._updates}
         self._turns = Turns(self.peers)
 
@@ -94,6 +95,7 @@ class Worker:
             start = end
 
     def outcome(self) -> RankOutcome:
+        self._transport.account(self._outcome)
         return self._outcome
 
     def _update(
@@ -101,13 +103,13 @@ class Worker:
     ) -> Generator[float, float, float]:
         """Push units as they get ready and pull them all; returns the time when that and the
         computation have ended."""
-        credit = self._task.plan.credit or len(ready)
+        credit = self._task.plan.pipelining.credit or len(ready)
         begun = 0
         leaving: deque[tuple[float, int]] = deque()
         until = AT_ONCE
         while True:
             now = yield until
-            moved = self._pull(iteration)
+            moved = self._pull(iteration, now)
             while (
                 begun < len(ready)
                 and ready[begun] <= now
@@ -115,6 +117,7 @@ class Worker:
                 and (not self._consistency.turns or self._turns.has(iteration))
             ):
                 self._missing[begun] = len(self._updates)
+                self._begun[begun] = now
                 leaving.append((now + self._task.step_s, begun))
                 begun += 1
             while leaving and leaving[0][0] <= now:
@@ -133,7 +136,7 @@ class Worker:
             values = self._gradient[self._spans[unit, update.chunk]]
             self._transport.send(update.server, Chunk(number, update.chunk, values))
 
-    def _pull(self, iteration: int) -> bool:
+    def _pull(self, iteration: int, now: float) -> bool:
         """Take everything that has arrived; returns whether there was anything."""
         some = False
         for server, message in self._transport.arrived():
@@ -148,6 +151,9 @@ class Worker:
             self._missing[unit] -= 1
             if not self._missing[unit]:
                 del self._missing[unit]
+                if self._task.times_units:
+                    times = UnitTimes(iteration, unit, self._begun[unit], now)
+                    self._outcome.units.append(times)
         return some
 
     def _check(self, iteration: int, gradients: Gradients) -> None:
@@ -173,7 +179,7 @@ class Server:
             for op in ops
             if isinstance(op, Update) and op.server == task.rank
         }
-        parameters = np.zeros(task.elements, np.int32)
+        parameters = np.zeros(task.layout.elements, np.int32)
         self._shards = {
             (unit, chunk): (span, Shard(parameters[span], plan.workers, plan.consistency))
             for (unit, chunk), span in _spans(task).items()
@@ -206,6 +212,7 @@ class Server:
 
     def outcome(self) -> RankOutcome:
         outcome, gradients = RankOutcome(self._task.rank), self._task.gradients
+        self._transport.account(outcome)
         if gradients is None:
             return outcome
         everything = [self._task.iterations] * self._task.plan.workers
@@ -220,12 +227,11 @@ class Server:
 
 def _spans(task: Task) -> dict[tuple[int, int], slice]:
     """Each chunk's slice of the flat gradient, by (unit, chunk)."""
-    spans = {}
-    for number, unit in enumerate(task.units):
-        cuts = task.plan.cuts(unit.elements, 1)
-        for chunk in range(task.plan.chunks):
-            spans[number, chunk] = slice(unit.offset + cuts[chunk], unit.offset + cuts[chunk + 1])
-    return spans
+    return {
+        (number, chunk): task.layout.chunk(number, chunk)
+        for number in range(len(task.units))
+        for chunk in range(task.plan.chunks)
+    }
 
 
 def _wrong(gradients: Gradients, found: Values, counts: Sequence[int], span: slice) -> int:

@@ -8,7 +8,6 @@ from testbed.hosts.interpreter import Interpreter
 from testbed.hosts.messages import Chunk
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import NEVER, Steps, Transport
-from testbed.plan.units import grain
 
 
 class Server:
@@ -16,10 +15,11 @@ class Server:
 
     def __init__(self, task: Task, transport: Transport) -> None:
         self._task, self._transport = task, transport
+        self._layout = task.layout
         self._interpreter = Interpreter(
             task.plan,
             task.rank,
-            grain(task.plan, task.values),
+            self._layout.cuts,
             transport.send,
             # The engine answers what comes up a tree, without the program.
             lambda operation, unit, values: None,
@@ -42,5 +42,5 @@ class Server:
 
     def _begin(self, unit: int) -> None:
         if not self._interpreter.has_begun(unit):
-            size = self._task.units[unit % len(self._task.units)].elements
+            size = self._layout.cuts(unit)[-1]
             self._interpreter.begin(unit, np.zeros(size, np.int32))

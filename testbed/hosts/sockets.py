@@ -7,21 +7,15 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from testbed.hosts.aggregation import Endpoint, Operation, Wake
-from testbed.hosts.messages import Message, Values
+from testbed.hosts.aggregation import Endpoint, Wake
+from testbed.hosts.messages import Message
 from testbed.hosts.stream import Mesh
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import NEVER
+from testbed.hosts.tree_flow import TreeFlow
 from testbed.plan.program import (
-    Multicast,
     Receive,
     Send,
-    SwitchAllReduce,
-    SwitchReduce,
-    TreeOperation,
 )
 
 
@@ -31,38 +25,6 @@ class Readable(Protocol):
     def fileno(self) -> int: ...
 
 
-_OPERATIONS = {
-    SwitchAllReduce: Operation.ALL_REDUCE,
-    SwitchReduce: Operation.REDUCE,
-    Multicast: Operation.MULTICAST,
-}
-
-
-class _Flow:
-    """One tree of an endpoint."""
-
-    def __init__(self, endpoint: Endpoint, number: int) -> None:
-        self._endpoint, self._number = endpoint, number
-
-    def push(self, operation: TreeOperation, values: Values) -> int:
-        fragments = len(values) // self._endpoint.values
-        what = _OPERATIONS[type(operation)]
-        self._endpoint.push(self._number, what, values.ctypes.data, fragments)
-        return fragments
-
-    def done(self) -> int:
-        return self._endpoint.done(self._number)
-
-    def floats(self) -> npt.NDArray[np.uint64]:
-        return self._endpoint.float_sums(self._number)
-
-    def account(self, outcome: RankOutcome) -> None:
-        counters = self._endpoint.counters(self._number)
-        outcome.retransmitted += counters.retransmitted + counters.answered_again
-        outcome.collisions += counters.collisions
-        outcome.overflows += counters.overflows
-
-
 class Sockets:
     """The transport of ``task``'s rank on this machine."""
 
@@ -70,7 +32,7 @@ class Sockets:
         self._selector = selectors.DefaultSelector()
         self._mesh: Mesh | None = None
         self._endpoint: Endpoint | None = None
-        self.flows: dict[int, _Flow] = {}
+        self.flows: dict[int, TreeFlow] = {}
         plan = task.plan
         if plan.consistency is not None or any(
             isinstance(operation, Send | Receive) for operation in plan.programs[task.rank]
@@ -83,9 +45,9 @@ class Sockets:
                 continue
             if self._endpoint is None:
                 self._endpoint = Endpoint(
-                    address, task.tick_s, task.burst, task.values, role.protocol.port
+                    address, task.tick_s, task.burst, task.layout.carried, role.protocol.port
                 )
-            self.flows[tree] = _Flow(self._endpoint, self._endpoint.add(role))
+            self.flows[tree] = TreeFlow(self._endpoint, self._endpoint.add(role))
 
     def connect(self, peers: Iterable[int]) -> None:
         """Connect to ``peers``, which must all be listening."""

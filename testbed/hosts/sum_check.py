@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +16,7 @@ _BLOCK = 1 << 15
 
 
 class SumCheck:
-    """Fills ``values``, int32[task.elements], with gradients, and checks them once they are sums.
+    """Fills ``values``, int32[task.layout.elements], with gradients; checks the sums.
 
     Results are added to ``outcome``.
     """
@@ -28,16 +30,16 @@ class SumCheck:
 
     def fill(self, iteration: int) -> None:
         self._summed_as_floats = []
-        for unit in self._task.units:
-            part = self._values[unit.offset : unit.offset + unit.elements]
-            self._gradients.fill(self._task.rank, _origin(unit, iteration), part, unit.offset)
+        for unit, part in self._parts():
+            origin = _origin(unit, iteration)
+            self._gradients.fill(self._task.rank, origin, self._values[part], part.start)
 
     def note_floats(self, values: Values, fragments: npt.NDArray[np.int64]) -> None:
         """These ``fragments`` of ``values``, a part of the whole, were summed as floats."""
         start = (values.ctypes.data - self._values.ctypes.data) // self._values.itemsize
         for fragment in fragments.tolist():
-            first = start + fragment * self._task.values
-            self._summed_as_floats.append(slice(first, first + self._task.values))
+            first = start + fragment * self._task.layout.carried
+            self._summed_as_floats.append(slice(first, first + self._task.layout.carried))
 
     def quantise(self, iteration: int) -> None:
         """Record the quantisation error of the sums as received, at rank 0 only: it is the same
@@ -48,29 +50,33 @@ class SumCheck:
         total = self._values.astype(np.float64)
         for part in self._summed_as_floats:
             total[part] = self._values[part].view(np.float32)
-        for unit in self._task.units:
-            offset = gradients.offset(_origin(unit, iteration))
-            total[unit.offset : unit.offset + unit.elements] -= offset
+        for unit, part in self._parts():
+            total[part] -= gradients.offset(_origin(unit, iteration))
         self._outcome.quantisation_error = gradients.quantisation_error(total)
 
     def check(self, iteration: int) -> None:
         total = self._gradients.expected_total()
-        for unit in self._task.units:
-            self._check_floats(unit, _origin(unit, iteration))
-            end = unit.offset + unit.elements
+        for unit, part in self._parts():
+            self._check_floats(part, _origin(unit, iteration))
             # In blocks that stay in the cache: this runs while other ranks communicate.
-            for first in range(unit.offset, end, _BLOCK):
-                block = slice(first, min(first + _BLOCK, end))
+            for first in range(part.start, part.stop, _BLOCK):
+                block = slice(first, min(first + _BLOCK, part.stop))
                 self._outcome.wrong += self._gradients.mismatches(
                     self._values[block], total[block], _origin(unit, iteration)
                 )
         self._outcome.checked += self._values.size
 
-    def _check_floats(self, unit: Unit, iteration: int) -> None:
-        """Compare what was summed as floats, and replace it by the sum of integers."""
-        gradients, end = self._gradients, unit.offset + unit.elements
+    def _parts(self) -> Iterator[tuple[Unit, slice]]:
+        """Each unit, and its part of the values."""
+        layout = self._task.layout
+        for number, unit in enumerate(self._task.units):
+            yield unit, layout.unit(number)
+
+    def _check_floats(self, unit: slice, iteration: int) -> None:
+        """Compare the sums of floats in ``unit``, and replace them by the sums of integers."""
+        gradients = self._gradients
         for part in self._summed_as_floats:
-            if not unit.offset <= part.start < end:
+            if not unit.start <= part.start < unit.stop:
                 continue
             truth = gradients.float_total(iteration, part.start, part.stop)
             self._outcome.wrong += int(np.count_nonzero(self._values[part] != truth.view(np.int32)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from testbed import wire
+from testbed.hosts.layout import Layout
 from testbed.plan.program import Plan
 from testbed.plan.units import Unit
 from testbed.protocols.roles import Neighbours, Role
 from testbed.workload.gradients import Gradients
-from testbed.workload.iteration import IterationTimes
+from testbed.workload.iteration import IterationTimes, UnitTimes
 from testbed.workload.replay import Need
 
 
@@ -34,9 +36,11 @@ class Task:
         tick_s: how long packets may gather after a wake-up before the rank is woken again, like
             a network card's interrupt moderation.
         values: int32 values in an INA packet.
+        carried: how many of them it really carries, None for all; see `layout`.
         burst: packets that may leave back to back, whatever the link's rate.
         forward: the parts of the forward pass, each of which waits for the sums of its bucket
             only; empty if an iteration waits for all sums of the one before.
+        times_units: whether a worker records the times of each unit.
     """
 
     plan: Plan
@@ -52,16 +56,18 @@ class Task:
     step_s: float = 0.0
     tick_s: float = 0.0
     values: int = wire.VALUES
+    carried: int | None = None
     burst: int = 1
     forward: tuple[Need, ...] = ()
+    times_units: bool = False
 
     @property
     def iterations(self) -> int:
         return len(self.paces)
 
-    @property
-    def elements(self) -> int:
-        return sum(unit.elements for unit in self.units)
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.plan, self.units, self.values, self.carried)
 
     @property
     def is_worker(self) -> bool:
@@ -74,10 +80,11 @@ class RankOutcome:
     ``checked`` counts all values compared; ``late_s`` is the worst delay of a wake-up by this
     process's own timer. ``overflows`` counts fragments whose sum left the range of int32,
     ``floats`` those that were summed as floats instead. ``quantisation_error`` is that of the
-    last iteration's sums of real gradients, at rank 0."""
+    last iteration's sums of real gradients, at rank 0. ``units`` is empty unless the task asks."""
 
     rank: int
     iterations: list[IterationTimes] = field(default_factory=list)
+    units: list[UnitTimes] = field(default_factory=list)
     checked: int = 0
     wrong: int = 0
     retransmitted: int = 0

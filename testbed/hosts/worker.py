@@ -14,8 +14,7 @@ from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
 from testbed.hosts.tree_queue import TreeQueue
 from testbed.plan.program import TreeOperation
-from testbed.plan.units import grain
-from testbed.workload.iteration import IterationTimes
+from testbed.workload.iteration import IterationTimes, UnitTimes
 from testbed.workload.replay import forward, lasting_s
 
 
@@ -25,7 +24,8 @@ class Worker:
     def __init__(self, task: Task, transport: Transport) -> None:
         self._task, self._transport = task, transport
         self._outcome = RankOutcome(task.rank)
-        self._values = np.zeros(task.elements, np.int32)
+        self._layout = task.layout
+        self._values = np.zeros(self._layout.elements, np.int32)
         self._check = (
             SumCheck(task, task.gradients, self._values, self._outcome) if task.gradients else None
         )
@@ -33,6 +33,7 @@ class Worker:
         self._iteration = 0
         self._now = AT_ONCE
         self._summed: dict[int, float] = {}
+        self._begun: dict[int, float] = {}
         self._later: list[tuple[float, int, int]] = []
         self._queues = {
             tree: TreeQueue(task.plan, task.rank, tree, flow)
@@ -41,7 +42,7 @@ class Worker:
         self._interpreter = Interpreter(
             task.plan,
             task.rank,
-            grain(task.plan, task.values),
+            self._layout.cuts,
             transport.send,
             self._aggregate,
             self._finish,
@@ -92,7 +93,9 @@ class Worker:
             now = self._now = yield until
             moved = self._collect()
             while released < len(units) and ready[released] <= now and self._may_begin(released):
-                self._interpreter.begin(self._number(released), self._part(released))
+                number = self._number(released)
+                self._begun[released] = now
+                self._interpreter.begin(number, self._values[self._layout.unit(number)])
                 released += 1
                 moved = True
             while self._later and self._later[0][0] <= now:
@@ -129,20 +132,20 @@ class Worker:
         self._queues[operation.tree].ready(operation, unit, values)
 
     def _may_begin(self, released: int) -> bool:
+        credit = self._task.plan.pipelining.credit
         under_way = released - (len(self._task.units) - self._unfinished)
-        return self._task.plan.credit is None or under_way < self._task.plan.credit
+        return credit is None or under_way < credit
 
     def _number(self, index: int) -> int:
         return self._iteration * len(self._task.units) + index
-
-    def _part(self, index: int) -> Values:
-        unit = self._task.units[index]
-        return self._values[unit.offset : unit.offset + unit.elements]
 
     def _wait_a_step(self, unit: int, chunk: int) -> None:
         heapq.heappush(self._later, (self._now + self._task.step_s, unit, chunk))
 
     def _finish(self, unit: int) -> None:
         self._unfinished -= 1
-        bucket = self._task.units[unit % len(self._task.units)].bucket
-        self._summed[bucket] = self._now
+        index = unit % len(self._task.units)
+        self._summed[self._task.units[index].bucket] = self._now
+        if self._task.times_units:
+            times = UnitTimes(self._iteration, index, self._begun[index], self._now)
+            self._outcome.units.append(times)

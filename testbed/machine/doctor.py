@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from testbed.backends.emulation.network import TOOLS
-from testbed.backends.emulation.node_setup import loss
+from testbed.backends.emulation.node_setup import impairment
 from testbed.provenance import mininet
 from testbed.switches import bmv2
 from testbed.switches.compile import COMPILER
@@ -63,15 +63,19 @@ _OPTIONAL_FEATURES = {
     ),
     "policy routing": (
         "ip rule add from 10.0.0.1 lookup 100",
-        "no flows pinned to paths of their own, which some of GRID's baselines need",
+        "no flows with a route of their own, which some of GRID's baselines need",
     ),
     "nft loss": (
-        f"printf '{loss(['lo'], 'ingress', 0.5)}' | nft -f -",
+        f"printf '{impairment('loss', 'ingress', 'lo', 0.5)}' | nft -f -",
         "no experiments with loss",
     ),
     "nft loss at P4 switches": (
-        f"printf '{loss(['lo'], 'egress', 0.5)}' | nft -f -",
+        f"printf '{impairment('loss', 'egress', 'lo', 0.5)}' | nft -f -",
         "no loss on links to P4 switches (Linux 5.17)",
+    ),
+    "nft duplication": (
+        f"printf '{impairment('duplication', 'egress', 'lo', 0.5)}' | nft -f -",
+        "no experiments with duplication (Linux 5.17)",
     ),
 }
 _PRESSURE = Path("/proc/pressure/cpu")
@@ -82,12 +86,12 @@ _SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check. ``mend`` says how to fix a problem; empty if there is none."""
+    """The result of one check. ``fix`` says how to fix a problem; empty if there is none."""
 
     name: str
     status: Status
     detail: str
-    mend: str = ""
+    fix: str = ""
 
 
 def checks() -> list[Check]:
@@ -121,7 +125,7 @@ def _tools() -> Iterator[Check]:
     if path := _which("nft"):
         yield Check("nft", "ok", path)
     else:
-        detail = "not installed: no experiments with loss"
+        detail = "not installed: no experiments with loss or duplication"
         yield Check("nft", "limited", detail, f"apt-get install {_PACKAGES['nft']}")
 
 
@@ -134,19 +138,19 @@ def _kernel() -> Iterator[Check]:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         yield Check("kernel", "limited", "not tried: that needs root and unshare")
         return
-    mend = "use a kernel with this feature; if it is a module, `modprobe` it"
+    fix = "use a kernel with this feature; if it is a module, `modprobe` it"
     for name, (trial, purpose) in _FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
             yield Check(name, "ok", purpose)
         else:
-            yield Check(name, "missing", f"{purpose}; {refusal}", mend)
+            yield Check(name, "missing", f"{purpose}; {refusal}", fix)
     for name, (trial, cost) in _OPTIONAL_FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
             yield Check(name, "ok", "available")
         else:
-            yield Check(name, "limited", f"{cost}; {refusal}", mend)
+            yield Check(name, "limited", f"{cost}; {refusal}", fix)
 
 
 def _try(trial: str) -> str | None:
@@ -172,9 +176,9 @@ def _switches() -> Iterator[Check]:
         bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be configured", source),
         COMPILER: ("p4c", "p4/*.p4 cannot be compiled; the compiled program is included", source),
     }
-    for tool, (name, cost, mend) in optional.items():
+    for tool, (name, cost, fix) in optional.items():
         if shutil.which(tool) is None:
-            yield Check(name, "limited", f"{tool} is not installed: {cost}", mend)
+            yield Check(name, "limited", f"{tool} is not installed: {cost}", fix)
         elif tool == bmv2.CLIENT:
             yield Check(name, "ok", tool)
         else:
@@ -209,10 +213,10 @@ def _libraries(program: Path) -> Iterator[Path]:
 def _compiler() -> Check:
     """Whether the compiler accepts a program that needs the C library's headers."""
     command = os.environ.get("CC") or "cc"
-    mend = "apt-get install gcc libc6-dev"
+    fix = "apt-get install gcc libc6-dev"
     if shutil.which(command) is None:
         purpose = "the native switch is built with it"
-        return Check("C compiler", "missing", f"{command} is not installed: {purpose}", mend)
+        return Check("C compiler", "missing", f"{command} is not installed: {purpose}", fix)
     done = subprocess.run(
         [command, "-x", "c", "-fsyntax-only", "-"],
         input="#include <stdio.h>\n#include <linux/if_packet.h>\n",
@@ -222,7 +226,7 @@ def _compiler() -> Check:
     )
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()[:1]
-        return Check("C compiler", "missing", f"{command} fails: {' '.join(said)}", mend)
+        return Check("C compiler", "missing", f"{command} fails: {' '.join(said)}", fix)
     return Check("C compiler", "ok", _version(command))
 
 

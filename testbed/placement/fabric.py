@@ -6,10 +6,9 @@ import json
 from dataclasses import replace
 from functools import lru_cache
 
-from testbed import wire
-from testbed.deployment.errors import DeploymentError
 from testbed.experiment import fabrics
-from testbed.experiment.schema import Experiment
+from testbed.experiment.schema import Experiment, Job
+from testbed.systems import registry
 from testbed.topology import builders, placement
 from testbed.topology.fabric import Fabric
 
@@ -39,11 +38,6 @@ def build_fabric(experiment: Experiment) -> Fabric:
 def without_ina(experiment: Experiment) -> Fabric:
     """The fabric without INA switches. DeploymentError if it cannot be built."""
     wanted = experiment.fabric
-    if wanted.slots > wire.SLOTS:
-        raise DeploymentError(
-            f"fabric.slots: found {wanted.slots}, wanted at most {wire.SLOTS}, the compiled "
-            "program's memory; lower it, or compile p4/ with a larger SLOTS"
-        )
     fabric = _bare(wanted)
     capacity = wanted.capacity
     if capacity is None or isinstance(capacity, float):
@@ -55,6 +49,10 @@ def without_ina(experiment: Experiment) -> Fabric:
         mtu=wanted.mtu,
         capacity=capacity,
         step_latency=wanted.step_latency,
+        packet_cost=wanted.packet_cost,
+        message_cost=wanted.message_cost,
+        link_delay=wanted.link_delay,
+        pipeline_latency=wanted.pipeline_latency,
     )
 
 
@@ -74,7 +72,22 @@ def what_matters(experiment: Experiment) -> str:
     data = experiment.data()
     kept = {key: data[key] for key in ("schema_version", "name", "fabric", "jobs")}
     emulation = {key: data["emulation"][key] for key in ("scale", "seed")}
+    if not _draws(experiment):
+        del emulation["seed"]
     return json.dumps({**kept, "emulation": emulation}, sort_keys=True)
+
+
+def _draws(experiment: Experiment) -> bool:
+    """Whether a deployment depends on the seed."""
+    return experiment.fabric.ina_policy == "random" or any(
+        job.placement == "random" or job.compute is not None or _planned_by_chance(job)
+        for job in experiment.jobs
+    )
+
+
+def _planned_by_chance(job: Job) -> bool:
+    system = registry.get(job.system)  # None in a resumed run of another version
+    return system is not None and system.options.model_validate(job.options).draws_anew()
 
 
 @lru_cache(maxsize=256)

@@ -69,7 +69,7 @@ class _Loads:
 
     def __init__(self, plan: Plan, fabric: Fabric) -> None:
         self._plan, self._fabric, self._framing = plan, fabric, framing(fabric)
-        self._paths = EvenPaths(fabric)
+        self._paths = EvenPaths(fabric, plan.routes)
 
     def of(self, phase: Phase) -> Load:
         load: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -102,9 +102,10 @@ class _Loads:
                 load[parent, parent] += share
         for child, parent in tree.parent.items():
             for source, to, amount in ((child, parent, up), (parent, child, down)):
-                # The tree chooses the path of what its switches send; hosts leave it to ECMP.
-                if source in tree.switches and source != to:
-                    hop = tree.hop(child, self._fabric.next_hops(source, to))
+                # The tree chooses the next hop of what its switches send, unless that has a route;
+                # hosts leave it to ECMP.
+                if source in tree.switches and (source, to) not in self._plan.routes:
+                    hop = tree.hop(child, self._fabric.next_hops(source, to), source == parent)
                     load[source, hop] += amount
                     self._add(hop, to, amount, load)
                 else:
@@ -113,11 +114,6 @@ class _Loads:
     def _add(
         self, source: str, to: str, amount: float, load: defaultdict[tuple[str, str], float]
     ) -> None:
-        if (source, to) in self._plan.pins:
-            tor, via = self._fabric.tor_of(source), self._plan.pins[source, to]
-            load[source, tor] += amount
-            load[tor, via] += amount
-            source = via
         for link, share in self._paths.shares(source, to).items():
             load[link] += share * amount
 

@@ -7,13 +7,14 @@ chunks are independent; on one chunk they run in program order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from testbed.plan.trees import Tree
+from testbed.topology.paths import Routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,23 @@ class Consistency:
         return self.staleness is None or counts[worker] - min(counts) <= self.staleness
 
 
+@dataclass(frozen=True, slots=True)
+class Pipelining:
+    """How the pieces of a gradient follow one another.
+
+    Attributes:
+        partition: largest piece of a bucket, in bytes, that runs the program on its own, so
+            that pieces pipeline; None runs whole buckets.
+        credit: how many pieces a worker may have in flight; None means any number.
+        order: ``backward`` sends pieces as they get ready; ``priority`` sends first the one of
+            those ready that the next forward pass needs first.
+    """
+
+    partition: int | None = None
+    credit: int | None = None
+    order: Literal["backward", "priority"] = "backward"
+
+
 Program: TypeAlias = tuple[Operation, ...]
 
 
@@ -122,15 +140,12 @@ class Plan:
         programs: one sequence of operations per rank, or the stages that generate them. All
             participants of a tree use it for the same chunks in the same order.
         trees: aggregation trees that the operations name by index.
-        partition: largest piece of a bucket, in bytes, that runs the program on its own, so
-            that pieces pipeline; None runs whole buckets.
-        credit: how many pieces a worker may have in flight; None means any number.
+        pipelining: how buckets are cut into pieces, and when these are sent.
         shares: the part of a bucket that each chunk is; None means equal parts.
         deferred: tensors of the trace, by index, that a second stage synchronises during the
             next iteration's compute.
         consistency: for programs of updates; None means that every worker receives the sum.
-        pins: flows, by source and destination host, each with the neighbour of the source's ToR to
-            which it goes instead of a shortest path.
+        routes: the flows between hosts that take a path of their own; all others follow ECMP.
     """
 
     system: str
@@ -139,12 +154,11 @@ class Plan:
     chunks: int
     programs: Sequence[Program]
     trees: tuple[Tree, ...] = ()
-    partition: int | None = None
-    credit: int | None = None
+    pipelining: Pipelining = Pipelining()
     shares: tuple[Fraction, ...] | None = None
     deferred: frozenset[int] = frozenset()
     consistency: Consistency | None = None
-    pins: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    routes: Routes = field(default_factory=dict)
 
     @property
     def ranks(self) -> range:

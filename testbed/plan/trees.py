@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from testbed import wire
+
 
 class Rules(Protocol):
     """What plans and hosts know of a tree's protocol; the whole is in ``testbed.protocols``."""
@@ -42,6 +44,8 @@ class Tree:
             routers do not appear).
         protocol: how its switches and hosts behave.
         root_rank: the rank of the root, None for a switch.
+        apart: whether streams from the root take other links than those towards it, where there
+            are several.
     """
 
     root: str
@@ -49,6 +53,7 @@ class Tree:
     parent: Mapping[str, str]
     protocol: Rules
     root_rank: int | None = None
+    apart: bool = False
 
     @cached_property
     def switches(self) -> tuple[str, ...]:
@@ -68,12 +73,13 @@ class Tree:
     def children(self, node: str) -> tuple[str, ...]:
         return self._children.get(node, ())
 
-    def hop(self, child: str, hops: Sequence[str]) -> str:
-        """The one of the equally short ``hops`` for traffic between ``child`` and its parent.
+    def hop(self, child: str, hops: Sequence[str], down: bool) -> str:
+        """The one of the equally short ``hops`` from ``child`` to its parent, or ``down`` to it.
 
         Children take turns: ECMP's hash might put a tree's few large streams on one link.
         """
-        return hops[self.children(self.parent[child]).index(child) % len(hops)]
+        turn = self.children(self.parent[child]).index(child) + (self.apart and down)
+        return hops[turn % len(hops)]
 
     def predecessor(self, host: str) -> str:
         """The member before ``host`` on the ring of members in rank order."""
@@ -90,6 +96,50 @@ class Tree:
         """The ranks whose contributions are in the stream from ``node`` upwards."""
         own = {self.rank_of[node]} if node in self.rank_of and node in self.parent else set()
         return frozenset(own).union(*(self.ranks_below(child) for child in self.children(node)))
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Whether a packet's bitmap is too narrow for a bit per rank, so that each node counts its
+        children instead."""
+        return max(self.rank_of.values(), default=0) >= wire.BITMAP
+
+    def bits(self, child: str) -> int:
+        """The bits of the stream from ``child``: one per rank in it, or on a wide tree only one,
+        by its place among its parent's children."""
+        if not self.is_wide:
+            return sum(1 << rank for rank in self.ranks_below(child))
+        return 1 << self._places[child] % wire.BITMAP
+
+    def number(self, child: str) -> int:
+        """On a wide tree, the number with which the bits of ``child`` are unique in the tree: that
+        of its parent. A root that is a rank has one for each 64 children. 0 on other trees."""
+        if not self.is_wide:
+            return 0
+        parent = self.parent[child]
+        if parent in self.switches:
+            return self._groups + 1 + self.switches.index(parent)
+        return 1 + self._places[child] // wire.BITMAP
+
+    @cached_property
+    def behind(self) -> Mapping[tuple[int, int], frozenset[int]]:
+        """On a wide tree, the ranks in the stream with each number and bit (its place)."""
+        return {
+            (self.number(child), self._places[child] % wire.BITMAP): self.ranks_below(child)
+            for child in (self.parent if self.is_wide else ())
+        }
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        """The place of each child among its parent's."""
+        return {
+            child: place
+            for children in self._children.values()
+            for place, child in enumerate(children)
+        }
+
+    @property
+    def _groups(self) -> int:
+        return 0 if self.root_rank is None else -(-self.streams // wire.BITMAP)
 
     @property
     def streams(self) -> int:

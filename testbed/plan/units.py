@@ -35,12 +35,13 @@ def grain(plan: Plan, values: int) -> int:
 def cut(
     buckets: Sequence[Bucket], plan: Plan, scale: Fraction | float, values: int = wire.VALUES
 ) -> tuple[Unit, ...]:
-    """The units of one iteration: buckets, or pieces of at most ``plan.partition`` bytes, scaled.
+    """The units of one iteration: buckets, or pieces of at most the plan's partition, scaled.
 
     A unit is padded so that it divides into the plan's chunks, with whole packets of ``values``.
     """
     whole = grain(plan, values) * (plan.chunks if plan.shares is None else 1)
-    most = None if plan.partition is None else max(1, int(plan.partition * scale / 4))
+    partition = plan.pipelining.partition
+    most = None if partition is None else max(1, int(partition * scale / 4))
     units: list[Unit] = []
     offset = 0
     for bucket in buckets:

@@ -35,12 +35,22 @@ class Part:
         return int(ipaddress.ip_address(self.addressing.ip(node)))
 
     @property
+    def number(self) -> int:
+        """The number of the bits of its children; 0 if sums alone come here."""
+        tree = self.tree
+        return tree.number(tree.children(self.switch)[0]) if tree.protocol.shares_slots else 0
+
+    @property
     def parameters(self) -> tuple[int, ...]:
-        """Job, members below, parent (0 for the root), own address, group, first slot, slots."""
-        parent = self.tree.parent.get(self.switch)
+        """Job, bits of the children, bits and number of their sum at the parent, parent (0 for the
+        root), own address, group, first slot, slots."""
+        tree = self.tree
+        parent = tree.parent.get(self.switch)
         return (
             self.allocation.job,
-            sum(1 << rank for rank in self.tree.ranks_below(self.switch)),
+            sum(tree.bits(child) for child in tree.children(self.switch)),
+            0 if parent is None else tree.bits(self.switch),
+            0 if parent is None else tree.number(self.switch),
             0 if parent is None else self.ip(parent),
             self.own,
             self.group,

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from testbed import wire
 from testbed.plan.program import Operation
 from testbed.plan.trees import Tree
 from testbed.protocols.congestion import NONE, Congestion
 from testbed.protocols.part import Part
-from testbed.protocols.reference import Model
 from testbed.protocols.roles import Child, Member, Neighbours, Place, Role, Root
 from testbed.protocols.tables import Exact, TableEntry
+
+if TYPE_CHECKING:
+    from testbed.protocols.reference import Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,6 @@ class TreeProtocol(Protocol):
         shares_slots: trees share switch memory, in which hosts name slots one by one; otherwise
             each tree has its own slots, two versions of its window.
         watches_overflow: switches detect sums that leave the range of int32.
-        reference: the switch behaviour in Python, for differential tests.
     """
 
     number: int
@@ -63,7 +62,12 @@ class TreeProtocol(Protocol):
     switch_may_be_root: bool
     shares_slots: bool = False
     watches_overflow: bool = False
-    reference: Model
+
+    @property
+    def reference(self) -> Model:
+        """The switch behaviour in Python, for differential tests: MODEL of ``reference.py``."""
+        model: Model = import_module(f"{__package__}.{self.name}.reference").MODEL
+        return model
 
     def window(self, options: Mapping[str, Any], fair: int) -> tuple[int, int]:
         """Fragments in flight, and fragments in a message (0: there are no messages).
@@ -77,23 +81,25 @@ class TreeProtocol(Protocol):
         """Number of a switch's slots reserved for a tree with ``fragments`` in flight."""
         return 0 if self.shares_slots else 2 * fragments
 
-    def slots(self, place: Place) -> npt.NDArray[np.uint32]:
+    def slots(self, place: Place) -> Sequence[int]:
         """The slots that a host uses, counted from the first of its tree's."""
-        return np.zeros(1, np.uint32)
+        return (0,)
 
     def role(self, place: Place) -> Role | Neighbours:
         """The role of a rank that takes part in a tree."""
         number, window, slots = place.allocation.number, place.window.fragments, self.slots(place)
-        if not place.is_root:
-            return Member(number, self, window, slots, place.rank, place.parent)
         tree = place.tree
+        if not place.is_root:
+            bit = tree.bits(place.host).bit_length() - 1
+            origin = tree.number(place.host)
+            return Member(number, self, window, slots, bit, place.parent, origin)
         children = tuple(
             Child(place.addresses[child], tree.ranks_below(child))
             for child in tree.children(tree.root)
         )
         workers = {rank: place.addresses[host] for host, rank in tree.rank_of.items()}
         serves = place.rank >= place.plan.workers
-        return Root(number, self, window, slots, children, serves, workers)
+        return Root(number, self, window, slots, children, serves, workers, tree.behind)
 
     def join(self, part: Part) -> TableEntry:
         """The entry by which a switch recognises a tree's packets, with its part in the tree."""
@@ -101,7 +107,7 @@ class TreeProtocol(Protocol):
             "InaIngress.trees",
             (Exact(part.own), Exact(part.allocation.number)),
             "InaIngress.join",
-            (self.number, *part.parameters, int(self.watches_overflow)),
+            (self.number, *part.parameters, part.number, int(self.watches_overflow)),
         )
 
     def connection(self, part: Part, child: str, index: int) -> TableEntry | None:

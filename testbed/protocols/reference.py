@@ -36,7 +36,9 @@ class Child:
 
 @dataclass(frozen=True)
 class Part:
-    """A switch's configuration for one tree. ``members`` are the ranks below it."""
+    """A switch's configuration for one tree. ``members`` are the bits of its children. ``total`` is
+    the bits of their sum at the parent and the number that belongs to them; None at the root. That
+    number is 0, and so is ``number`` of the children's bits, if bits are ranks."""
 
     job: int
     model: Model
@@ -47,6 +49,8 @@ class Part:
     first: int
     slots: int
     watch: bool
+    total: tuple[int, int] | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,10 +180,15 @@ class Aggregation:
         upwards = packet.kind in (DATA, RECEIPT)
         whole = (packet.values is not None) == (packet.kind in (DATA, RESULT))
         ours = packet.bitmap != 0 and packet.bitmap & ~part.members == 0
-        if packet.kind not in part.model.kinds or not whole or (upwards and not ours):
+        passes = part.number != 0 and packet.next_slot != part.number
+        if packet.kind not in part.model.kinds or not whole or (upwards and not ours | passes):
             packet.to = NOWHERE
             return Event.REFUSED
-        return part.model.handle(part, packet, self._slot(part, packet), sender)
+        event = part.model.handle(part, packet, self._slot(part, packet), sender)
+        sums = packet.kind in (DATA, RECEIPT) and packet.bitmap == part.members and not passes
+        if sums and part.total is not None and part.total[1]:
+            packet.bitmap, packet.next_slot = part.total
+        return event
 
     def _slot(self, part: Part, packet: Ina) -> Slot | None:
         """None beyond the tree's own part of the memory."""

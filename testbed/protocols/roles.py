@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
 
 from testbed.plan.program import Plan
 from testbed.plan.trees import Rules, Tree
@@ -53,15 +50,17 @@ class Member:
 
     ``window`` is how many fragments may be in flight. ``slots`` are slots of switch memory. If
     trees share it, there are ``window`` of them, and fragment s uses the one at s modulo
-    ``window``; otherwise ``slots`` has the first of 2 * ``window`` consecutive slots.
+    ``window``; otherwise ``slots`` has the first of 2 * ``window`` consecutive slots. ``bit`` is
+    its bit in packets, and ``origin`` the number that belongs to it (``Tree.number``).
     """
 
     tree: int
     protocol: Rules
     window: int
-    slots: Sequence[int] | npt.NDArray[np.uint32]
-    rank: int
+    slots: Sequence[int]
+    bit: int
     parent: str
+    origin: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,15 +78,17 @@ class Root:
     ``serves``: it sums and answers, and contributes nothing itself (all-reduce). ``slots`` are as
     a member's; if trees share slots, they are spare ones that replace those that collided.
     ``workers`` are the members' addresses by rank, for a root that answers a single member.
+    ``behind`` has the ranks behind each number and bit (``Tree.behind``); if empty, bits are ranks.
     """
 
     tree: int
     protocol: Rules
     window: int
-    slots: Sequence[int] | npt.NDArray[np.uint32]
+    slots: Sequence[int]
     children: tuple[Child, ...]
     serves: bool = False
     workers: Mapping[int, str] | None = None
+    behind: Mapping[tuple[int, int], frozenset[int]] = field(default_factory=dict)
 
 
 Role: TypeAlias = Member | Root

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from testbed.report import data, template
-from testbed.report.data import SIMULATED
+from testbed.report.backends import FLOOR, mark
+from testbed.report.differences import Record
 from testbed.report.evaluated import evaluated
-from testbed.report.statistics import LEVEL, least_p, rank_tests, ratio_interval
+from testbed.report.ranking import Ranking, rankings
 from testbed.report.system_style import Series, Styles
 from testbed.report.tables import Table, interval, number
+from testbed.workload.catalogue import title
 
 WINNERS = "winners.md"
 FIGURE = "jct-ina"
@@ -28,7 +29,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     """
     found = evaluated(run_dirs, styles)
     rows = found.rows
-    table = winners(found.means, found.titles)
+    table = winners(found.means, found.titles, styles)
     context: dict[str, Any] = {
         "table": table,
         "runs": list(found.about.values()),
@@ -40,8 +41,9 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "most_workers": int(rows["workers"].max()),
         "repeats": sorted(set(found.means["used_rows"].astype(int))),
         "dilations": sorted({f"{value:g}" for value in rows["dilation"]}),
-        "scales": sorted({f"1/{1 / value:g}" for value in rows["scale"]}),
-        "workloads": sorted(set(rows["workload"])),
+        "scales": sorted({template.fraction(value) for value in rows["scale"]}),
+        "workloads": [title(each) for each in sorted(set(rows["workload"]))],
+        "floors": {each: FLOOR[each] for each in sorted(set(rows["backend"]))},
     }
     environment = template.environment()
     page = out / "README.md"
@@ -50,36 +52,30 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     return page
 
 
-def winners(summary: pd.DataFrame, titles: Mapping[Series, str]) -> Table:
-    """The fastest system in each setting and place of INA, and its lead; see `data.summary`."""
+def winners(summary: pd.DataFrame, titles: Mapping[Series, str], styles: Styles) -> Table:
+    """The fastest systems in each setting and place of INA, and their lead; see `data.summary`."""
     columns = ["fabric", "workload", "INA", "fastest", "JCT (s)", "95 % interval", "next"]
-    columns += ["times as fast", "95 % interval", "told apart"]
+    columns += ["times as fast", "95 % interval", "how sure"]
     found = []
-    for place, group in data.settings(summary):
-        ranking = group.sort_values("jct_s").to_dict("records")
-        best, *others = ranking
-        name = titles[best["system"], best["variant"]]
-        row = [place["fabric"], place["workload"], place["ina"], name, number(best["jct_s"])]
-        row += [interval(best["jct_low"], best["jct_high"])]
-        if others:
-            second = others[0]
-            row += [titles[second["system"], second["variant"]]]
-            row += [number(second["jct_s"] / best["jct_s"])]
-            row += [interval(*ratio_interval(second["times"], best["times"]))]
-            row += [_told_apart(best, second)]
+    for ranking in rankings(summary, styles):
+        best, place = ranking.best, ranking.place
+        names = [titles[row["system"], row["variant"]] for row in _leaders(ranking)]
+        row = [_fabric(place), title(place["workload"]), place["ina"], " = ".join(names)]
+        row += [number(best["jct_s"]), interval(best["jct_low"], best["jct_high"])]
+        if lead := ranking.next:
+            row += [titles[lead.slower["system"], lead.slower["variant"]], number(lead.ratio)]
+            row += [interval(*lead.interval), lead.sure]
         found.append([*row, *[""] * (len(columns) - len(row))])
     return columns, found
 
 
-def _told_apart(best: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """The rank test's result for a pair."""
-    if best["backend"] == SIMULATED:
-        return "simulated"
-    samples = np.asarray(best["times"], float), np.asarray(second["times"], float)
-    if least_p(*map(len, samples)) > LEVEL:
-        return f"too few repeats ({len(samples[0])} and {len(samples[1])})"
-    (p,) = rank_tests([samples])
-    return f"{'yes' if p < LEVEL else 'no'}, p = {p:.2g}"
+def _leaders(ranking: Ranking) -> list[Record]:
+    return [ranking.best, *(each.slower for each in ranking.tied)]
+
+
+def _fabric(place: Mapping[str, Any]) -> str:
+    named = ", ".join(part for part in (place["fabric"], place["conditions"]) if part)
+    return named + mark(place["backend"])
 
 
 def markdown(table: Table) -> str:

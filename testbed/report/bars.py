@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
-from testbed.report.data import INVALID, MIXED, SIMULATED, VALID, fullest, where
+from testbed.report.backends import SIMULATED
+from testbed.report.data import INVALID, MIXED, VALID, fullest, where
 from testbed.report.settings import PLACE, SETTING
 from testbed.report.system_style import Series, SystemStyle
 

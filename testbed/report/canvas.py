@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from testbed.report.system_style import SystemStyle
 
@@ -50,6 +51,14 @@ _STYLE: Any = {
 def paper() -> AbstractContextManager[None]:
     """The context within which figures are drawn and saved."""
     return plt.rc_context(_STYLE)
+
+
+def logarithmic(axes: Axes) -> None:
+    """Make the values of ``axes`` logarithmic, with ticks such as 0.2, 0.5 and 1."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def panels(

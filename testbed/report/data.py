@@ -5,21 +5,20 @@ Rows carry the labels of ``settings.label`` here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from testbed.report.backends import SIMULATED, mark
+from testbed.report.differences import Difference, Record, differences
 from testbed.report.settings import PLACE, SERIES, SETTING
-from testbed.report.statistics import LEAST, LEVEL, least_p, mean_interval, rank_tests
-from testbed.report.statistics import ratio_interval as interval_of_ratio
-from testbed.report.system_style import Series, Styles, ordered, references, style_of
-
-Record = dict[str, Any]
+from testbed.report.statistics import LEAST, mean_interval, ratio_interval
+from testbed.report.system_style import Styles, ordered, references, style_of
+from testbed.workload.catalogue import title
 
 VALID, INVALID, MIXED = "valid", "not valid", "some not valid"
-SIMULATED = "simulate"
 
 
 def finished(rows: pd.DataFrame) -> pd.DataFrame:
@@ -56,6 +55,7 @@ def summary(rows: pd.DataFrame, styles: Styles, include_invalid: bool = False) -
     table.loc[table["valid_rows"] > 0, "shown"] = MIXED
     table.loc[table["valid_rows"] >= table["used_rows"], "shown"] = VALID
     table["aggregates"] = every["at_switches"].any()
+    table["plans"] = [tuple(sorted({*own} - {""})) for _, own in used["plan"]]
     table["times"] = [own.to_numpy(float) for _, own in used["jct_s"]]
     speeds = [own.to_numpy(float) for _, own in used["throughput_samples_s"]]
     for name, samples in (("jct", table["times"]), ("throughput", speeds)):
@@ -82,8 +82,8 @@ _MEANS = {
     "retransmitted": "retransmitted",
 }
 _FIGURES = [
-    *_MEANS.values(), "tors", "rows", "valid_rows", "used_rows", "shown", "aggregates", "times",
-    "jct_low", "jct_high", "throughput_low", "throughput_high", "error",
+    *_MEANS.values(), "tors", "rows", "valid_rows", "used_rows", "shown", "aggregates", "plans",
+    "times", "jct_low", "jct_high", "throughput_low", "throughput_high", "error",
     "routed_error", "order",
 ]  # fmt: skip
 
@@ -143,7 +143,7 @@ def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
     ``claim`` says whether the rank test tells the system apart from the last reference.
     """
     records: list[dict[str, Any]] = []
-    pairs = []
+    pairs: list[tuple[Record, Record]] = []
     names = references(styles)
     for place, group in settings(table):
         rows = group.to_dict("records")
@@ -155,100 +155,35 @@ def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
             record = {**place, "system": row["system"], "variant": row["variant"]}
             for base in bases:
                 name = base["system"]
-                low, high = interval_of_ratio(base["times"], row["times"])
+                low, high = ratio_interval(base["times"], row["times"])
                 record |= {name: base["jct_s"] / row["jct_s"]}
                 record |= {f"{name}_low": low, f"{name}_high": high}
             records.append(record)
             pairs.append((row, bases[-1]))
-    for record, (row, base), p in zip(records, pairs, _tested(pairs), strict=True):
-        record |= {"p": p, "claim": _claim(row, base, p)}
+    for record, (row, base), found in zip(records, pairs, differences(pairs), strict=True):
+        record |= {"p": found.p, "claim": _claim(row, base, found)}
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     return pd.DataFrame.from_records(
         records, columns=[*SETTING, *PLACE, *SERIES, *columns, "p", "claim"]
     )
 
 
-def _tested(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
-    """p of each pair; nan where a system is compared with itself, where repeats are too few, and
-    where both are simulated, which needs no test.
-    """
-    places = [
-        place
-        for place, (row, base) in enumerate(pairs)
-        if row is not base and row["backend"] != SIMULATED and not _too_few(row, base)
-    ]
-    found = [np.nan] * len(pairs)
-    tested = rank_tests([(pairs[place][0]["times"], pairs[place][1]["times"]) for place in places])
-    for place, p in zip(places, tested, strict=True):
-        found[place] = p
-    return found
-
-
-def _too_few(row: Record, base: Record) -> bool:
-    """Whether a rank test of so few repeats can never show a difference."""
-    return least_p(len(row["times"]), len(base["times"])) > LEVEL
-
-
-def _claim(row: Record, base: Record, p: float) -> str:
+def _claim(row: Record, base: Record, found: Difference) -> str:
     if row is base:
         return "–"
-    word = "faster" if row["jct_s"] < base["jct_s"] else "slower"
-    if row["backend"] == SIMULATED:
-        return word
-    if _too_few(row, base):
+    if found.tie:
+        return f"tie: {found.tie}"
+    if row["backend"] != SIMULATED and not found.tested:
         return "too few repeats"
-    return word if p < LEVEL else "no difference shown"
-
-
-def headlines(table: pd.DataFrame, titles: Mapping[Series, str], styles: Styles) -> list[str]:
-    """The fastest system in each setting, its lead over the next, and whether it is significant.
-
-    Systems whose workers do not wait for one another are left out: times do not show what their
-    speed costs in accuracy.
-    """
-    ranked = []
-    for place, group in settings(table):
-        rows = [row for row in group.to_dict("records") if style_of(row["system"], styles).waits]
-        if rows:
-            ranked.append((place, sorted(rows, key=lambda row: float(row["jct_s"]))[:2]))
-    pairs = [(rows[0], rows[-1]) for _, rows in ranked]
-    sentences = []
-    for (place, rows), (best, second), p in zip(ranked, pairs, _tested(pairs), strict=True):
-        name, other = (titles[row["system"], row["variant"]] for row in (best, second))
-        if len(rows) == 1:
-            sentences.append(f"{where(place)}: only {name} has a valid row.")
-            continue
-        ratio = f"{second['jct_s'] / best['jct_s']:.2f} times as fast as {other}"
-        said = f"{name} is fastest, {ratio}"
-        if p >= LEVEL or f"{second['jct_s'] / best['jct_s']:.2f}" == "1.00":
-            said = f"{name} and {other} are not told apart: {name} is {ratio}"
-        sentences.append(f"{where(place)}: {said}{_sure(best, second, p)}.")
-    if not len(table) or not is_shown(table).any():
-        sentences.append(
-            "No row is valid: this machine could not carry the run. There is no comparison."
-        )
-    return sentences
-
-
-def _sure(best: Record, second: Record, p: float) -> str:
-    """How certain it is that ``best`` is faster, as the end of a sentence."""
-    if best["backend"] == SIMULATED:
-        return " (simulated)"
-    low, high = interval_of_ratio(second["times"], best["times"])
-    interval = "" if np.isnan(low) else f"95 % interval {low:.2f} to {high:.2f}; "
-    counts = f"{len(best['times'])} and {len(second['times'])} repeats"
-    if _too_few(best, second):
-        return f" ({interval}{counts} are too few for a rank test)"
-    claim = ": no difference is claimed" if p >= LEVEL else ""
-    return f" ({interval}rank test p = {p:.2g}{claim})"
+    return "faster" if row["jct_s"] < base["jct_s"] else "slower"
 
 
 def where(place: Mapping[str, Any]) -> str:
     """A setting and place of INA as text."""
-    parts = [place["workload"], f"{place['workers']} workers", place["fabric"]]
+    parts = [title(place["workload"]), f"{place['workers']} workers", place["fabric"]]
     parts += [place["conditions"]] if place["conditions"] else []
     parts += [f"INA at {place['ina']}"] if "ina" in place else []
-    return ", ".join(parts) + (" (simulated)" if place["backend"] == SIMULATED else "")
+    return ", ".join(parts) + mark(place["backend"])
 
 
 def warnings(table: pd.DataFrame) -> list[str]:
@@ -270,8 +205,8 @@ def warnings(table: pd.DataFrame) -> list[str]:
     short = int((emulated["used_rows"] < 4).sum())
     if short:
         found.append(
-            "A rank test needs 4 repeats of each system to tell them apart at 5 %; no difference "
-            f"is claimed where there are fewer ({short} of {len(emulated)} means)."
+            "A rank test needs 4 repeats of each system to tell two apart at 5 %, and more for "
+            f"many pairs: no test is made where there are fewer ({short} of {len(emulated)} means)."
         )
     return found
 
@@ -314,6 +249,23 @@ def errors(table: pd.DataFrame) -> pd.DataFrame:
             "routed_within",
         ],
     )
+
+
+def beside(table: pd.DataFrame) -> pd.DataFrame:
+    """The emulator's rows of a summary, with ``packets_jct_s`` of the same setting and system.
+
+    Rows without both are left out. ``difference`` is relative to the emulator, as a ratio less 1;
+    ``is_valid`` says whether both have valid rows.
+    """
+    keys = [name for name in (*SETTING, *PLACE, *SERIES) if name != "backend"]
+    packets = table[table["backend"] == "packet"].assign(packets_jct_s=lambda own: own["jct_s"])
+    packets["packets_shown"] = packets["shown"]
+    found = table[table["backend"] == "emulate"].merge(
+        packets[[*keys, "packets_jct_s", "packets_shown"]], on=keys
+    )
+    found["difference"] = found["packets_jct_s"] / found["jct_s"] - 1
+    found["is_valid"] = is_shown(found) & (found["packets_shown"] != INVALID)
+    return found
 
 
 def problems(rows: pd.DataFrame) -> pd.DataFrame:

@@ -13,8 +13,9 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from testbed.report import bars, canvas, drawing, lines, links, sharing, timeline
+from testbed.report.backends import RUN_BY
 from testbed.report.bars import SeriesStyles
-from testbed.report.data import INVALID, SIMULATED
+from testbed.report.data import INVALID
 from testbed.report.evaluated import Evaluated
 from testbed.report.system_style import style_of
 
@@ -84,7 +85,7 @@ def against_closed_form(table: pd.DataFrame, styles: SeriesStyles) -> Figure | N
     """Measured JCT against the closed form's, a panel for each back end."""
     table = table[(table["expected_jct_s"] > 0) & (table["jct_s"] > 0)]
     parts = [
-        (f"measured by {'simulation' if backend == SIMULATED else 'emulation'}", part)
+        (f"measured by {RUN_BY.get(str(backend), backend)}", part)
         for backend, part in table.groupby("backend")
     ]
     if not parts:

@@ -39,17 +39,14 @@ def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) ->
     """``value`` against the number of ToRs or switches with INA, and their share."""
     keys = {key for _, part in panels for key in _keys(part)}
     legend = [canvas.line(style) for key, style in styles.items() if key in keys]
-    # What lies below shows behind what lies on it.
-    sizes = dict(
-        zip((key for key in styles if key in keys), np.linspace(7, 3.5, len(keys)), strict=True)
-    )
+    drawn = [key for key in styles if key in keys]
     hollow = any((part["shown"] != VALID).any() for _, part in panels)
+    column = "jct_s" if value == "jct" else value
+    logarithmic = any(_is_spread(part[column]) for _, part in panels)
     figure, all_axes = canvas.panels(
         [title for title, _ in panels],
         legend=[*legend, canvas.hollow()] if hollow else legend,
     )
-    column = "jct_s" if value == "jct" else value
-    logarithmic = any(_is_spread(part[column]) for _, part in panels)
     for axes, (_, part) in zip(all_axes, panels, strict=True):
         ticks = part[["ina_count", "ina_total", "ina_unit"]].drop_duplicates("ina_count")
         ticks = ticks.sort_values("ina_count")
@@ -60,19 +57,24 @@ def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) ->
                 for each in ticks.itertuples()
             ],
         )
-        for key, size in sizes.items():
+        counts = ticks["ina_count"].to_numpy(float)
+        # Side by side, so that no marker hides another.
+        beside = np.diff(counts).min() * np.linspace(-0.2, 0.2, len(drawn))
+        for key, aside in zip(drawn, beside, strict=True):
             own = _own(part, key).sort_values("ina_count")
             if len(own) == 1 and not own["aggregates"].iloc[0]:
                 height = own[column].iloc[0]
                 axes.axhline(height, color=styles[key].colour, linestyle=styles[key].line)
             if len(own):
-                _line(axes, own, styles[key], value, column, size)
+                _line(axes, own, styles[key], value, column, aside)
         axes.set_xlabel(f"{ticks['ina_unit'].iloc[-1]} with INA", labelpad=1)
         axes.set_ylabel(label)
+    highest = max(part[column].max() for _, part in panels)
+    lowest = min(part[column].min() for _, part in panels)
+    for axes in all_axes:
         if logarithmic:
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0)
+            canvas.logarithmic(axes)
+        axes.set_ylim(lowest / 1.2 if logarithmic else 0, highest * (1.2 if logarithmic else 1.05))
     return figure
 
 
@@ -85,19 +87,19 @@ def _own(part: pd.DataFrame, key: tuple[str, str]) -> pd.DataFrame:
 
 
 def _line(
-    axes: Axes, own: pd.DataFrame, style: SystemStyle, value: str, column: str, size: float
+    axes: Axes, own: pd.DataFrame, style: SystemStyle, value: str, column: str, aside: float
 ) -> None:
-    axes.plot(own["ina_count"], own[column], color=style.colour, linestyle=style.line)
+    axes.plot(own["ina_count"] + aside, own[column], color=style.colour, linestyle=style.line)
     known = own.dropna(subset=f"{value}_low")
     if len(known):
         ends = [known[column] - known[f"{value}_low"], known[f"{value}_high"] - known[column]]
         axes.errorbar(
-            known["ina_count"], known[column], np.clip(ends, 0, None), color=style.colour,
+            known["ina_count"] + aside, known[column], np.clip(ends, 0, None), color=style.colour,
             linestyle="", elinewidth=0.8, capsize=2,
         )  # fmt: skip
     for shown, part in own.groupby("shown"):
         axes.plot(
-            part["ina_count"], part[column], style.marker, color=style.colour, markersize=size,
+            part["ina_count"] + aside, part[column], style.marker, color=style.colour,
             mfc="white" if shown == INVALID else style.colour,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from testbed.report.bars import Panel, Panels, SeriesStyles
 from testbed.report.data import is_valid
 from testbed.report.drawing import COLOURS, Loads, colour_bar
 from testbed.report.settings import SERIES, SETTING
+from testbed.workload import catalogue
 
 _UPWARDS = ("host", "tor", "aggregation", "spine", "core")
 _RUN = ["run", "cell", "repeat"]
@@ -89,7 +90,7 @@ def of_fabric(
         for names, share in busy.items():
             link = frozenset(str(names).split())
             loads[link] = max(share, loads.get(link, 0.0))
-        panels.append((f"{style.title}, {workload}", loads))
+        panels.append((f"{style.title}, {catalogue.title(workload)}", loads))
     return panels
 
 

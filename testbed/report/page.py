@@ -6,7 +6,9 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.report import canvas, data, figures, gradients, links, tables, template
+from testbed import results
+from testbed.report import canvas, data, figures, gradients, links, ranking, tables, template
+from testbed.report.backends import FLOOR, SIMULATED
 from testbed.report.evaluated import Pictured, evaluated
 from testbed.report.system_style import Styles, ordered, style_of
 
@@ -53,12 +55,13 @@ def build(
     with canvas.paper():
         drawn = figures.draw(found, found.pictures(pictured) if pictured else [])
         figures.save(drawn, out / "figures")
-    found.means.drop(columns=["times", "order"]).to_csv(out / "summary.csv", index=False)
+    found.means.drop(columns=["plans", "times", "order"]).to_csv(out / "summary.csv", index=False)
 
     names = [style_of(name, styles).title for name in found.references]
+    beside = data.beside(found.means)
     context = {
         "name": ", ".join(dict.fromkeys(rows["experiment"])),
-        "headlines": data.headlines(found.means, titles, styles),
+        "headlines": ranking.headlines(found.means, titles, styles),
         "warnings": data.warnings(found.means),
         "include_invalid": include_invalid,
         "figures": [
@@ -73,6 +76,8 @@ def build(
         "summary": tables.summary(found.means, titles),
         "speed_ups": tables.speed_ups(found.ratios, found.references, titles),
         "errors": tables.errors(data.errors(found.means), titles),
+        "beside": tables.beside(beside, titles),
+        "differences": beside.loc[beside["is_valid"], "difference"].abs(),
         "jobs": tables.jobs(found.jobs, titles),
         "layers": tables.layers(links.by_layer(found.loads), titles),
         "gradients": gradients.table(rows, titles),
@@ -81,25 +86,23 @@ def build(
         "rows": tables.rows(rows, titles),
         "valid": int(good.sum()),
         "total": len(rows),
+        "cut": results.cut(run_dirs),
         "failed": int((rows["error"].fillna("") != "").sum()),
         "runs": list(found.about.values()),
         "systems": [style_of(name, styles) for name in ordered(rows["system"].tolist(), styles)],
         "references": " or ".join(names),
-        "emulated": rows[rows["backend"] != data.SIMULATED],
-        "simulated": rows[rows["backend"] == data.SIMULATED],
-        "tests": int(found.ratios["p"].notna().sum()),
+        "packets": rows[rows["backend"] == "packet"],
+        "floors": {each: FLOOR[each] for each in sorted(set(rows["backend"]))},
+        "emulated": rows[rows["backend"] == "emulate"],
+        "simulated": rows[rows["backend"] == SIMULATED],
         "short": _SHORT,
     }
     environment = template.environment()
-    environment.filters |= {"shortly": lambda value: f"{value:g}", "fraction": _fraction}
+    environment.filters["shortly"] = "{:g}".format
     page = out / "report.html"
     for name, path in (("report.html.j2", page), ("report.md.j2", out / "report.md")):
         path.write_text(environment.get_template(name).render(context))
     return page
-
-
-def _fraction(scale: float) -> str:
-    return f"1/{1 / scale:g}" if 0 < scale < 1 else f"{scale:g}"
 
 
 def _embedded(image: Path) -> str:

@@ -24,7 +24,7 @@ SERIES = ["system", "variant"]
 _INA = ("fabric.ina", "fabric.ina_policy", "fabric.ina_tier")
 _CONDITIONS = (
     "job.bucket", "job.first_bucket", "job.overlap", "job.order", "job.placement",
-    "job.fixed_point", "job.compute.", "emulation.loss",
+    "job.fixed_point", "job.compute.", "emulation.loss", "emulation.duplication",
 )  # fmt: skip
 _VARIANT = (
     "job.options.", "job.colocated", "emulation.target", "emulation.p4_program",
@@ -74,7 +74,11 @@ def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) ->
             known[key] = own if "job.system" in own and not lost else {}
         records.append(known[key])
     fields = pd.DataFrame.from_records(records, index=rows.index)
-    return fields.mask(fields.isna().mul([bool(each) for each in records], axis=0), "none")
+    missing = fields.isna().mul([bool(each) for each in records], axis=0)
+    fields = fields.mask(missing, "none")
+    options = [name for name in fields if name.startswith("job.options.")]
+    fields[options] = fields[options].mask(missing[options], "default")
+    return fields
 
 
 def _with(base: Mapping[str, Any], settings: str) -> dict[str, Any]:

@@ -58,6 +58,19 @@ def rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> list[float]:
     return found
 
 
+def holm(values: Sequence[float]) -> list[float]:
+    """``values`` of p, corrected for being tests of one family, in their order.
+
+    Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scand. J. Statist. 6(2), 1979.
+    """
+    corrected = [nan] * len(values)
+    largest = 0.0
+    for tried, at in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        largest = max(largest, min(1.0, values[at] * (len(values) - tried)))
+        corrected[at] = largest
+    return corrected
+
+
 def least_p(first: int, second: int) -> float:
     """The smallest two-sided p that the rank test can give for samples of these sizes."""
     return min(1.0, 2 / comb(first + second, first))

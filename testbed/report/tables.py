@@ -7,8 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from testbed.report.data import INVALID, MIXED, SIMULATED
+from testbed.report.backends import RUN_BY, SIMULATED, mark
+from testbed.report.data import INVALID, MIXED
 from testbed.report.system_style import Series
+from testbed.workload.catalogue import title
 
 Table = tuple[list[str], list[list[str]]]
 Titles = Mapping[Series, str]
@@ -36,8 +38,8 @@ def interval(low: Any, high: Any) -> str:
 
 
 def _setting(row: Any) -> list[str]:
-    simulated = " (simulated)" if row.backend == SIMULATED else ""
-    return [row.workload, str(row.workers), row.fabric + simulated, row.conditions, row.ina]
+    fabric = row.fabric + mark(row.backend)
+    return [title(row.workload), str(row.workers), fabric, row.conditions, row.ina]
 
 
 def _without_empty(table: Table) -> Table:
@@ -111,7 +113,7 @@ def errors(table: pd.DataFrame, titles: Titles) -> Table:
     return columns, [
         [
             titles[row.system, row.variant],
-            "simulation" if row.backend == SIMULATED else "emulation",
+            RUN_BY.get(row.backend, row.backend),
             str(row.settings),
             *map(percent, (row.mean, row.lowest, row.highest)),
             f"{row.within:.0%}",
@@ -119,6 +121,21 @@ def errors(table: pd.DataFrame, titles: Titles) -> Table:
         ]
         for row in table.itertuples()
     ]
+
+
+def beside(table: pd.DataFrame, titles: Titles) -> Table:
+    """The packets' times beside the emulator's."""
+    columns = [*_SETTING, "system", "emulator's JCT (s)", "packets' JCT (s)", "difference"]
+    rows = [
+        [
+            *_setting(row),
+            titles[row.system, row.variant] + ("" if row.is_valid else " (not valid)"),
+            *map(number, (row.jct_s, row.packets_jct_s)),
+            percent(row.difference),
+        ]
+        for row in table.itertuples()
+    ]
+    return _without_empty((columns, rows))
 
 
 def jobs(table: pd.DataFrame, titles: Titles) -> Table:
@@ -129,7 +146,7 @@ def jobs(table: pd.DataFrame, titles: Titles) -> Table:
     return columns, [
         [
             row.cell,
-            row.fabric + (" (simulated)" if row.backend == SIMULATED else ""),
+            row.fabric + mark(row.backend),
             row.ina,
             str(row.job),
             titles[row.system, row.variant] + (" (not valid)" if row.shown == INVALID else ""),

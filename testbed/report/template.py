@@ -9,10 +9,17 @@ import jinja2
 
 def environment() -> jinja2.Environment:
     """The environment that finds templates. A name without a value is an error."""
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=jinja2.select_autoescape(["html.j2"]),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    made.filters["fraction"] = fraction
+    return made
+
+
+def fraction(scale: float) -> str:
+    """1/64 for 0.015625."""
+    return f"1/{1 / scale:g}" if 0 < scale < 1 else f"{scale:g}"

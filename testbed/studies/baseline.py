@@ -1,14 +1,15 @@
 """Results to compare with: from directories, or from a small file that summarises them.
 
 The file is JSON: for each run its experiment, all defaults filled in, and its valid rows with the
-columns that a comparison reads, one per line, so that version control shows the changes.
+columns that a comparison reads, one per line, so that version control shows the changes. Rows in
+virtual time have a record each, to tell where a later run parts from them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from testbed import results
 from testbed.experiment.schema import Experiment
 from testbed.report import data, runs
 from testbed.results import Unreadable
+from testbed.studies.divergence import Key, Record, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,11 +41,13 @@ class Outcome:
         rows: of results.csv, at least COLUMNS; ``run`` names a row's run.
         experiments: the data of each run's experiment.
         facts: provenance of each run, such as its commit.
+        records: of rows in virtual time; older baselines have none.
     """
 
     rows: pd.DataFrame
     experiments: Mapping[str, Mapping[str, Any]]
     facts: Mapping[str, Mapping[str, Any]]
+    records: Mapping[Key, Record] = field(default_factory=dict)
 
 
 def load(path: Path) -> Outcome:
@@ -66,16 +70,17 @@ def load(path: Path) -> Outcome:
 def directories(paths: Sequence[Path]) -> Outcome:
     """The results below ``paths``. Unreadable if one has none."""
     try:
-        rows = results.read(paths).results
+        tables = results.read(paths)
     except FileNotFoundError as error:
         raise Unreadable(str(error)) from error
+    rows = tables.results
     names = [str(name) for name in rows["run"].unique()]
     experiments, facts = {}, {}
     for name in names:
         experiments[name] = _filled(runs.read(Path(name)).experiment)
         metadata = results.read_metadata(name)
         facts[name] = {key: metadata[key] for key in _FACTS if metadata.get(key) is not None}
-    return Outcome(rows, experiments, facts)
+    return Outcome(rows, experiments, facts, records(rows, tables.iterations, tables.links))
 
 
 def save(outcome: Outcome, path: Path) -> int:
@@ -87,11 +92,18 @@ def save(outcome: Outcome, path: Path) -> int:
     for name, own in rows.groupby("run", sort=False):
         records = own.sort_values(["backend", "system", "cell", "repeat", "job"])[list(COLUMNS)]
         lines = map(json.dumps, records.astype(object).to_numpy().tolist())
+        of_run = [
+            json.dumps([*key[1:], *record.data()])
+            for key, record in sorted(outcome.records.items(), key=lambda each: each[0])
+            if key[0] == name and key[1] in set(own["cell"])
+        ]
         head = {"facts": outcome.facts[str(name)], "experiment": outcome.experiments[str(name)]}
         kept.append(
             json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}")
             + ',\n "rows": [\n  '
             + ",\n  ".join(lines)
+            + '\n ],\n "records": [\n  '
+            + ",\n  ".join(of_run)
             + "\n ]\n}"
         )
     path.write_text(
@@ -111,6 +123,7 @@ def _parsed(content: Any, path: Path) -> Outcome:
             found = f"schema_version {content['schema_version']}"
             raise Unreadable(f"{path}: found {found}, wanted {SCHEMA_VERSION}; write it again")
         tables, experiments, facts = [], {}, {}
+        kept: dict[Key, Record] = {}
         for number, run in enumerate(content["runs"]):
             name = f"{path}#{number}"
             table = pd.DataFrame(run["rows"], columns=content["columns"]).assign(run=name)
@@ -118,7 +131,9 @@ def _parsed(content: Any, path: Path) -> Outcome:
                 raise Unreadable(f"{path}: found no {', '.join(sorted(absent))}, {wanted}")
             tables.append(table)
             experiments[name], facts[name] = _filled(run["experiment"]), run["facts"]
-        return Outcome(pd.concat(tables, ignore_index=True), experiments, facts)
+            for cell, repeat, job, *record in run.get("records", ()):
+                kept[name, cell, repeat, job] = Record.of(*record)
+        return Outcome(pd.concat(tables, ignore_index=True), experiments, facts, kept)
     except (KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"{path}: found no stored baseline ({error!r}), {wanted}") from error
 

@@ -17,15 +17,18 @@ from testbed.machine.verdict import is_needless
 from testbed.report import data
 from testbed.report.settings import PLACE, SERIES, SETTING, label
 from testbed.results import Unreadable
+from testbed.studies import divergence
 from testbed.studies.baseline import Outcome
+from testbed.studies.divergence import Record
 from testbed.systems import registry
 
 if TYPE_CHECKING:
     import pandas as pd
 
 BASE, NEW = "BASE", "NEW"
-TOLERANCE = ("simulate=1%", "emulate=10%")
-"""The simulator is exact up to rounding in the libraries that it calls."""
+BACKENDS = ("simulate", "packet", "emulate")
+TOLERANCE = ("simulate=1%", "packet=0.001%", "emulate=10%")
+"""In virtual time runs are exact; CSV files round their last digits."""
 
 _PLACE = [*SETTING, *PLACE, "beside"]
 _KEYS = [*_PLACE, *SERIES]
@@ -65,6 +68,8 @@ class Comparison:
             repeat of NEW, whatever is in BASE: they count as moved.
         left_out: (side, setting, system, reason) of rows that are not valid.
         only: (side, setting, system) of systems without a row on the other side.
+        parted: (setting, system, difference) of runs in virtual time that are not the same, event
+            by event; the first repeat that differs. They count only if their figures moved.
     """
 
     quantities: Sequence[Quantity]
@@ -72,6 +77,7 @@ class Comparison:
     needless: Sequence[tuple[str, str, str]]
     left_out: Sequence[tuple[str, str, str, str]]
     only: Sequence[tuple[str, str, str]]
+    parted: Sequence[tuple[str, str, str]] = ()
 
     @property
     def moved(self) -> list[Quantity]:
@@ -103,12 +109,12 @@ def tolerances(texts: Iterable[str]) -> dict[str, float]:
             value = float(share.removesuffix("%")) / (100 if share.endswith("%") else 1)
         except ValueError:
             value = -1.0
-        if not 0 <= value < float("inf") or backend not in ("", "simulate", "emulate"):
+        if not 0 <= value < float("inf") or backend not in ("", *BACKENDS):
             raise ValueError(
                 f"found {text!r}, wanted a share such as 0.1 or 10%, or simulate=1% or emulate=10%"
                 " for one back end alone"
             )
-        found |= dict.fromkeys([backend] if backend else ["simulate", "emulate"], value)
+        found |= dict.fromkeys([backend] if backend else BACKENDS, value)
     return found
 
 
@@ -163,7 +169,27 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
             f"found no valid row in {NEW} that is also in {BASE}, wanted at least one to compare;"
             " see the verdicts in its report"
         )
-    return Comparison(quantities, failed, needless, left_out, only)
+    parted = list(_parted(rows, {BASE: base.records, NEW: new.records}))
+    return Comparison(quantities, failed, needless, left_out, only, parted)
+
+
+def _parted(
+    rows: pd.DataFrame, records: Mapping[str, Mapping[divergence.Key, Record]]
+) -> Iterator[tuple[str, str, str]]:
+    found: dict[tuple[Key, int, int], Record] = {}
+    told: set[Key] = set()
+    packets = rows[rows["backend"] == "packet"]
+    for side in (BASE, NEW):
+        own = packets[packets["side"] == side].sort_values("repeat")
+        for key, row in zip(_keys(own), own.itertuples(), strict=True):
+            run = row.run.removeprefix(f"{side} ")
+            record = records[side].get((run, row.cell, row.repeat, row.job))
+            if record is None:
+                continue
+            before = found.setdefault((key, row.repeat, row.job), record)
+            if key not in told and (said := divergence.first(before, record)):
+                told.add(key)
+                yield *_words(key), f"repeat {row.repeat + 1}: {said}"
 
 
 def _together(base: Outcome, new: Outcome) -> pd.DataFrame:
@@ -229,6 +255,8 @@ def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
         mark = f"  moved, more than {each.tolerance:.3g}" if each.moved else ""
         figures = f"{each.base:8.4f} -> {each.new:8.4f}  {each.change:+8.1%}"
         yield f"  {each.name:{width}}  {figures}{mark}"
+    for place, system, difference in comparison.parted:
+        yield f"parts from {BASE}: {place}: {system}: {difference}"
     for place, system, reason in comparison.failed:
         yield f"failed in {NEW}: {place}: {system}: {reason}"
     for place, system, reason in comparison.needless:

@@ -4,10 +4,10 @@
 
 - ``README.md``: the summary; ``report.html``, ``report.md`` and ``figures/``;
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
-- ``claims.*``, if the page on claims was made, with a digest of the files that it answers;
-- ``plans.json``: a digest of every cell's plan and timing, by experiment and settings.
+- ``claims.*``, if the page on claims was made, with digests of the code and of the files that it
+  answers.
 
-The reference becomes stale when a cell's plan or timing changes, not when only code changes.
+The reference becomes stale when code changes on which a row may depend. Comments do not count.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from fractions import Fraction
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from testbed import located, results
-from testbed.deployment.deploy import DeployedJob, deploy
+from testbed.campaign.version import code, version
+from testbed.deployment.deploy import deploy
+from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError
-from testbed.experiment import cells, sweep
+from testbed.experiment import sweep
+from testbed.experiment.cells import distinct
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric
-from testbed.protocols import Protocol
 from testbed.report import answer
 from testbed.shipped import folder
 from testbed.studies import reporting
@@ -39,9 +37,7 @@ from testbed.studies.claims import page as claims_page
 from testbed.studies.claims.run import FOLDER
 
 REFERENCE = folder("reports") / "reference"
-PLANS, CLAIMS = "plans.json", "claims.json"
-_KEPT_AS = {"protocol": "style"}
-"""Fields that have another name in digests."""
+CLAIMS = "claims.json"
 KEPT = (results.RESULTS, results.METADATA, results.EXPERIMENT)
 
 
@@ -52,139 +48,77 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     """
     out.mkdir(parents=True, exist_ok=True)
     reporting.report(runs, out)
-    digests = {}
+    names = []
     for run in runs:
-        experiment = _experiment(run)
-        folder = out / experiment.name
+        names.append(_experiment(run).name)
+        folder = out / names[-1]
         folder.mkdir(exist_ok=True)
         for name in KEPT:
             shutil.copyfile(run / name, folder / name)
-        digests[experiment.name] = plans(experiment)
     if claims is not None:
         for end in ("html", "md", "csv"):
             name = f"{claims_page.PAGE}.{end}"
             shutil.copyfile(claims / name, out / name)
+        for image in sorted(claims.glob(f"{claims_page.PAGE}-*.png")):
+            shutil.copyfile(image, out / image.name)
         (out / CLAIMS).write_text(json.dumps(_asked(), indent=1) + "\n")
-    (out / PLANS).write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")
-    return answer.write(
-        [out / name for name in digests], out, reporting.styles(), claims is not None
-    )
+    return answer.write([out / name for name in names], out, reporting.styles(), claims is not None)
 
 
 def stale(reference: Path = REFERENCE) -> Iterator[str]:
     """The differences between a reference and the current code, a sentence each."""
-    try:
-        kept = json.loads((reference / PLANS).read_text())
-    except (OSError, ValueError) as error:
-        yield f"{reference / PLANS}: {error}"
-        return
-    for name, digests in kept.items():
-        folder = reference / name
+    kept = [path.parent for path in sorted(reference.glob(f"*/{results.RESULTS}"))]
+    if not kept:
+        yield f"{reference}: found no run, wanted at least one"
+    for run in kept:
         try:
-            experiment = _experiment(folder)
-            now = plans(experiment)
-            rows = results.read(folder).results
+            yield from (f"{run.name}: {said}" for said in _changes(run))
         except (OSError, located.Invalid, ValidationError, DeploymentError, ValueError) as error:
-            yield f"{name}: this version can no longer deploy it: {error}"
-            continue
-        changed = [cell for cell in digests if now.get(cell) != digests[cell]]
-        if changed:
-            some = "; ".join(changed[:3])
-            yield f"{name}: {len(changed)} of {len(digests)} cells have changed: {some}"
-        had = {sweep.written(json.loads(settings)) for settings in rows["settings"]}
-        if missing := [cell for cell in now if cell not in had]:
-            yield f"{name}: {counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
-        if not results.read_metadata(folder).get("finished_at"):
-            yield f"{name}: its run was not finished"
+            yield f"{run.name}: this version can no longer deploy it: {error}"
     path = reference / CLAIMS
-    if path.exists() and json.loads(path.read_text()) != (asked := _asked()):
-        kept = json.loads(path.read_text())
-        changed = [name for name in {**kept, **asked} if kept.get(name) != asked.get(name)]
+    if path.exists() and (known := json.loads(path.read_text())) != (asked := _asked()):
+        changed = [name for name in {**known, **asked} if known.get(name) != asked.get(name)]
         yield f"{claims_page.PAGE}: {', '.join(changed)} changed since the page was made"
 
 
-def _asked() -> dict[str, str]:
-    """A digest of each claims file, without its comments."""
-    return {path.stem: _digest(located.read(path).data) for path in sorted(FOLDER.glob("*.yaml"))}
-
-
-def plans(experiment: Experiment) -> dict[str, str]:
-    """A digest of each cell's plan and timing, by settings.
-
-    DeploymentError if a cell cannot be set up. Settings are the key because cells' ids change with
-    every new key of experiment files.
-    """
-    return {
-        sweep.written(cell.settings): digest(cell.experiment) for cell in cells.distinct(experiment)
+def _changes(run: Path) -> Iterator[str]:
+    rows = results.read(run).results
+    first = rows[rows["repeat"] == 0].sort_values("job")
+    had = {
+        sweep.written(json.loads(settings)): (set(own["version"]), list(own["plan"]))
+        for settings, own in first.groupby("settings")
     }
-
-
-def digest(experiment: Experiment) -> str:
-    """Sixteen hexadecimal digits for plans, timing and fabric of a resolved experiment's jobs."""
-    fabric = build_fabric(experiment)
-    content = [
-        [_plain(node) for node in fabric.nodes.values()],
-        [_plain(link) for link in fabric.links],
-        _plain(fabric.ina),
-        [_job(job) for job in deploy(experiment, fabric).jobs],
+    cells = {sweep.written(cell.settings): cell for cell in distinct(_experiment(run))}
+    if missing := [name for name in cells if name not in had]:
+        yield f"{counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
+    old = [
+        name
+        for name, cell in cells.items()
+        if name in had and had[name][0] != {version(cell.experiment)}
     ]
-    return _digest(content)
+    if old:
+        plans = [name for name in old if had[name][1] != _plans(cells[name].experiment)]
+        some = f": {'; '.join(plans[:3])}" if plans else ""
+        yield (
+            f"the code has changed since {counted(len(old), 'cell')} ran;"
+            f" {len(plans)} of them have another plan now{some}"
+        )
+    if not results.read_metadata(run).get("finished_at"):
+        yield "its run was not finished"
 
 
-def _digest(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _plans(experiment: Experiment) -> list[str]:
+    """The digest of each job's plan and timing. DeploymentError if the cell cannot be set up."""
+    return [digest(job) for job in deploy(experiment, build_fabric(experiment)).jobs]
 
 
-def _job(job: DeployedJob) -> Any:
-    """The data of a job that determine what is sent, and when."""
-    made = job.plan
-    # Names are those of the first references: renaming a field must not change digests.
-    plan = dict(
-        hosts=made.hosts,
-        workers=made.workers,
-        chunks=made.chunks,
-        programs=made.programs,
-        trees=made.trees,
-        partition=made.partition,
-        credit=made.credit,
-        shares=made.shares,
-        deferred=made.deferred,
-        consistency=made.consistency,
-        pins=made.pins,
-    )
-    timing = (job.units, job.compute_s, job.paces, job.step_s, job.start_s, job.window)
-    return [
-        {name: _plain(said) for name, said in plan.items()},
-        _plain(timing),
-        job.job.iterations,
-        job.job.warmup,
-    ]
-
-
-def _plain(value: Any) -> Any:
-    """As JSON data, in a fixed order; reals to nine digits."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Protocol):
-        return value.name
-    if is_dataclass(value) and not isinstance(value, type):
-        content = {
-            _KEPT_AS.get(field.name, field.name): _plain(getattr(value, field.name))
-            for field in fields(value)
-        }
-        return [type(value).__name__, content]
-    if isinstance(value, float):
-        return f"{value:.9g}"
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, Mapping):
-        return sorted([_plain(key), _plain(each)] for key, each in value.items())
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(_plain, value))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
-    return value
+def _asked() -> dict[str, str]:
+    """A digest of each claims file, without its comments, and of the code."""
+    texts = {path.stem: located.read(path).data for path in sorted(FOLDER.glob("*.yaml"))}
+    return {"code": code()[:16]} | {
+        name: hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
+        for name, data in texts.items()
+    }
 
 
 def _experiment(run: Path) -> Experiment:

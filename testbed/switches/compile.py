@@ -26,7 +26,7 @@ SOURCES = folder("p4")
 PROGRAM = SOURCES / "build" / "ina.json"
 PROGRAMS = {
     values: PROGRAM if values == wire.VALUES else PROGRAM.with_name(f"ina_{values}.json")
-    for values in wire.SIZES
+    for values in (wire.FEW, *wire.SIZES)
 }
 """The compiled programs, by the number of values in a packet."""
 DIGESTS = PROGRAM.with_suffix(".sha256")
@@ -83,6 +83,24 @@ def kept(name: str, program: bytes) -> Path:
     made.parent.mkdir(parents=True, exist_ok=True)
     made.write_bytes(program)
     return made
+
+
+def program(wanted: str | None, values: int = wire.VALUES) -> Path:
+    """The compiled program of an experiment for packets of ``values``: the user's own, compiled now
+    if it is P4 source, or ours.
+
+    CompileError if it does not compile, or lacks tables that the testbed fills.
+    """
+    if wanted is None:
+        return PROGRAMS[values]
+    path = Path(wanted)
+    try:
+        if path.suffix == ".p4":
+            path = compile_user_program(path, values)
+        check_interface(path, values)
+    except CompileError as error:
+        raise CompileError(f"p4_program {wanted}: {error}") from error
+    return path
 
 
 def check_interface(program: Path, values: int = wire.VALUES) -> None:

@@ -25,7 +25,7 @@ def lines(path: Path) -> Iterator[str]:
     """One line for each packet of the capture; NoCapture if the file is none.
 
     A line has the seconds since the first packet and the addresses; for an INA packet also all
-    header fields, the first values, and the sum of all values.
+    header fields, the first values, and the sum of all values that the capture has.
     """
     with path.open("rb") as file:
         try:
@@ -43,10 +43,10 @@ def _line(packet: Packet) -> str:
         return packet.summary()
     ends = f"{packet[IP].src:>15} > {packet[IP].dst:15}"
     if packet[IP].len is not None and packet[IP].len > len(bytes(packet[IP])):
-        return f"{ends} cut short: {packet[IP].payload.summary()}"
+        ends += " cut short:"
     parts = [_bth(packet[BTH])] if packet.haslayer(BTH) else []
     if packet.haslayer(INA):
-        parts.append(_ina(packet[INA]))
+        parts.append(_ina(packet[INA], packet))
     elif not parts:
         return f"{ends} {packet[IP].payload.summary()}"
     elif AETH not in packet and are_values(payload := bytes(packet[BTH].payload)):
@@ -54,12 +54,13 @@ def _line(packet: Packet) -> str:
     return f"{ends} {' '.join(parts)}"
 
 
-def _ina(ina: INA) -> str:
+def _ina(ina: INA, whole: Packet) -> str:
     flags = f" {str(ina.flags).replace('+', ',')}" if ina.flags else ""
     kind = ina.sprintf("%INA.kind%")
     text = f"{kind}{flags} tree {ina.tree} fragment {ina.sequence} slot {ina.slot}"
     if ina.next_slot not in (0, ina.slot):
-        text += f" next slot {ina.next_slot}"
+        upwards = ina.kind in (wire.KIND_DATA, wire.KIND_RECEIPT) and BTH not in whole
+        text += f" node {ina.next_slot}" if upwards else f" next slot {ina.next_slot}"
     if ina.bitmap:
         text += f" of {_ranks(int(ina.bitmap))}"
     return text if ina.values is None else f"{text} {_values(ina.values)}"
@@ -73,7 +74,7 @@ def _bth(bth: BTH) -> str:
 
 def _ranks(bitmap: int) -> str:
     """Ranks as runs: 0-3,7."""
-    ranks = [rank for rank in range(wire.MAX_WORKERS) if bitmap >> rank & 1]
+    ranks = [rank for rank in range(wire.BITMAP) if bitmap >> rank & 1]
     runs: list[list[int]] = []
     for rank in ranks:
         if runs and rank == runs[-1][1] + 1:

@@ -10,14 +10,16 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from testbed.plan.trees import Tree
 from testbed.protocols import protocol_of
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.part import Part
-from testbed.protocols.tables import Exact, Lpm, TableEntry
+from testbed.protocols.tables import Exact, Lpm, Match, TableEntry
 from testbed.switches.control import Control, Replica
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
+from testbed.topology.paths import Flow, Routes, diverted
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,23 @@ def derive(
     addressing: Addressing,
     allocations: Sequence[Allocation],
     seed: int = 0,
+    routes: Routes | None = None,
 ) -> SwitchEntries:
-    """Entries of ``switch``: its routes, hashed by ``seed``, and its part in each tree."""
+    """Entries of ``switch``: its part in each tree, its ``routes`` and, for all other flows, ECMP
+    hashed by ``seed``.
+    """
     joined = [each for each in allocations if switch in each.tree.switches]
+    diversions = diverted(fabric, routes or {}, switch)
+
+    def hop(tree: Tree, child: str, to: str) -> str:
+        """The next hop of this switch's own packets: the tree's choice unless they have a route."""
+        hops = fabric.next_hops(switch, to)
+        return diversions.get((switch, to)) or tree.hop(child, hops, to == child)
+
     # A sum takes the tree's own path to the parent, not the one that ECMP would choose.
-    ways = {
-        parent: each.tree.hop(switch, fabric.next_hops(switch, parent))
-        for each in joined
-        if (parent := each.tree.parent.get(switch)) is not None
-    }
+    for each in joined:
+        if (parent := each.tree.parent.get(switch)) is not None:
+            diversions[switch, parent] = hop(each.tree, switch, parent)
     entries: list[TableEntry] = []
     groups: dict[int, tuple[Replica, ...]] = {}
     rid = connections = 0
@@ -64,16 +74,16 @@ def derive(
         replicas = []
         for child in each.tree.children(switch):
             rid += 1
-            hop = each.tree.hop(child, fabric.next_hops(switch, child))
-            replicas.append(Replica(addressing.port(switch, hop), rid))
-            entries.append(_copy(part, child, hop, rid))
+            there = hop(each.tree, child, child)
+            replicas.append(Replica(addressing.port(switch, there), rid))
+            entries.append(_copy(part, child, there, rid))
             if (connection := protocol.connection(part, child, connections)) is not None:
                 entries.append(connection)
                 connections += 1
         groups[group] = tuple(replicas)
     # Routes come last: packets on hosts' connections must not pass unsummed, even while a
     # restarted switch is being configured.
-    entries += _routes(switch, fabric, addressing, ways, seed)
+    entries += _forwarding(switch, fabric, addressing, diversions, seed)
     # A window fills half of a queue at most; a longer queue has traffic of others, too.
     marks = any(protocol_of(each.tree).congestion.marks for each in joined)
     queue = min(fabric.link(switch, neighbour).queue for neighbour in fabric.neighbours(switch))
@@ -89,44 +99,48 @@ def _copy(part: Part, child: str, hop: str, rid: int) -> TableEntry:
     return TableEntry(f"{table}.replicas", (Exact(rid),), f"{table}.{action}", (*params, *macs))
 
 
-def _routes(
-    switch: str, fabric: Fabric, addressing: Addressing, ways: Mapping[str, str], seed: int
+def _forwarding(
+    switch: str,
+    fabric: Fabric,
+    addressing: Addressing,
+    diversions: Mapping[Flow, str],
+    seed: int,
 ) -> list[TableEntry]:
-    """A route for each prefix; equal sets of next hops share their entries.
+    """A route for each prefix, and one for each flow with a next hop of its own.
 
-    ``ways`` gives single nodes their own next hop.
+    Equal sets of next hops share their entries.
     """
     entries: list[TableEntry] = []
     first_of: dict[tuple[str, ...], int] = {}
     known = 0
-    routes = addressing.routes(switch) | {f"{addressing.ip(node)}/32": node for node in ways}
-    for prefix, destination in routes.items():
-        hops = fabric.next_hops(switch, destination)
-        if prefix.endswith("/32") and destination in ways:
-            hops = (ways[destination],)
+
+    def group(hops: tuple[str, ...]) -> int:
+        """The first entry of a set of next hops."""
+        nonlocal known
         if hops not in first_of:
             first_of[hops] = known
             for hop in hops:
+                macs = (addressing.mac(switch), addressing.mac(hop))
                 entries.append(
-                    TableEntry(
-                        "InaIngress.forwarding.next_hops",
-                        (Exact(known),),
-                        "InaIngress.forwarding.forward",
-                        (
-                            addressing.port(switch, hop),
-                            addressing.mac(switch),
-                            addressing.mac(hop),
-                        ),
+                    _forward(
+                        "next_hops", (Exact(known),), "forward", addressing.port(switch, hop), *macs
                     )
                 )
                 known += 1
+        return first_of[hops]
+
+    multiplier = zlib.crc32(f"{seed}/{switch}".encode()) | 1
+    for prefix, destination in addressing.routes(switch).items():
+        hops = fabric.next_hops(switch, destination)
         network = ipaddress.ip_network(prefix)
-        entries.append(
-            TableEntry(
-                "InaIngress.forwarding.routes",
-                (Lpm(int(network.network_address), network.prefixlen),),
-                "InaIngress.forwarding.route",
-                (first_of[hops], len(hops), zlib.crc32(f"{seed}/{switch}".encode()) | 1),
-            )
-        )
+        match = Lpm(int(network.network_address), network.prefixlen)
+        entries.append(_forward("routes", (match,), "route", group(hops), len(hops), multiplier))
+    for flow, hop in diversions.items():
+        ends = tuple(Exact(int(ipaddress.ip_address(addressing.ip(end)))) for end in flow)
+        entries.append(_forward("flows", ends, "via", group((hop,))))
     return entries
+
+
+def _forward(table: str, match: tuple[Match, ...], action: str, *params: int) -> TableEntry:
+    control = "InaIngress.forwarding"
+    return TableEntry(f"{control}.{table}", match, f"{control}.{action}", params)

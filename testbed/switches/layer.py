@@ -46,13 +46,13 @@ _OPCODES = {
     wire.ACKNOWLEDGE: "acknowledge",
 }
 _OF_WIDTH = {8: ByteField, 16: ShortField, 32: IntField, 64: LongField}
-_VALUES = wire.PACKET["values"].base
-_SIZES = " or ".join(map(str, wire.SIZES))
+_VALUES = np.dtype(wire.PACKET)["values"].base
+_SIZES = " or ".join(map(str, (wire.FEW, *wire.SIZES)))
 
 
 def are_values(data: bytes) -> bool:
     """Whether ``data`` has the length of a packet's values."""
-    return len(data) in (_VALUES.itemsize * size for size in wire.SIZES)
+    return len(data) in (_VALUES.itemsize * size for size in (wire.FEW, *wire.SIZES))
 
 
 class _Values(Field):  # type: ignore[type-arg]
@@ -61,7 +61,7 @@ class _Values(Field):  # type: ignore[type-arg]
     islist = 1
 
     def addfield(self, pkt: Any, s: bytes, val: Any) -> bytes:
-        if len(val) not in wire.SIZES:
+        if len(val) not in (wire.FEW, *wire.SIZES):
             raise ValueError(f"found {len(val)} values, wanted {_SIZES}")
         return s + np.asarray(val, _VALUES).tobytes()
 

@@ -62,8 +62,8 @@ SYSTEM = System(
         "The server counts each worker's contribution once.",
     ),
     reading=(
-        "Contributions are a bitmap of up to 64 workers of the job at both levels (the paper has "
-        "two bitmaps of 32).",
+        "With up to 64 workers a packet's bitmap has a bit for each, at both levels; with more, a "
+        "bit for each child of a switch (the paper has a bitmap of 32 bits for each level).",
         "The workers of a rack whose ToR does not aggregate send to the server's ToR, or to the "
         "server.",
         "A switch that would have a single child is left out of the tree.",

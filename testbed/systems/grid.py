@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from math import sqrt
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -15,23 +15,16 @@ from testbed.experiment.findings import shown
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
-from testbed.systems import gradient_solvers, ps
-from testbed.systems.gradient_routing import (
-    Problem,
-    Routing,
-    Way,
-    detours,
-    past_switches,
-    to_switch,
-)
+from testbed.systems import ps
+from testbed.systems.gradient_routing.ways import Way, detours, past_switches, to_switch
 from testbed.systems.racks import by_rack
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
-from testbed.topology.paths import path
+from testbed.topology.paths import Flow, path, spread
 from testbed.units import RATE_PATTERN, format_rate, parse_rate
 
-EXACT_WAYS = 40
-"""The problem is solved exactly up to this many ways of all racks together."""
+if TYPE_CHECKING:
+    from testbed.systems.gradient_routing.problem import Routing
 
 MOST_WAYS = 512
 """About the most ways considered; on a large fabric only some switches are candidates."""
@@ -42,6 +35,10 @@ FINEST = 1000
 
 def route(job: Assignment, fabric: Fabric) -> Routing:
     """The routing that the job's strategy finds. ValueError if it misses the rate asked for."""
+    # numpy and scipy are slow to import, and only plans of this system need them.
+    from testbed.systems.gradient_routing import solvers
+    from testbed.systems.gradient_routing.problem import Problem
+
     options = SYSTEM.settle({}) | dict(job.options)
     if len(job.servers) != 1:
         raise ValueError(f"grid needs exactly one server, got {len(job.servers)}")
@@ -70,11 +67,16 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     )
     solver = options["solver"]
     if options["strategy"] == "nearest":
-        found = gradient_solvers.greedy(problem)
-    elif solver == "milp" or (solver == "auto" and problem.size <= EXACT_WAYS):
-        found = gradient_solvers.exact(problem)
+        found = solvers.greedy(problem)
+    elif solver == "milp":
+        found = solvers.exact(problem)
     else:
-        found = gradient_solvers.rounded(problem, options["seed"])
+        seed = job.seed if options["seed"] is None else options["seed"]
+        found = (
+            solvers.searched(problem, seed)
+            if solver == "search"
+            else solvers.rounded(problem, seed, options["draws"])
+        )
     wanted = options["rate"]
     if wanted is not None and found.rate < parse_rate(wanted):
         raise ValueError(
@@ -116,6 +118,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         return _by_server(job, fabric, routing)
     chunks = _chunks(routing)
     (server,) = job.servers
+    trees = tuple(_tree(job.workers, server, switches) for _, switches in chunks)
+    shares = tuple(share for share, _ in chunks)
     return Plan(
         system="grid",
         hosts=job.workers + job.servers,
@@ -123,19 +127,32 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         chunks=len(chunks),
         programs=(tuple(SwitchAllReduce(c, c) for c in range(len(chunks))),)
         * (len(job.workers) + 1),
-        trees=tuple(_tree(job.workers, server, switches) for _, switches in chunks),
-        shares=tuple(share for share, _ in chunks),
+        trees=trees,
+        shares=shares,
+        routes=spread(fabric, _streams(trees, shares)),
     )
+
+
+def _streams(trees: Sequence[Tree], shares: Sequence[Fraction]) -> dict[Flow, float]:
+    """The part of a gradient that each edge of the trees carries, in either direction."""
+    streams: dict[Flow, float] = {}
+    for tree, share in zip(trees, shares, strict=True):
+        for edge in tree.parent.items():
+            for flow in (edge, edge[::-1]):
+                streams[flow] = streams.get(flow, 0.0) + float(share)
+    return streams
 
 
 def _by_server(job: Assignment, fabric: Fabric, routing: Routing) -> Plan:
     """No switch sums: a parameter server, with flows on the chosen ways."""
     (server,) = job.servers
-    pins: dict[tuple[str, str], str] = {}
+    routes: dict[Flow, tuple[str, ...]] = {}
     for worker, way in zip(job.workers, routing.ways, strict=True):
-        if way.pins is not None:
-            pins[worker, server], pins[server, worker] = way.pins
-    return replace(ps.plan(job, fabric), system="grid", pins=pins)
+        if way.route is not None:
+            routes[worker, server] = (worker, *way.route)
+            routes[server, worker] = routes[worker, server][::-1]
+    flows = {flow: 1.0 for worker in job.workers for flow in ((worker, server), (server, worker))}
+    return replace(ps.served(job), system="grid", routes=spread(fabric, flows, routes))
 
 
 def _chunks(routing: Routing) -> list[tuple[Fraction, tuple[str | None, ...]]]:
@@ -192,16 +209,24 @@ class GridOptions(WithWindow):
         description="whether links limit the rates too, one of bind or suffice (the paper's)",
         examples=["bind"],
     )
-    solver: Literal["auto", "milp", "rounding"] = Field(
-        default="auto",
-        description="how the problem is solved, one of auto (by its size), milp (exactly) or"
-        " rounding (the paper's)",
-        examples=["auto"],
+    solver: Literal["rounding", "search", "milp"] = Field(
+        default="rounding",
+        description="how the problem is solved, one of rounding (the paper's), search (draws,"
+        " improved switch by switch) or milp (exactly)",
+        examples=["rounding"],
     )
-    seed: int = Field(
-        default=1,
+    draws: int = Field(
+        default=32,
+        ge=1,
+        le=10_000,
+        description="how often rounding draws; the best draw counts (the paper draws once)",
+        examples=[32],
+    )
+    seed: int | None = Field(
+        default=None,
         ge=0,
-        description="the seed of the rounding's draws, a whole number of at least 0",
+        description="the seed of the draws, a whole number of at least 0; unset, each repeat has"
+        " its own",
         examples=[1],
     )
     rate: Annotated[
@@ -213,6 +238,10 @@ class GridOptions(WithWindow):
         description="the rate that each worker must reach, such as 3Gbit",
         examples=["3Gbit"],
     )
+
+    def draws_anew(self) -> bool:
+        """Whether a solver draws, with a seed of each repeat."""
+        return self.strategy == "grid" and self.solver != "milp" and self.seed is None
 
 
 SYSTEM = System(
@@ -233,14 +262,17 @@ SYSTEM = System(
     ),
     reading=(
         "Links are constraints too, in both directions, because sums return (option links: bind); "
-        "the paper assumes that they suffice. Flows take shortest paths and share ECMP sets "
+        "the paper assumes that they suffice. The problem counts equally short paths as shared "
         "evenly.",
+        "Each stream then takes one of its equally short paths, as a controller would install it: "
+        "flow by flow the one that adds least to the busiest links.",
         "A switch that would sum for one worker only is bypassed.",
-        f"With up to {EXACT_WAYS} ways of all racks together the problem is solved exactly. With "
-        "more, the best of several draws are taken, and switches are removed from them one by one, "
-        "because each switch in use costs a stream to the server; the best solution found on the "
-        "way counts. A rate respects all limits; the paper lets rounding exceed them by a bounded "
+        "The paper draws once; here the best of 32 draws counts (option draws), by seeds of each "
+        "repeat. A rate respects all limits; the paper lets rounding exceed them by a bounded "
         "factor.",
+        "Beside rounding, the problem can be solved exactly (solver: milp), or by draws from which "
+        "switches are removed one by one, because each switch in use costs a stream to the server "
+        "(solver: search).",
         f"Where racks have more than {MOST_WAYS} ways together, only some switches are candidates, "
         "twice the square root of the number of workers, and for each rack the nearest of them.",
         "A rate is at most that of the slowest worker's or the server's link.",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
@@ -24,7 +25,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     options = SYSTEM.settle({}) | dict(job.options)
     if job.trace is None:
         raise ValueError("osp needs a trace: what it defers depends on sizes and compute")
-    carried = _carrier_plan(job, fabric, options["carrier"], options["window"])
+    given = {name: options[name] for name in ("window", "servers") if options[name]}
+    carried = _carrier_plan(job, fabric, options["carrier"], given)
     pace = model.seconds_per_byte(carried, fabric)
     hidden = job.trace.compute_s / pace if pace else float(job.trace.bytes)
     asked = options["deferred"]
@@ -73,10 +75,10 @@ def second_stage(trace: Trace, order: list[int], budget: float) -> frozenset[int
     return frozenset(chosen)
 
 
-def _carrier_plan(job: Assignment, fabric: Fabric, name: str, window: int | None) -> Plan:
+def _carrier_plan(job: Assignment, fabric: Fabric, name: str, given: Mapping[str, Any]) -> Plan:
     carrier = systems.registry[name]
-    takes_window = window and "window" in carrier.options.model_fields
-    options = carrier.settle({"window": window} if takes_window else {})
+    taken = given.keys() & carrier.options.model_fields.keys()
+    options = carrier.settle({option: given[option] for option in taken})
     servers = job.servers if carrier.servers[1] else ()
     return carrier.plan(replace(job, servers=servers, options=options), fabric)
 
@@ -132,6 +134,11 @@ class OspOptions(WithWindow):
         description="auto, or a part of the gradient's bytes above 0 and below 1",
         examples=["auto"],
     )
+    servers: Literal["dedicated", "best", "colocated"] = Field(
+        default="dedicated",
+        description="which hosts serve if the carrier is ps, one of dedicated, best or colocated",
+        examples=["dedicated"],
+    )
     seed: int = Field(
         default=1,
         ge=0,
@@ -164,6 +171,7 @@ SYSTEM = System(
         "larger it is (size), or by a seeded draw (random).",
         "The least important tensors are deferred; a tensor that no longer fits is skipped; the "
         "most important one is never deferred.",
+        "On the carrier ps the job's own servers serve, one by default (option servers).",
         "Any system that sums at a server or in switches can carry both stages.",
         "The choice of tensors is the same in every iteration.",
         "LGP changes parameters in the workers and costs no communication; it is not run.",

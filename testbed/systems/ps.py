@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from testbed.plan.program import Operation, Plan, Receive, Send
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Literal
+
+from pydantic import Field
+
+from testbed.experiment.options import Options
+from testbed.plan.program import Operation, Pipelining, Plan, Receive, Send
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
-PARTITION = 4_000_000
-CREDIT = 4
+PIPELINING = Pipelining(partition=4_000_000, credit=4)
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One chunk per server; workers push their chunks, servers sum them in rank order."""
+    """Workers push their chunks to servers: the job's own, workers' hosts, or both."""
+    asked = (SYSTEM.settle({}) | dict(job.options))["servers"]
+    workers, spare = len(job.workers), len(job.servers)
+    # Servers that the job places on workers' hosts are what it wants.
+    if asked == "dedicated" or not set(job.workers).isdisjoint(job.servers):
+        return served(job)
+    if asked == "colocated" or spare == 0:
+        return served(replace(job, servers=job.workers))
+    if spare >= workers:
+        return served(job)
+    whole = workers**2 + spare * workers - 2 * spare
+    shares = [Fraction(2 * (workers - 1), whole)] * spare
+    shares += [Fraction(workers - spare, whole)] * workers
+    return served(replace(job, servers=job.servers + job.workers), shares)
+
+
+def served(job: Assignment, shares: Sequence[Fraction] | None = None) -> Plan:
+    """One chunk per server of ``job``; servers sum in rank order.
+
+    ``shares`` are the servers' parts of every bucket; None means equal parts. ValueError without a
+    server.
+    """
     workers, servers = len(job.workers), len(job.servers)
     if servers == 0:
         raise ValueError("ps needs at least one server")
@@ -32,8 +60,20 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         workers=workers,
         chunks=servers,
         programs=(*(tuple(push_pull) for _ in range(workers)), *serve),
-        partition=PARTITION,
-        credit=CREDIT,
+        pipelining=PIPELINING,
+        shares=None if shares is None else tuple(shares),
+    )
+
+
+class PsOptions(Options):
+    """Where gradients are summed."""
+
+    servers: Literal["best", "dedicated", "colocated"] = Field(
+        default="best",
+        description="which hosts serve, one of best (the job's servers and all workers' hosts, with"
+        " BytePS's shares), dedicated (the job's servers only; a single one is the incast) or"
+        " colocated (workers' hosts only)",
+        examples=["best"],
     )
 
 
@@ -48,10 +88,16 @@ SYSTEM = System(
     published=(
         "Workers push gradients, servers sum, workers pull the sum (gradients, not parameters).",
         "Tensors are cut into partitions of at most 4 MB, so that push and pull overlap (BytePS).",
+        "All machines serve: of n machines with workers and k < n without, each of the k holds "
+        "2(n-1)/D of every tensor, each of the n holds (n-k)/D, where D = n^2+kn-2k (BytePS).",
         "A credit bounds the partitions that a worker has in flight (BytePS); here it is 4.",
     ),
     reading=(
-        "With several servers, each holds an equal share of every partition.",
+        "Every partition is cut into the servers' shares; BytePS hashes whole partitions to "
+        "servers, which comes to these shares on average.",
+        "With as many spare machines as workers, or more, only they serve, with equal shares; so "
+        "do the job's servers with servers: dedicated, workers' hosts with servers: colocated, and "
+        "servers that the job places on workers' hosts.",
         "Servers sum whole partitions, in rank order.",
     ),
     servers=(1, 64),
@@ -59,4 +105,5 @@ SYSTEM = System(
     reference=True,
     carries=True,
     plan=plan,
+    options=PsOptions,
 )

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from testbed.plan.trees import Rules, Tree
 from testbed.topology.fabric import Fabric
+
+
+@dataclass(frozen=True)
+class Group:
+    """Workers that are one position of a ring; ``agent`` is the one that others communicate with.
+
+    ``tor`` sums their packets. It is None for a worker on its own.
+    """
+
+    members: tuple[str, ...]
+    agent: str
+    tor: str | None = None
 
 
 def by_rack(workers: Sequence[str], fabric: Fabric) -> dict[str, tuple[str, ...]]:

@@ -2,73 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from testbed.experiment.fields import sequence
-from testbed.plan.program import Multicast, Plan, SwitchAllReduce, SwitchReduce
-from testbed.plan.stages import Hop, Ring, Stage, Stages, Turn
-from testbed.plan.trees import Tree
-from testbed.protocols.rack.protocol import PROTOCOL as RACK
-from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
-from testbed.systems.racks import by_rack
-from testbed.systems.ring import hops as ring_hops
+from testbed.plan.cost import ClosedForm, Timing
+from testbed.plan.program import Pipelining, Plan
+from testbed.systems import agent_ring, ring, stream_ring
+from testbed.systems.racks import Group, by_rack
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
+from testbed.workload.buckets import BUCKET_BYTES
 
-
-@dataclass(frozen=True)
-class Group:
-    """Workers that are one position of the ring; other groups communicate with their agent.
-
-    ``tor`` sums their packets. It is None for a single, autonomous worker.
-    """
-
-    members: tuple[str, ...]
-    agent: str
-    tor: str | None = None
+BY_AGENTS = Pipelining(credit=2)
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """G groups and G chunks. ValueError if the option agents names a host that cannot be one."""
-    ring = groups(job, fabric)
+    """Groups and chunks; plain ring all-reduce where no group forms.
+
+    ValueError if the option agents names a host that cannot be one.
+    """
+    around = groups(job, fabric)
+    alone = replace(ring.plan(replace(job, options={}), fabric), system="rina")
+    if not any(group.tor for group in around):
+        return alone
     ranks = {host: rank for rank, host in enumerate(job.workers)}
-    agents = [ranks[group.agent] for group in ring]
-    trees: list[Tree] = []
-    local, up, down = _grow(ring, ranks, trees)
-
-    chunks = tuple((chunk,) for chunk in range(len(ring)))
-    around = list(enumerate(ring_hops(agents)))
-
-    def turning(turn: Turn, hops: Iterable[Hop]) -> Stage:
-        return (Ring(tuple(hops), chunks, turn),)
-
-    stages = [
-        turning(Turn.SCATTER, (SwitchReduce(0, up[at]) if at in up else hop for at, hop in around)),
-        # The chunk that ends here: the agent's part holds the sums of all other groups.
-        tuple(
-            Ring((SwitchAllReduce(0, tree),), (chunks[(position + 1) % len(ring)],), Turn.ONCE)
-            for position, tree in local.items()
-        ),
-        turning(
-            Turn.GATHER,
-            (
-                Multicast(0, down[to]) if (to := (at + 1) % len(ring)) in down else hop
-                for at, hop in around
-            ),
-        ),
-    ]
-    return Plan(
+    streams = job.options.get("reading") != "agent"
+    programs, trees = (stream_ring if streams else agent_ring).programs(around, ranks)
+    grouped = Plan(
         system="rina",
         hosts=job.workers,
         workers=len(ranks),
-        chunks=len(ring),
-        programs=Stages(len(ranks), stages, trees),
+        chunks=len(stream_ring.stations(around) if streams else around),
+        programs=programs,
         trees=tuple(trees),
+        pipelining=Pipelining() if streams else BY_AGENTS,
     )
+    if job.options.get("groups") == "always":
+        return grouped
+    return min(alone, grouped, key=lambda plan: _seconds(plan, fabric))
+
+
+def _seconds(plan: Plan, fabric: Fabric) -> float:
+    """The time of a bucket on its own, each step after the one before."""
+    form = ClosedForm(plan, fabric, fabric.step_latency)
+    return form.iteration(Timing([(0.0, BUCKET_BYTES)])).iteration_s
 
 
 def groups(job: Assignment, fabric: Fabric) -> tuple[Group, ...]:
@@ -103,38 +84,26 @@ def _refusal(host: str, why: str, fix: str) -> ValueError:
     return ValueError(f"rina: option agents: {host} cannot be an agent: {why}; {fix}")
 
 
-def _grow(
-    ring: Sequence[Group], ranks: Mapping[str, int], trees: list[Tree]
-) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-    """Each group's trees by position: local, to the next agent, and from the previous agent."""
-    local: dict[int, int] = {}
-    up: dict[int, int] = {}
-    down: dict[int, int] = {}
-    for position, group in enumerate(ring):
-        if group.tor is None:
-            continue
-        members = {host: ranks[host] for host in group.members}
-        parent = dict.fromkeys(group.members, group.tor)
-        local[position] = len(trees)
-        trees.append(Tree(group.tor, members, parent, SWITCHML))
-        if len(ring) == 1:
-            continue
-        following, before = ring[(position + 1) % len(ring)].agent, ring[position - 1].agent
-        for tree_of, root in ((up, following), (down, before)):
-            tree_of[position] = len(trees)
-            upwards = parent | {group.tor: root}
-            trees.append(Tree(root, members, upwards, RACK, ranks[root]))
-    return local, up, down
-
-
 class RinaOptions(WithWindow):
-    """Who speaks for a rack."""
+    """Who speaks for a rack, where sums are added, and when a rack is a group."""
 
     agents: Annotated[tuple[str, ...], BeforeValidator(sequence)] = Field(
         default=(),
         description="a list of hosts, in each rack one at most, that are agents instead of the"
         " workers of lowest rank",
         examples=[["h0"]],
+    )
+    reading: Literal["stream", "agent"] = Field(
+        default="stream",
+        description="one of stream (the sums of the groups before are added in the rack's ToR),"
+        " agent (by the rack's agent)",
+        examples=["agent"],
+    )
+    groups: Literal["gaining", "always"] = Field(
+        default="gaining",
+        description="one of gaining (racks are groups if a bucket is summed sooner with them in"
+        " closed form; otherwise there is plain ring all-reduce), always",
+        examples=["always"],
     )
 
 
@@ -154,13 +123,26 @@ SYSTEM = System(
     ),
     reading=(
         "The paper's text was not available to us, only its abstract and summaries.",
-        "In a step of scatter-reduce all workers of a group send their part of a chunk to the "
-        "ToR; the agent's part includes the sums of the groups before. One stream of sums goes to "
-        "the agent of the next group, and acknowledgements return.",
-        "After scatter-reduce each group sums the chunk that ends there once, within the rack, "
-        "as SwitchML does. So the chain has 2(G-1)+1 steps for G groups.",
-        "In a step of all-gather an agent sends one stream to the next group's ToR, which copies "
-        "it to all workers of the rack.",
+        "With reading: stream, the sum of the groups before enters a rack's ToR as one more "
+        "child. The ToR adds its workers' packets, and one stream goes on to the next worker or "
+        "ToR. Adjacent racks are one chain, and one position of the ring. A chunk that ends in a "
+        "chain returns from its last ToR to all that took part, and the last rack's agent passes "
+        "it on. A worker before a chain sends the chunks of all-gather to its first ToR, which "
+        "copies them to the rack and onwards. So workers of a group send M and receive M.",
+        "With reading: stream, single workers send INA packets to one another, too: TCP fills "
+        "the queues in which the packets of trees, and their acknowledgements, would wait.",
+        "With reading: agent, the sum of the groups before goes to the group's agent, whose part "
+        "of the chunk then includes it. After scatter-reduce each group sums the chunk that ends "
+        "there once, within the rack, as SwitchML does, so the chain has 2(G-1)+1 steps for G "
+        "groups. In a step of all-gather an agent sends one stream to the next group's ToR.",
+        "The default is stream, because it alone is comparable to other INA when fully deployed, "
+        "as published. With agent an agent's link carries (2-1/G)M, more than a ring's as soon as "
+        "there are more groups than half the workers.",
+        "Groups form only if a bucket on its own, with each step after the one before, is summed "
+        "sooner with them in closed form; otherwise the workers run plain ring all-reduce. The "
+        "option groups: always forms them anyway.",
+        "With reading: agent, at most two buckets are in flight. A tree's uses have one order: "
+        "with more, trees wait for buckets that the workers' TCP connections have not brought.",
         "A job's only worker in a rack is autonomous, even under an INA ToR. Without INA this is "
         "ring all-reduce; with all workers in one rack with INA, it is SwitchML.",
         "Groups are in the order of racks. The option agents names agents other than the workers "

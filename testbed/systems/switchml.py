@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import Field
+
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems.racks import by_rack, fullest, two_levels
@@ -11,6 +15,7 @@ from testbed.topology.fabric import Fabric
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """One tree. Its root is a switch if all workers' ToRs aggregate, else the server."""
+    options = SYSTEM.settle({}) | dict(job.options)
     workers = len(job.workers)
     racks = by_rack(job.workers, fabric)
     top = fullest(job.workers, fabric)
@@ -26,6 +31,12 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
             )
         hosts = job.workers + job.servers
         tree = two_levels(job.workers, fabric, job.servers[0], SWITCHML, root_rank=workers)
+        if not tree.switches and options["without_ina"] == "refuse":
+            raise ValueError(
+                "switchml: not admitted: no switch would sum for the job, and its pool of slots is"
+                " in a switch; give INA to the ToR of two of its workers, leave the job out, or"
+                " take the option without_ina: server"
+            )
     return Plan(
         system="switchml",
         hosts=hosts,
@@ -33,6 +44,17 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(hosts),
         trees=(tree,),
+    )
+
+
+class SwitchMlOptions(WithWindow):
+    """How large the pool is, and what happens without one."""
+
+    without_ina: Literal["refuse", "server"] = Field(
+        default="refuse",
+        description="where no switch sums, one of refuse (the job is not admitted) or server (a"
+        " parameter server sums)",
+        examples=["refuse"],
     )
 
 
@@ -61,6 +83,8 @@ SYSTEM = System(
         "Otherwise ToRs with INA sum their racks, and the server sums their streams and those of "
         "workers in other racks. The server's ToR sums its own rack's workers only: a second "
         "level in front of a server is specific to ATP.",
+        "Where no switch sums for the job, it is not admitted: its pool is a static part of a "
+        "switch's memory. The option without_ina: server lets a server sum instead.",
         "A switch that would have a single child is left out of the tree.",
         "Results that arrive out of order indicate a loss: the packet is retransmitted before the "
         "timeout.",
@@ -71,5 +95,6 @@ SYSTEM = System(
     calibrates="switches",
     carries=True,
     plan=plan,
-    options=WithWindow,
+    fallback={"without_ina": "server"},
+    options=SwitchMlOptions,
 )

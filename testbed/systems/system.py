@@ -24,12 +24,14 @@ class Assignment:
         servers: the host of each parameter server.
         options: a value for every option of the system.
         trace: the training trace; None where the plan does not depend on it.
+        seed: of whatever a plan draws; each repeat has its own.
     """
 
     workers: tuple[str, ...]
     servers: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     trace: Trace | None = None
+    seed: int = 1
 
 
 class WithWindow(Options):
@@ -67,6 +69,7 @@ class System:
         reference: whether the report gives speed-ups over it.
         aggregates: whether switches sum for it, by default and with INA everywhere.
         waits: whether, by default, every worker waits for all others' gradients in each iteration.
+        fallback: the options with which it runs even where no switch sums; empty if it always does.
         carries: whether OSP may use it for both its stages.
         calibrates: what `ina-testbed calibrate` measures with it: the TCP throughput of hosts, or
             the aggregation rate of switches.
@@ -86,6 +89,7 @@ class System:
     reference: bool = False
     aggregates: bool = False
     waits: bool = True
+    fallback: Mapping[str, Any] = field(default_factory=dict)
     carries: bool = False
     calibrates: Literal["", "hosts", "switches"] = ""
 

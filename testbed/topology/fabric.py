@@ -50,6 +50,11 @@ class Fabric:
             limited by its links only.
         values: int32 values in a packet that switches sum; the width of their memory.
         mtu: bytes of the largest IP packet on a link.
+        link_delay, pipeline_latency: seconds that a packet takes on a link, and through a switch,
+            besides its transmission.
+        packet_cost, message_cost: seconds of a host's processor for each packet and each message
+            that it sends or receives, one after another (the overhead o of LogP, Culler et al.,
+            PPoPP 1993).
         step_latency: seconds that each dependent step costs at a host (the α of the closed
             forms).
     """
@@ -63,6 +68,10 @@ class Fabric:
     mtu: int = 1500
     capacity: Mapping[str, float] = field(default_factory=dict)
     step_latency: float = 0.0
+    packet_cost: float = 0.0
+    message_cost: float = 0.0
+    link_delay: float = 0.0
+    pipeline_latency: float = 0.0
     _hops: dict[tuple[str, str], tuple[str, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

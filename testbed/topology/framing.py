@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from testbed import wire
 from testbed.topology.fabric import Fabric
 
-_ETHERNET, _IP, _UDP, _TCP = 14, 20, 8, 32
-_HEADERS = _ETHERNET + _IP + _UDP + wire.HEADER.itemsize
+_ETHERNET, _IP, _UDP, _TCP, _ROCE = 14, 20, 8, 32, 12
+_HEADERS = _ETHERNET + _IP + _UDP + wire.HEADER_BYTES
+
+MOST_HEADERS = _HEADERS + _ROCE
+"""Bytes of all headers of an INA or RoCE packet; those without values are no longer."""
+
+TCP_HEADERS = _ETHERNET + _IP + _TCP
+"""Bytes of a segment's headers on a link, with timestamps."""
 
 
 LARGEST_SUPERFRAME = 6
@@ -38,6 +44,11 @@ class Framing:
         return _ETHERNET + self.mtu
 
     @property
+    def mss(self) -> int:
+        """Bytes of data in a full TCP segment with timestamps."""
+        return self.mtu - _IP - _TCP
+
+    @property
     def ina_efficiency(self) -> float:
         """Gradient bytes per byte on a link, INA packets."""
         return self.values * 4 / self.frame
@@ -50,12 +61,12 @@ class Framing:
     @property
     def tcp_efficiency(self) -> float:
         """Gradient bytes per byte on a link, full TCP segments with timestamps."""
-        return (self.mtu - _IP - _TCP) / self.full_frame
+        return self.mss / self.full_frame
 
     @property
     def tcp_ack_share(self) -> float:
         """Bytes of acknowledgement sent back per byte of stream (one for two segments)."""
-        return (_ETHERNET + _IP + _TCP) / 2 / (self.mtu - _IP - _TCP)
+        return TCP_HEADERS / 2 / self.mss
 
 
 def framing(fabric: Fabric) -> Framing:

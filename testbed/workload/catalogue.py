@@ -11,6 +11,35 @@ from testbed.workload.trace import Trace, TraceError
 from testbed.workload.trace_file import SUFFIX
 
 WORKLOADS = folder("workloads")
+FAMILIES = {
+    "resnet18": "resnet50",
+    "resnet50": "resnet50",
+    "resnet101": "resnet50",
+    "resnet152": "resnet50",
+    "vgg16": "vgg16",
+    "bert-base": "bert-base",
+    "bert-large": "bert-base",
+    "gpt2": "gpt2",
+}
+"""The sample of each workload: one for each family of models."""
+TITLES = {
+    "resnet18": "ResNet-18",
+    "resnet50": "ResNet-50",
+    "resnet101": "ResNet-101",
+    "resnet152": "ResNet-152",
+    "vgg16": "VGG-16",
+    "bert-base": "BERT-base",
+    "bert-large": "BERT-large",
+    "gpt2": "GPT-2",
+}
+"""The names of models as people write them."""
+
+
+def title(workload: str) -> str:
+    """What figures and tables call a workload: its model's name, or the last part of a path."""
+    if workload.startswith(SYNTHETIC):
+        return workload
+    return TITLES.get(workload, Path(workload).stem)
 
 
 def names() -> tuple[str, ...]:

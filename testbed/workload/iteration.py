@@ -26,6 +26,19 @@ class IterationTimes:
         return lasting_s(self.stalls)
 
 
+@dataclass(frozen=True)
+class UnitTimes:
+    """When a worker began to synchronise a unit, and had its sum.
+
+    ``iteration`` counts the warm-up, too; ``unit`` is the position in sending order.
+    """
+
+    iteration: int
+    unit: int
+    begun_s: float
+    ended_s: float
+
+
 def begun_s(own: Sequence[IterationTimes], warmup: int = 0) -> float:
     """When a worker's measured iterations began: when its last sum of the ``warmup`` arrived.
 

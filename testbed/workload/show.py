@@ -18,9 +18,10 @@ from rich.text import Text
 from testbed.units import format_rate, format_size, format_time, parse_rate, parse_size
 from testbed.workload import formats, quantise
 from testbed.workload.buckets import Bucket, fill
+from testbed.workload.catalogue import FAMILIES
 from testbed.workload.replay import Iteration, Span, priorities, replay
 from testbed.workload.trace import Trace
-from testbed.workload.values import FAMILIES, Sample, load
+from testbed.workload.values import Sample, load
 
 _ITERATIONS = 2
 _COLOURS = {"forward": "#4477aa", "wait": "#ee6677", "backward": "#228833", "network": "#ccbb44"}

@@ -28,6 +28,7 @@ _RANGE = re.compile(
 )
 _FIX = f"write for example {SYNTHETIC}100MB, {SYNTHETIC}8x12.5MB or {SYNTHETIC}8x12.5MB/50ms"
 _MOST_TENSORS = 100_000
+_MOST_BYTES, _MOST_S = 10 * 10**12, 1000 * 3600
 
 
 def synthetic(
@@ -68,6 +69,8 @@ def named(name: str) -> Trace:
         wanted = f"1 to {_MOST_TENSORS} tensors of at least 1 byte"
         raise ValueError(f"found {name!r}, wanted {wanted}; {_FIX}")
     compute_s = parse_time(match["time"]) if match["time"] else 0.0
+    if count * size > _MOST_BYTES or compute_s > _MOST_S:
+        raise ValueError(f"found {name!r}, wanted at most 10TB in all and 1000h; {_FIX}")
     # Each tensor is rounded up to whole values by itself, so that all have the given size.
     values = -(-size // 4)
     return replace(synthetic(4 * values * count, compute_s, count), name=name)

@@ -17,23 +17,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from testbed.workload.catalogue import WORKLOADS
+from testbed.workload.catalogue import FAMILIES, WORKLOADS
 from testbed.workload.trace import TraceError
 
 Float32 = npt.NDArray[np.float32]
 
 SUFFIX = ".gradients.npz"
-# The sample of each workload: one for each family of models.
-FAMILIES = {
-    "resnet18": "resnet50",
-    "resnet50": "resnet50",
-    "resnet101": "resnet50",
-    "resnet152": "resnet50",
-    "vgg16": "vgg16",
-    "bert-base": "bert-base",
-    "bert-large": "bert-base",
-    "gpt2": "gpt2",
-}
 # Streams of random numbers after those of a job's ranks.
 _FIRST_STREAM = 2**32
 

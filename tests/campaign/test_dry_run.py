@@ -1,4 +1,4 @@
-"""What a run says before it runs anything."""
+"""The output of a dry run."""
 
 from __future__ import annotations
 

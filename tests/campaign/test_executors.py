@@ -1,4 +1,4 @@
-"""Cells on several machines: workers in processes of their own, each at an address of its own."""
+"""Cells on several machines: each worker is a process with its own address."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from leftovers import command_of, descendants
 from tiny import experiment, file
 
+from testbed.backends.recording import NOTHING
 from testbed.campaign import dask as spread
 from testbed.campaign import executors, local, remote
 from testbed.campaign.dask import Dask
@@ -36,14 +37,14 @@ pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
 
 DASK = str(Path(sys.executable).parent / "dask")
-# Should the tests themselves be killed, nothing stays for long.
+# If the tests themselves are killed, these processes end soon.
 LONE_SCHEDULER, LONE_WORKER = ("--idle-timeout", "300 s"), ("--death-timeout", "20 s")
 EMULATOR = ("--resources", "emulator=1")
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 
 
 class Cluster:
-    """A scheduler, and workers that are told apart as machines are: by their address."""
+    """A scheduler and workers; their addresses make them different machines."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self._folder, self._stack = folder, ExitStack()
@@ -60,7 +61,7 @@ class Cluster:
         self._stack.close()
 
     def worker(self, host: str, *more: str, cores: int = 1) -> subprocess.Popen[bytes]:
-        """A worker that the scheduler knows; what it holds for itself is its machine's own."""
+        """A worker that the scheduler knows; its temporary files stand for its machine's."""
         before = self._workers()
         own = self._folder / f"worker-{len(before)}"
         own.mkdir()
@@ -119,14 +120,14 @@ def simulated(folder: Path, **changes) -> list[Planned]:
 
 def through(address: str, cells: list[Planned], logs: Path, started=lambda cell: None):
     executor = Dask(address)
-    executor.prepare(cells, ())
-    yield from executor.outcomes(cells, logs, (), started)
+    executor.prepare(cells, NOTHING)
+    yield from executor.outcomes(cells, logs, NOTHING, started)
 
 
 def test_rows_and_logs_come_back_as_if_they_were_made_here(two, tmp_path):
     asked = experiment(tmp_path, backend="simulate", sweep={"jobs.0.system": ["ps", "ring", "atp"]})
-    here, _ = New(asked, tmp_path / "here").run((), Local(), quiet=True)
-    there, failed = New(asked, tmp_path / "there").run((), Dask(two.address), quiet=True)
+    here, _ = New(asked, tmp_path / "here").run(NOTHING, Local(), quiet=True)
+    there, failed = New(asked, tmp_path / "there").run(NOTHING, Dask(two.address), quiet=True)
     assert failed == 0
     tables = [read(run) for run in (here, there)]
     for name in ("results", "iterations", "links"):
@@ -149,7 +150,7 @@ def test_each_core_has_a_simulated_cell_at_a_time(two, tmp_path):
     for cell, _ in through(two.address, cells, tmp_path, lambda cell: started.append(cell.cell.id)):
         seen.append((cell.cell.id, len(started)))
     assert {cell for cell, _ in seen} == {cell.cell.id for cell in cells} == set(started)
-    # When the first has ended the third may have begun, but no more.
+    # When the first has ended, the third may have begun, but no other.
     assert seen[0][1] in (2, 3)
     assert len(seen) == len(started) == 6
 
@@ -175,15 +176,15 @@ def test_emulated_cells_need_a_worker_with_the_resource(cluster, tmp_path, monke
     cells = plan(expand(experiment(tmp_path)))
     cluster.worker(HERE)
     with pytest.raises(DeploymentError, match=r"resource emulator .* --resources emulator=1"):
-        Dask(cluster.address).prepare(cells, ())
+        Dask(cluster.address).prepare(cells, NOTHING)
     cluster.worker(THERE, *EMULATOR)
     executor = Dask(cluster.address)
-    executor.prepare(cells, ())
+    executor.prepare(cells, NOTHING)
     executor._close()
 
 
 def test_what_must_be_alone_is_alone_on_its_machine(tmp_path, monkeypatch):
-    """Whoever asks for it: schedulers, workers and simulations beside it know nothing of it."""
+    """It does not matter who runs it: schedulers, workers and simulations do not coordinate."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     both = threading.Barrier(2)
 
@@ -311,13 +312,13 @@ def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
 def test_a_scheduler_without_workers_is_told(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
     with pytest.raises(DeploymentError, match="found no worker"):
-        Dask(cluster.address).prepare(simulated(tmp_path), ())
+        Dask(cluster.address).prepare(simulated(tmp_path), NOTHING)
 
 
 def test_without_the_package_there_is_a_word_on_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(DeploymentError, match=r"pip install 'ina-testbed\[dask\]'"):
-        Dask("127.0.0.1:8786").prepare(simulated(tmp_path), ())
+        Dask("127.0.0.1:8786").prepare(simulated(tmp_path), NOTHING)
 
 
 @pytest.mark.parametrize("text", ["", "dask", "dask:", "slurm:head"])
@@ -332,19 +333,19 @@ def test_an_executor_that_is_none_is_told(text, tmp_path):
 def test_a_cell_whose_files_differ_is_refused(tmp_path):
     (tmp_path / "gone").mkdir()
     cell = simulated(tmp_path / "gone")[0].cell
-    asked = remote.request(cell, (), "token")
+    asked = remote.request(cell, NOTHING, "token")
     assert "differ" in str(remote.serve(asked | {"version": "another"}).outcome)
     shutil.rmtree(tmp_path / "gone")
     assert "lacks a file" in str(remote.serve(asked).outcome)
 
 
 def test_a_failure_comes_back_with_its_reason_and_its_logs(tmp_path, monkeypatch):
-    def fail(cell, deployment, log_dir, captures):
+    def fail(cell, deployment, log_dir, recording):
         raise RuntimeError("as asked")
 
     cell = simulated(tmp_path)[0].cell
     monkeypatch.setattr(local, "run_cell", fail)
-    failed = remote._outcome(remote.request(cell, (), "token"), tmp_path / "logs")
+    failed = remote._outcome(remote.request(cell, NOTHING, "token"), tmp_path / "logs")
     assert isinstance(failed, Failed)
     assert str(failed) == "RuntimeError: as asked"
     content = (tmp_path / "logs" / local.log_name(cell) / "error.txt").read_bytes()
@@ -356,14 +357,14 @@ def test_an_interpreter_that_dies_is_a_failure(tmp_path, monkeypatch):
     (tmp_path / "python").write_text("#!/bin/sh\necho out of memory\nexit 9\n")
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    reply = remote.serve(remote.request(simulated(tmp_path)[0].cell, (), "token"))
+    reply = remote.serve(remote.request(simulated(tmp_path)[0].cell, NOTHING, "token"))
     assert str(reply.outcome) == "the interpreter died (exit code 9): out of memory"
 
 
 def test_replies_hold_whole_rows(tmp_path):
-    """What is sent back as plain data is what `run_cell` gave."""
-    (cell, made), *_ = Local().outcomes(simulated(tmp_path), tmp_path, (), lambda cell: None)
-    asked = remote.request(cell.cell, (), "token")
+    """The rows that come back as plain data are those that `run_cell` returned."""
+    (cell, made), *_ = Local().outcomes(simulated(tmp_path), tmp_path, NOTHING, lambda cell: None)
+    asked = remote.request(cell.cell, NOTHING, "token")
     got = remote.serve(asked).outcome
     assert [replace(row, started_at="") for row in got.jobs] == [
         replace(row, started_at="") for row in made.jobs

@@ -1,4 +1,4 @@
-"""kill -9 of the harness, whenever it comes, costs the cell that was running and nothing else."""
+"""kill -9 of the harness, at any time, loses only the cell that was running."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from leftovers import command_of, descendants
 from tiny import file
 
 from testbed.backends.emulation.cleanup import clean
+from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import Resumed
 from testbed.campaign.local import Local
 from testbed.campaign.resume import Rules
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 def finished(folder: Path) -> dict[tuple[str, str], str]:
-    """Cell and repeat of every whole row, with the time that it took."""
+    """Cell and repeat of every whole row, with its ``jct_s``."""
     tables = list(folder.glob("tiny/*/results.csv"))
     if not tables:
         return {}
@@ -39,17 +40,17 @@ def finished(folder: Path) -> dict[tuple[str, str], str]:
 
 
 def command(folder: Path) -> list[str]:
-    """What a person would type next."""
+    """The command that a user would run next."""
     runs = list(folder.glob("tiny/*"))
     if not runs:
         return [*COMMAND, "run", str(folder / "tiny.yaml"), "-o", str(folder)]
-    # Its code may change while the test runs, but not what a row says.
+    # The code may change while the test runs, but that does not affect the rows.
     return [*COMMAND, "run", "--resume", str(runs[0]), "--any-version"]
 
 
 def killed(arguments: list[str], after_s: float, early: bool) -> dict[int, list[str]]:
-    """Kill the harness alone, some time after it began or, if not ``early``, after its first cell
-    did; the processes that it had, by number."""
+    """Kill only the harness, ``after_s`` from its start or, unless ``early``, from that of its
+    first cell. Return its processes."""
     with subprocess.Popen(
         arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:
@@ -80,12 +81,12 @@ def test_ten_kills_lose_no_row_and_leave_nothing(tmp_path):
         while still := [pid for pid in left if is_alive(pid, left[pid])]:
             assert time.monotonic() < deadline, [left[pid] for pid in still]
             time.sleep(0.05)
-    assert len(rows) < len(SYSTEMS) * REPEATS  # no kill came too late to matter
+    assert len(rows) < len(SYSTEMS) * REPEATS  # every kill came before the end
 
     (run,) = tmp_path.glob("tiny/*")
     rest = Resumed(run, None, Rules(any_version=True))
     assert len(rest.planned) == len(SYSTEMS) * REPEATS - len(rows)
-    assert rest.run((), Local(), quiet=True) == (run, 0)
+    assert rest.run(NOTHING, Local(), quiet=True) == (run, 0)
     table = read(run).results
     assert len(table) == len(SYSTEMS) * REPEATS
     assert not table.duplicated(["cell", "repeat"]).any()
@@ -95,7 +96,7 @@ def test_ten_kills_lose_no_row_and_leave_nothing(tmp_path):
 
 
 def is_alive(pid: int, words: list[str]) -> bool:
-    """Whether the process has not ended; its number may have gone to another one."""
+    """Whether the process still runs; another process may have got its number."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

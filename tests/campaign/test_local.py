@@ -1,4 +1,4 @@
-"""Cells that run here: which side by side, and in which order they are told."""
+"""Cells on this machine: which run side by side, and in which order they are reported."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tiny import experiment
 
+from testbed.backends.recording import NOTHING
 from testbed.campaign import local
 from testbed.campaign.cell import CellResult
 from testbed.campaign.local import Local
@@ -20,15 +21,15 @@ PATIENCE_S = 20.0
 
 @pytest.fixture
 def marks(tmp_path, monkeypatch) -> Path:
-    """A folder where each cell leaves a mark while it runs; there seem to be two cores.
+    """A folder where each cell keeps a file while it runs, as if on two cores.
 
-    A simulated cell waits for the other one, and the first is the last to end.
+    A simulated cell waits for the other one, and the first cell ends last.
     """
     folder = tmp_path / "marks"
     folder.mkdir()
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
 
-    def run_cell(cell, deployment, log_dir, captures):
+    def run_cell(cell, deployment, log_dir, recording):
         mark = folder / f"{cell.experiment.backend}-{cell.repeat}"
         mark.touch()
         if cell.experiment.backend == "emulate":
@@ -55,7 +56,7 @@ def awaited(condition) -> None:
 
 
 def cells(folder: Path, *backends: str) -> list[Planned]:
-    """One cell of each back end, numbered as repeats are."""
+    """One cell for each of ``backends``; cells of the same back end are repeats."""
     made = []
     for backend in backends:
         both = plan(expand(experiment(folder, backend=backend, emulation__repeats=2)))
@@ -66,14 +67,14 @@ def cells(folder: Path, *backends: str) -> list[Planned]:
 def test_simulated_cells_run_side_by_side_and_are_told_in_their_order(marks, tmp_path):
     asked = cells(tmp_path, "simulate", "simulate")
     started: list[Planned] = []
-    told = list(Local().outcomes(asked, tmp_path, (), started.append))
+    told = list(Local().outcomes(asked, tmp_path, NOTHING, started.append))
     assert [each for each, _ in told] == started == asked
     assert all(isinstance(outcome, CellResult) for _, outcome in told), told
 
 
 def test_an_emulated_cell_runs_alone(marks, tmp_path):
     asked = cells(tmp_path, "simulate", "simulate", "emulate")
-    told = list(Local().outcomes(asked, tmp_path, (), lambda each: None))
+    told = list(Local().outcomes(asked, tmp_path, NOTHING, lambda each: None))
     assert [each for each, _ in told] == asked
     assert all(isinstance(outcome, CellResult) for _, outcome in told), told
     assert (marks / "seen.ended").read_text() == "emulate-0"
@@ -83,7 +84,7 @@ def test_what_is_not_waited_for_is_ended(tmp_path, monkeypatch):
     pids = tmp_path / "pids"
     pids.mkdir()
 
-    def run_cell(cell, deployment, log_dir, captures):
+    def run_cell(cell, deployment, log_dir, recording):
         (pids / str(os.getpid())).touch()
         awaited(lambda: False)
 
@@ -96,6 +97,6 @@ def test_what_is_not_waited_for_is_ended(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(Local().outcomes(cells(tmp_path, *["simulate"] * 2), tmp_path, (), interrupt))
+        list(Local().outcomes(cells(tmp_path, *["simulate"] * 2), tmp_path, NOTHING, interrupt))
     (pid,) = pids.iterdir()
     assert not Path("/proc", pid.name).exists()

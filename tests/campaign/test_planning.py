@@ -1,10 +1,11 @@
-"""Each cell is deployed once, whatever is done with it."""
+"""Each cell is deployed once, whatever it is used for."""
 
 from __future__ import annotations
 
 import pytest
 from tiny import experiment
 
+from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
 from testbed.deployment.errors import DeploymentError
@@ -16,7 +17,7 @@ from testbed.systems import grid
 
 @pytest.fixture
 def solved(tmp_path, monkeypatch):
-    """How often GRID's problem was solved, in processes forked from this one as well."""
+    """How often GRID's problem was solved, also in forked processes."""
     path, route = tmp_path / "solved", grid.route
 
     def counting(job, fabric):
@@ -34,10 +35,11 @@ def test_grid_is_solved_once_for_estimates_repeats_runs_and_failures(tmp_path, s
         backend="simulate",
         fabric__ina="all",
         jobs__0__system="grid",
+        jobs__0__options={"solver": "milp"},  # rounding draws anew in each repeat
         emulation__repeats=3,
         sweep={"emulation.loss": [0, 0.01], "jobs.0.workers": [3, 4]},
     )
-    run, failed = New(asked, tmp_path / "out").run((), Local(), quiet=True)
+    run, failed = New(asked, tmp_path / "out").run(NOTHING, Local(), quiet=True)
     assert failed == 6
     assert len(read(run).results) == 12
     assert solved() == 2

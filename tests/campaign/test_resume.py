@@ -1,4 +1,4 @@
-"""A run's directory is gone on with: what is finished stays, and only what is missing is run."""
+"""Resuming a run: finished cells stay, and only missing ones run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tiny import experiment
 
+from testbed.backends.recording import NOTHING
 from testbed.campaign import local, planning, resume
 from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.evaluation import New, Resumed
@@ -28,19 +29,19 @@ SYSTEMS = ["ps", "ring", "atp"]
 
 
 class Recorder:
-    """Makes up results, and notes whose; the cells of the system ``fail`` fail.
+    """An executor that makes up results and records the cells. Cells of the system ``fail`` fail.
 
-    After ``most`` cells it is interrupted.
+    It is interrupted after ``most`` cells.
     """
 
     def __init__(self, fail: str = "", most: int = 1000) -> None:
         self.ran: list[tuple[str, int]] = []
         self._fail, self._most = fail, most
 
-    def prepare(self, cells, captures):
+    def prepare(self, cells, recording):
         pass
 
-    def outcomes(self, cells, logs, captures, started):
+    def outcomes(self, cells, logs, recording, started):
         for each in cells:
             if len(self.ran) == self._most:
                 raise KeyboardInterrupt
@@ -76,14 +77,14 @@ def simulated(folder: Path, **changes) -> Experiment:
 
 def run(swept: Experiment, root: Path, executor: Executor) -> Path:
     with suppress(KeyboardInterrupt):
-        New(swept, root).run((), executor)
+        New(swept, root).run(NOTHING, executor)
     (directory,) = (root / "tiny").iterdir()
     return directory
 
 
 def go_on(directory: Path, swept: Experiment | None = None, **rules) -> list[tuple[str, int]]:
     recorder = Recorder()
-    Resumed(directory, swept, Rules(**rules)).run((), recorder)
+    Resumed(directory, swept, Rules(**rules)).run(NOTHING, recorder)
     return recorder.ran
 
 
@@ -181,7 +182,7 @@ def test_another_file_may_ask_for_more(swept, tmp_path):
     sweep = {"jobs.0.system": ["ring", "atp"], "fabric.ina": ["all", "none"]}
     more = simulated(tmp_path, sweep=sweep, emulation__repeats=3)
     ran = go_on(directory, more)
-    # All ToRs aggregate by default: two systems were run so, twice each.
+    # All ToRs aggregate by default: the two systems have run like that, twice each.
     assert len(ran) == 2 * 2 * 3 - 2 * 2
     rows = read(directory).results
     assert set(rows.system) == {"ring", "atp"}
@@ -206,10 +207,10 @@ def test_a_directory_without_a_run_is_refused(tmp_path):
 
 
 def test_each_cell_runs_in_a_fresh_process(swept, tmp_path, monkeypatch):
-    """What a cell leaves in memory is not there for the next one."""
+    """The next cell does not see what a cell leaves in memory."""
     seen: list[int] = []
 
-    def run_cell(cell, deployment, log_dir, captures):
+    def run_cell(cell, deployment, log_dir, recording):
         seen.append(os.getpid())
         return made_up(cell, deployment, error=f"{len(seen)} {os.getpid()}")
 

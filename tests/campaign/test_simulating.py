@@ -1,4 +1,4 @@
-"""``backend: simulate`` for whatever an experiment asks."""
+"""``backend: simulate`` for all that an experiment may contain."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ def row(tmp_path, **changes):
 
 
 def short(asked: Experiment) -> Experiment:
-    """The same on the simulator. Two iterations of each job are enough to see that it works."""
+    """The same on the simulator, without loss and with only two iterations of each job."""
     jobs = tuple(job.model_copy(update={"iterations": 1, "warmup": 1}) for job in asked.jobs)
-    return asked.model_copy(update={"jobs": jobs, "backend": "simulate"})
+    emulation = asked.emulation.model_copy(update={"loss": 0.0})
+    changes = {"jobs": jobs, "backend": "simulate", "emulation": emulation}
+    return asked.model_copy(update=changes)
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
@@ -50,9 +52,10 @@ def test_every_experiment_can_be_simulated(path, tmp_path):
 
 def test_a_straggler_holds_all_back_where_there_is_a_barrier(tmp_path):
     slow = {"stragglers": {"workers": [1], "slowdown": 3}}
-    barrier = row(tmp_path, jobs__0__system="ps", jobs__0__compute=slow)
+    served = {"jobs__0__system": "ps", "jobs__0__options": {"servers": "dedicated"}}
+    barrier = row(tmp_path, jobs__0__compute=slow, **served)
     assert barrier.jct_s == pytest.approx(barrier.expected_jct_s, rel=0.05)
-    assert barrier.jct_s > 1.1 * row(tmp_path, jobs__0__system="ps").jct_s
+    assert barrier.jct_s > 1.1 * row(tmp_path, **served).jct_s
 
 
 def test_a_job_starts_when_it_should_and_shares_links(tmp_path):

@@ -1,4 +1,4 @@
-"""What makes rows of one version: the code that a cell may run, and nothing else."""
+"""The version of a row depends on the code that a cell may run, and on no other code."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def copied(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def digests(copied, tmp_path):
-    """Digests before and after something is appended to a file."""
+    """The digests before and after a line is appended to a file."""
 
-    def digests(name: str, text: str = "\n") -> tuple[str, str]:
+    def digests(name: str, text: str = "\nchanged = 1\n") -> tuple[str, str]:
         path = copied / name
         content = path.read_bytes() if path.exists() else None
         before = version.digest_of(copied, tmp_path)
@@ -69,6 +69,19 @@ def test_c_and_compiled_p4_make_another_version(copied, digests, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plan/cost.py", "\n# A comment.\n    # Another.\n"),
+        ("hosts/engine/engine.c", "\n/* A comment\n   of two lines. */\n// Another.\n"),
+    ],
+)
+def test_comments_do_not(name, text, copied, digests):
+    assert (copied / name).exists()
+    before, after = digests(name, text)
+    assert before == after
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "__init__.py",
@@ -88,7 +101,7 @@ def test_what_only_looks_at_results_or_starts_cells_does_not(name, digests):
 
 
 def test_what_a_cell_imports_is_known_before_it_does(tmp_path):
-    """Whatever is imported late, or by a registry."""
+    """This includes late imports, and those of a registry."""
     script = """
 import json, sys
 from pathlib import Path

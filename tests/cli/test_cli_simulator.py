@@ -1,10 +1,11 @@
-"""The verbs that stand on the simulator."""
+"""The verbs that use the simulator."""
 
 from __future__ import annotations
 
 from click.testing import CliRunner
 from tiny import experiment, file
 
+from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
 from testbed.cli import main
@@ -29,11 +30,11 @@ def test_jobs_for_which_nothing_can_be_placed(tmp_path):
 
 def test_the_ladder_of_a_run_that_is_there(tmp_path):
     _, failures = New(experiment(tmp_path, backend="simulate"), tmp_path / "results").run(
-        (), Local(), quiet=True
+        NOTHING, Local(), quiet=True
     )
     assert not failures
     done = invoke("ladder", tmp_path / "results")
-    assert done.exit_code == 1  # nothing of it was emulated
+    assert done.exit_code == 1  # nothing was emulated
     assert done.output.splitlines()[-1].startswith("ladder: UNDECIDED, no valid row")
 
 

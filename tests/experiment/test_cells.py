@@ -1,4 +1,4 @@
-"""Sweeps become cells: which, how they are called, and in which order."""
+"""Sweeps become cells: which ones, with which names, and in which order."""
 
 from __future__ import annotations
 
@@ -62,6 +62,26 @@ sweep:
         ("ps", 2, 1),
         ("ring", 2, 1),
         ("ring", 4, 2),
+    ]
+
+
+def test_exclude_takes_lists_of_values() -> None:
+    cells = distinct(
+        experiment("""\
+sweep:
+  product:
+    jobs.0.system: [ps, ring, atp]
+    fabric.ina: [none, [t0], all]
+  exclude:
+    - {jobs.0.system: [ps, ring], fabric.ina: [[t0], all]}
+    - {jobs.0.system: atp, fabric.ina: [t0]}
+""")
+    )
+    assert [tuple(cell.settings.values()) for cell in cells] == [
+        ("ps", "none"),
+        ("ring", "none"),
+        ("atp", "none"),
+        ("atp", "all"),
     ]
 
 

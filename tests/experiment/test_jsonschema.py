@@ -1,4 +1,4 @@
-"""The exported JSON schema is fresh, and takes what the program takes."""
+"""The exported JSON schema is up to date, and accepts what the program accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of systems: described in the schema, and refused with the place where they stand."""
+"""Options of systems: described in the schema, and rejected with their place in the file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_schema_knows_the_options_of_each_system(system):
     examples = {name: field.examples[0] for name, field in system.options.model_fields.items()}
     check.validate({**job, "options": examples})
     assert not check.is_valid({**job, "options": {"widow": 1}})
-    # Defaults stand in the schema as a file would have them.
+    # The schema has defaults in the form in which a file has them.
     described = whole["$defs"][f"options-{system.name}"].get("properties", {})
     defaults = {name: each["default"] for name, each in described.items()}
     check.validate({**job, "options": {k: v for k, v in defaults.items() if v is not None}})

@@ -1,4 +1,4 @@
-"""INA endpoints on loopback addresses, and what disturbs them in between."""
+"""INA endpoints on loopback addresses, and a relay that disturbs their packets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testbed.protocols import TreeProtocol
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.roles import Child, Member, Root
 
-# Ports are fixed, so the loopback addresses are this process's own.
+# Ports are fixed, so each process uses loopback addresses of its own.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 ROOT = f"{NET}.200"
 UPWARDS = f"{NET}.201"
@@ -34,7 +34,7 @@ def address(rank: int) -> str:
 
 
 def downwards(rank: int) -> str:
-    """Where a relay listens for what the root sends to a rank."""
+    """The address at which a relay receives the root's packets to a rank."""
     return f"{NET}.{rank + 101}"
 
 
@@ -61,14 +61,14 @@ def drawn(*shape: int, seed: int = 1) -> np.ndarray:
 
 
 def push(endpoint: Endpoint, flow: int, operation: Operation, values: np.ndarray) -> None:
-    """Push an array, which then lives as long as the endpoint."""
+    """Push an array, and keep it as long as the endpoint."""
     assert values.dtype == np.int32 and values.flags.c_contiguous
     _pushed.setdefault(endpoint, []).append(values)
     endpoint.push(flow, operation, values.ctypes.data, values.size // wire.VALUES)
 
 
 def finish(endpoint: Endpoint, flow: int, fragments: int, patience: float = 30) -> None:
-    """Wait until so many fragments are done."""
+    """Wait until ``fragments`` are done."""
     deadline = time.monotonic() + patience
     while endpoint.done(flow) < fragments:
         wake = endpoint.wait(deadline)
@@ -76,7 +76,7 @@ def finish(endpoint: Endpoint, flow: int, fragments: int, patience: float = 30) 
 
 
 def together(*actions: Callable[[], None]) -> None:
-    """Run each action in a thread of its own; the first error is raised."""
+    """Run each action in its own thread, and raise the first error."""
     errors: list[BaseException] = []
 
     def guarded(action: Callable[[], None]) -> None:
@@ -95,7 +95,7 @@ def together(*actions: Callable[[], None]) -> None:
 
 
 class Serving(threading.Thread):
-    """Answers on an endpoint until the ``with`` ends."""
+    """Lets an endpoint answer packets until the ``with`` ends."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Serving(threading.Thread):
 
 
 def bound(to: str) -> socket.socket:
-    """A plain socket in an endpoint's place."""
+    """A plain socket in place of an endpoint."""
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
     made.bind((to, wire.PORT))
@@ -127,9 +127,9 @@ def bound(to: str) -> socket.socket:
 
 
 class Relay(threading.Thread):
-    """Carries packets between members and root, and loses, repeats and delays that share of them.
+    """Forwards packets between members and root; loses, repeats and delays a share ``harm`` each.
 
-    A delayed packet leaves after the next ones that arrive: at most ``held`` of them.
+    A delayed packet leaves after some of the next packets, fewer than ``held``.
     """
 
     def __init__(self, harm: float, seed: int, held: int = 20) -> None:

@@ -1,4 +1,4 @@
-"""A pytest plugin: endpoints run the engine that was built with sanitizers."""
+"""A pytest plugin: endpoints use the engine that is built with sanitizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network in virtual time: engines around one switch that hands packets on, and loses some."""
+"""A network in virtual time: engines around a switch that forwards packets and loses some."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOP = 1e-4
 
 
 class Driven(Protocol):
-    """An engine, or what is played in its place."""
+    """An engine, or a test's substitute for one."""
 
     def take(self, packet: bytes, now: float) -> None: ...
 
@@ -23,8 +23,8 @@ class Driven(Protocol):
 
 
 class Star:
-    """``engines`` by address. Those at ``hosts`` have a link, which takes ``pace`` seconds a packet
-    each way, one behind the other, and loses ``loss`` of them."""
+    """``engines`` by address. Those at ``hosts`` have a link, which sends one packet at a time in
+    each direction, takes ``pace`` seconds for it, and loses a share ``loss`` of them."""
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class Star:
         self._due = dict.fromkeys(engines, self.now)
 
     def run(self, done: Callable[[], bool], patience: float) -> float:
-        """Until it is ``done``; how many seconds that took. AssertionError after ``patience``."""
+        """Run until it is ``done``, and return the seconds that it took. AssertionError after
+        ``patience`` seconds."""
         begin = self.now
         while not done():
             arrival = self._events[0][0] if self._events else float("inf")
@@ -58,9 +59,9 @@ class Star:
         return self.now - begin
 
     def pump(self, who: str) -> None:
-        """Let ``who`` go on, as after a push."""
+        """Let ``who`` continue, as after a push."""
         engine = self._engines[who]
-        # A moment at least: what is due now is done now.
+        # At least a moment later: all that is due now has been done.
         self._due[who] = max(engine.pump(self.now), self.now + 1e-6)
         for to, packet in engine.packets():
             self._carry(who, to, packet)

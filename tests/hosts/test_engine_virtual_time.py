@@ -1,4 +1,4 @@
-"""Engines on a clock of the test's own: queues and losses, the same in every run."""
+"""Engines on a virtual clock: queues and losses, the same in every run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def address(rank: int) -> str:
 
 
 def all_reduce(protocol, fragments: int, window: int, pace, loss=0.0, seed=1) -> tuple[float, int]:
-    """Of all workers, at a root that serves; seconds and fragments sent again. Sums are checked."""
+    """An all-reduce of all workers at a root that serves, with its sums checked. Returns seconds,
+    and the number of retransmitted fragments."""
     shares = protocol.shares_slots
     slots = list(range(SLOT, SLOT + window)) if shares else [SLOT]
     children = tuple(Child(address(rank), frozenset({rank})) for rank in range(WORKERS))
@@ -49,18 +50,18 @@ def all_reduce(protocol, fragments: int, window: int, pace, loss=0.0, seed=1) ->
 
 
 def sequence_of(packet: bytes) -> int:
-    return int(np.frombuffer(packet[: wire.HEADER.itemsize], wire.HEADER)["sequence"][0])
+    return int(np.frombuffer(packet[: wire.HEADER_BYTES], wire.HEADER)["sequence"][0])
 
 
 @every_one_summed
 @pytest.mark.parametrize(("window", "seconds"), [(16, 0.016), (64, 0.004), (234, 0.0027)])
 def test_what_waits_in_a_queue_is_not_sent_again(protocol, window, seconds):
-    """The queue is empty for the first fragments, and holds the rest of a window for the others."""
+    """The first fragments find an empty queue, the others the rest of a window in it."""
     fragments = 4 * window
     took, again = all_reduce(
         protocol, fragments, window, lambda packet: seconds if sequence_of(packet) > 1 else 1e-4
     )
-    # A probe or two each, before the first long round trip is over.
+    # A probe or two from each worker, before the first long round trip is over.
     assert again <= max(3 * WORKERS, 0.01 * fragments * WORKERS)
     assert took <= 1.1 * fragments * seconds
 
@@ -68,8 +69,37 @@ def test_what_waits_in_a_queue_is_not_sent_again(protocol, window, seconds):
 @every_one_summed
 @pytest.mark.parametrize(("window", "loss", "longest"), [(1, 0.05, 0.15), (16, 0.1, 0.005)])
 def test_losses_on_all_links_do_not_make_silences_ever_longer(protocol, window, loss, longest):
-    """All wait for one another's retransmissions, and hardly a fragment is not hit."""
+    """All wait for one another's retransmissions, and almost every fragment is affected."""
     fragments = 400
     took, again = all_reduce(protocol, fragments, window, lambda _: 1e-4, loss)
     assert again >= loss * fragments * WORKERS
     assert took <= longest * fragments
+
+
+@pytest.mark.parametrize("protocol", on_trees().values(), ids=lambda each: each.name)
+def test_a_chunk_that_others_have_not_come_to_is_asked_for_one_at_a_time(protocol):
+    """Rina's ranks wait for one another for many round trips without any loss."""
+    if protocol.port != wire.PORT:
+        pytest.skip("its messages are asked for by their receiver")
+    window, now = 64, 1000.0
+    slots = list(range(SLOT, SLOT + window)) if protocol.shares_slots else [SLOT]
+    values = drawn(2 * window, wire.VALUES)
+    with Engine() as engine:
+        engine.add(Member(TREE, protocol, window, slots, 0, ROOT))
+        for chunk in (values[:window], values[window:]):
+            engine.push(0, Operation.REDUCE, chunk.ctypes.data, window)
+        engine.pump(now)
+        sent = [packet for _, packet in engine.packets()]
+        for packet in sent[:window]:
+            now += 0.001
+            answer = np.frombuffer(packet[: wire.HEADER_BYTES], wire.HEADER).copy()
+            answer["kind"] = wire.KIND_ACK
+            engine.take(answer.tobytes(), now)
+            due = engine.pump(now)
+        end = now + 2
+        while due < end:
+            now = max(due, now + 1e-6)
+            due = engine.pump(now)
+            list(engine.packets())
+        assert engine.done(0) == window
+        assert 2 <= engine.counters(0).retransmitted <= 12

@@ -1,4 +1,4 @@
-"""The engine's endpoints against each other, through a network that loses, repeats and reorders."""
+"""The engine's endpoints over a network that loses, repeats and reorders packets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def all_reduce(
     harm: float,
     burst: int = 8,
 ) -> tuple[np.ndarray, list[Counters], Counters]:
-    """Sums as every worker has them, in chunks of ``cuts`` fragments; what workers and root saw."""
+    """An all-reduce in chunks of ``cuts`` fragments: the sums of every worker, the workers'
+    counters, and the root's."""
     received = gradients.copy()
     seen: list[Counters] = [Counters(0, 0, 0, 0, 0)] * WORKERS
 
@@ -112,7 +113,7 @@ def test_reduce_adds_to_the_root_and_multicast_replaces(harm):
         with Endpoint(ROOT) as endpoint:
             at = downwards if harm else address
             flow = endpoint.add(root(RACK, window, False, at))
-            time.sleep(0.05)  # their first window comes early
+            time.sleep(0.05)  # so that the members' first window arrives early
             push(endpoint, flow, Operation.REDUCE, sums)
             finish(endpoint, flow, count)
             push(endpoint, flow, Operation.MULTICAST, sums)
@@ -124,7 +125,7 @@ def test_reduce_adds_to_the_root_and_multicast_replaces(harm):
             flow = endpoint.add(member(rank, RACK, window, UPWARDS if harm else ROOT))
             push(endpoint, flow, Operation.REDUCE, kept[rank])
             finish(endpoint, flow, count)
-            time.sleep(0.05 * rank)  # what is sent to all comes early
+            time.sleep(0.05 * rank)  # so that the multicast arrives early
             push(endpoint, flow, Operation.MULTICAST, copies[rank])
             finish(endpoint, flow, 2 * count)
             linger(endpoint, rank)
@@ -185,7 +186,7 @@ def test_atp_sends_floats_where_integers_are_too_narrow(harm):
 
 
 def test_two_trees_share_an_endpoint():
-    """Each rank is the root of a tree of its own, as in a reduce-scatter."""
+    """Each rank is the root of its own tree, as in a reduce-scatter."""
     count = 60
     gradients = drawn(2, 2, count, wire.VALUES)
     sums = gradients.copy()
@@ -304,6 +305,6 @@ class TestMistakes:
         with Endpoint(ROOT) as endpoint, pytest.raises(ValueError, match=message):
             endpoint.add(Member(7, style, window, slots, 0, ROOT))
 
-    def test_more_ranks_than_a_packet_has_bits(self):
-        with Endpoint(ROOT) as endpoint, pytest.raises(ValueError, match="rank 64"):
+    def test_a_bit_that_no_packet_has(self):
+        with Endpoint(ROOT) as endpoint, pytest.raises(ValueError, match="bit 64"):
             endpoint.add(member(64, SWITCHML, 4))

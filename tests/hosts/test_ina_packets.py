@@ -1,4 +1,4 @@
-"""One endpoint against a peer that is played packet by packet."""
+"""One endpoint, whose peer is the test: it sends and receives single packets."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 pytestmark = pytest.mark.alone
 
 WINDOW = 16
+PACKET_BYTES = wire.HEADER_BYTES + 4 * wire.VALUES
 AHEAD = 7  # windows, as in engine/flow.h
 EVERYONE = 0b111
 
@@ -40,12 +41,12 @@ def packet(kind: int, sequence: int, ranks: int, values=None, **header) -> bytes
 
 def next_packet(peer: socket.socket) -> np.void:
     data = peer.recv(2048)
-    assert len(data) in (wire.HEADER.itemsize, wire.PACKET.itemsize)
+    assert len(data) in (wire.HEADER_BYTES, PACKET_BYTES)
     return np.frombuffer(data, wire.PACKET if len(data) > 24 else wire.HEADER)[0]
 
 
 def all_packets(peer: socket.socket, endpoint: Endpoint, patience: float = 0.0) -> list[np.void]:
-    """What ``endpoint`` sends to ``peer`` in that time."""
+    """The packets that ``endpoint`` sends to ``peer`` within ``patience`` seconds."""
     deadline = time.monotonic() + patience
     while Wake.DEADLINE not in endpoint.wait(deadline):
         pass
@@ -64,7 +65,7 @@ def sequences(packets) -> list[int]:
 
 
 def fresh_are_all_that_may_go(order, answered, window: int, count: int) -> bool:
-    """Whether every fragment whose slot is free has been sent, as far ahead as it may be."""
+    """Whether every fragment with a free slot has been sent, up to the limit ahead of a gap."""
     lowest = next(s for s in range(count + 1) if s not in answered)
     may = range(min(lowest + AHEAD * window, count))
     return {s for s in may if s < window or s - window in answered} <= set(order)
@@ -77,7 +78,7 @@ class Played:
         self.endpoint, self.flow, self.peer, self._at = endpoint, flow, peer, at
 
     def hear(self, *packets: bytes, patience: float = 0.0) -> list[np.void]:
-        """Send it packets, and return what it answers."""
+        """Send it packets, and return its answers."""
         for each in packets:
             self.peer.sendto(each, (self._at, wire.PORT))
         return all_packets(self.peer, self.endpoint, patience)
@@ -95,7 +96,7 @@ def a_member(
 
 @contextmanager
 def a_root(style: TreeProtocol, serves: bool, spare=()):
-    """Its children are all at one address."""
+    """A root whose children are all at one address."""
     with bound(address(0)) as peer, Endpoint(ROOT) as endpoint:
         flow = endpoint.add(root(style, WINDOW, serves, lambda rank: address(0), spare))
         yield Played(endpoint, flow, peer, ROOT)
@@ -109,8 +110,8 @@ STYLES = [
 
 
 def through_a_queue(played: Played, operation: Operation, count: int, pace: float) -> None:
-    """Answer a member in the order in which it sends, ``pace`` seconds a packet after the first
-    two, until all ``count`` are done."""
+    """Answer a member in the order in which it sends, until all ``count`` fragments are done. Each
+    packet takes ``pace`` seconds, except the first two."""
     waiting: deque[tuple[float, int]] = deque()
     free = 0.0
     arrived: list[np.void] = played.hear()
@@ -161,7 +162,7 @@ class TestMember:
             followers = list(range(WINDOW + 1, 2 * WINDOW))
             assert sequences(played.hear(*(result(s, 7) for s in range(1, WINDOW)))) == followers
             fresh = sequences(played.hear(*(result(s, 7) for s in followers[:4])))[1:]
-            # In ATP what is missed takes its share of those in flight.
+            # In ATP a missing fragment reduces the number in flight.
             assert fresh in (
                 [s + WINDOW for s in followers[:4]],
                 [s + WINDOW for s in followers[:3]],
@@ -180,7 +181,7 @@ class TestMember:
                 answered |= open_ones
             follow_the_hole = set(range(WINDOW, count, WINDOW))
             assert sent == set(range(AHEAD * WINDOW)) - follow_the_hole
-            # All that went by is here, and nothing of it is asked for again.
+            # All later fragments are here, and none of them is requested again.
             played.hear(result(0, 7))
             assert played.endpoint.done(played.flow) == WINDOW
 
@@ -218,7 +219,7 @@ class TestMember:
             assert slots == [SLOT + s % (2 * WINDOW) for s in range(len(values))]
 
     @pytest.mark.parametrize("style", [ATP, SWITCHML])
-    def test_a_gap_is_mended_once(self, style):
+    def test_a_gap_is_retransmitted_once(self, style):
         with a_member(style, drawn(WINDOW, wire.VALUES)) as played:
             played.hear()
             assert not played.hear(*(result(s, 7) for s in (1, 2, 3)))
@@ -245,7 +246,7 @@ class TestMember:
             assert len(first) == 2
             again = played.hear(patience=0.35)
             assert sequences(again) == [0, 1]
-            assert not played.hear(patience=0.15)  # 0.4 s by now
+            assert not played.hear(patience=0.15)  # the timeout is 0.4 s by now
             assert sequences(played.hear(patience=0.6)) == [0, 1]
             if style is SWITCHML:
                 assert again[0].tobytes() == first[0].tobytes()
@@ -261,7 +262,7 @@ class TestMember:
             assert sequences(played.hear(result(0, 7))) == [1]
             while not played.hear(patience=0.01):
                 pass
-            # A round trip of nothing would have brought the timeout down to 0.1 s.
+            # A measured round trip near zero would have reduced the timeout to 0.1 s.
             assert time.monotonic() - begin >= 0.2
 
     def test_a_round_trip_that_has_grown_is_seen_though_all_was_sent_twice(self):
@@ -281,14 +282,14 @@ class TestMember:
             assert max(again[-3:]) <= 1
 
     def test_the_lowest_go_whatever_else_is_in_flight(self):
-        """Others wait for them, and what is in flight may wait for those others."""
+        """Other ranks wait for the lowest, and the fragments in flight may wait for those ranks."""
         half = WINDOW // 2
         with a_member(ATP, drawn(100, wire.VALUES)) as played:
             played.hear()
             played.hear(*(result(s, 7) for s in range(half, WINDOW)))
             marked = [result(s, 7, flags=wire.FLAG_ECN) for s in range(half)]
             fresh = [s for s in sequences(played.hear(*marked)) if s < WINDOW + half]
-            # The later half of these fill what is left of the window, after one halving.
+            # After one halving, the second half of these fills the rest of the window.
             assert played.endpoint.done(played.flow) == WINDOW
             assert played.endpoint.counters(played.flow).ecn == half
             assert fresh == list(range(WINDOW, WINDOW + half))
@@ -296,8 +297,8 @@ class TestMember:
     @pytest.mark.parametrize(("style", "operation"), STYLES)
     @pytest.mark.parametrize(("window", "pace"), [(64, 0.004), (16, 0.016)])
     def test_what_waits_in_a_queue_is_not_lost(self, style, operation, window, pace):
-        """The queue is empty for the first fragments, and holds the rest of a window for the
-        others: their round trips are more than a hundred times as long."""
+        """The first fragments find an empty queue, the others the rest of a window in it. Their
+        round trips are more than a hundred times as long."""
         count = 3 * window
         with a_member(style, drawn(count, wire.VALUES), operation, window) as played:
             through_a_queue(played, operation, count, pace)
@@ -305,7 +306,7 @@ class TestMember:
             assert played.endpoint.counters(played.flow).retransmitted <= count // 12
 
     def test_answers_that_waited_do_not_make_silences_longer(self):
-        """What one waits for is mended by another, who waits no shorter."""
+        """A rank may wait for another rank's retransmission, which would be later still."""
         with a_member(SWITCHML, drawn(100, wire.VALUES), window=1) as played:
             played.hear()
             for s in range(20):
@@ -317,14 +318,14 @@ class TestMember:
             before = time.monotonic()
             while not played.hear(patience=0.01):
                 pass
-            # Of a mean that these three have a part in it would be a second.
+            # With a mean that includes these three it would be a second.
             assert time.monotonic() - before <= 0.4
 
     def test_loss_and_ecn_halve_what_is_in_flight(self):
         size = 64
         with a_member(ATP, drawn(1000, wire.VALUES), window=size) as played:
             sent = played.hear()
-            time.sleep(0.25)  # a long round trip, in which the second mark is too soon
+            time.sleep(0.25)  # a long round trip: the second mark comes within it, too soon
             marked = played.hear(result(0, 7, flags=wire.FLAG_ECN))
             assert sequences(each for each in marked if not each["flags"]) == []
             fresh: list[int] = []
@@ -351,7 +352,7 @@ class TestMember:
                 packet(9, 0, EVERYONE, 7),
                 result(0, 7)[:-1],
                 result(0, 7) + b"!",
-                result(0, 7)[: wire.HEADER.itemsize],
+                result(0, 7)[: wire.HEADER_BYTES],
                 packet(wire.KIND_ACK, 0, EVERYONE, 7, flags=wire.FLAG_OVERFLOW),
                 b"",
             ]
@@ -394,7 +395,7 @@ class TestMember:
         values = drawn(2, wire.VALUES)
         with a_member(RACK, values, Operation.MULTICAST) as played:
             assert not played.hear()
-            early = result(2, 9)  # the third fragment has no place yet
+            early = result(2, 9)  # the third fragment is not pushed yet
             sent = played.hear(result(1, 8), result(1, 8), early)
             assert sequences(sent) == [1, 1]
             assert {int(each["kind"]) for each in sent} == {wire.KIND_RECEIPT}
@@ -469,7 +470,7 @@ class TestRoot:
             assert [(int(a["kind"]), int(a["flags"])) for a in asked] == [
                 (wire.KIND_ACK, wire.FLAG_OVERFLOW)
             ] * 3
-            assert not played.hear(overflowed)  # once more, by the network
+            assert not played.hear(overflowed)  # duplicated by the network
             (again,) = played.hear(data(0, 0, 1, flags=wire.FLAG_RESEND))
             assert again["kind"] == wire.KIND_ACK
             wide = np.full(wire.VALUES, 2e9, np.float32).astype(">f4").view(">i4")
@@ -531,7 +532,7 @@ class TestRoot:
             np.testing.assert_array_equal(sent[0]["values"], values[0])
             receipts = [packet(wire.KIND_RECEIPT, s, EVERYONE) for s in range(1, WINDOW)]
             again = played.hear(packet(wire.KIND_RECEIPT, 0, 0b011), *receipts)
-            assert set(sequences(again)) == {0}  # overtaken: sent again, to all
+            assert set(sequences(again)) == {0}  # overtaken: retransmitted to all
             assert played.endpoint.done(played.flow) == 0
             last = played.hear(packet(wire.KIND_RECEIPT, 0, 0b100))
             assert sequences(last) == [WINDOW] * 3
@@ -540,10 +541,10 @@ class TestRoot:
 
 
 def noise(count: int):
-    """Random packets, most of them nearly right."""
+    """Random packets, most of them almost valid."""
     random = np.random.default_rng(4)
     for _ in range(count):
-        made = np.frombuffer(random.bytes(wire.PACKET.itemsize), wire.PACKET).copy()
+        made = np.frombuffer(random.bytes(PACKET_BYTES), wire.PACKET).copy()
         made["kind"] = random.integers(0, 6)
         made["tree"] = TREE + (random.random() < 0.1)
         made["sequence"] = random.integers(WINDOW, random.choice([4 * WINDOW, 300, 2**32]))
@@ -569,5 +570,5 @@ def test_noise_harms_no_member(operation):
         for each in noise(2000):
             played.hear(each)
         assert played.endpoint.done(played.flow) == 0
-        if operation is not Operation.MULTICAST:  # to which any result in the window is one
+        if operation is not Operation.MULTICAST:  # for which any result in the window counts
             np.testing.assert_array_equal(values, before)

@@ -1,4 +1,5 @@
-"""Asynchronous jobs over loopback: every answer is what it says, and is bound as it must be."""
+"""Asynchronous jobs over loopback: every answer has the value that its counts imply, and keeps
+the bound on staleness."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.gradients import Gradients
 
-# Ports are fixed, so the loopback addresses are this process's own.
+# Ports are fixed, so each process uses loopback addresses of its own.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 UNITS = (Unit(0, 0, 3001, 0.002), Unit(0, 3001, 2000, 0.002), Unit(1, 5001, 777, 0.005))
 ELEMENTS = 5778
@@ -47,7 +48,7 @@ def tasks(system, workers=3, servers=2, iterations=4, **options):
 
 
 def run(job):
-    """Run the tasks side by side; outcomes by rank."""
+    """Run the tasks side by side, and return their outcomes by rank."""
     sockets = [Sockets(task) for task in job]
     ranks = [make(task, own) for task, own in zip(job, sockets, strict=True)]
     orders = {task.rank: Pipe() for task in job if not task.is_worker}
@@ -101,7 +102,7 @@ def test_a_wrong_update_is_noticed_by_whoever_has_it(system, options):
     job = tasks(system, **options)
     job[1] = replace(job[1], gradients=Gradients(6, 3, ELEMENTS))
     outcomes = run(job)
-    # The last one to finish has pulled what holds the wrong updates, and so have the servers.
+    # The last worker to finish has pulled the wrong updates, and the servers have them too.
     last = max(range(3), key=lambda rank: outcomes[rank].iterations[-1].end)
     assert outcomes[last].wrong > 0.7 * ELEMENTS
     assert sum(server.wrong for server in outcomes[3:]) > 0.9 * ELEMENTS
@@ -120,7 +121,7 @@ def test_a_server_that_breaks_the_barrier_is_found():
 @pytest.mark.parametrize(("system", "options"), ALL)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_units_smaller_than_there_are_servers_are_updated_too(system, options, workers):
-    """With one worker, the answer to an empty chunk once looked like a turn."""
+    """With one worker, the answer to an empty chunk was once mistaken for a turn."""
     units = (Unit(0, 0, 1, 0.0), Unit(0, 1, 2, 0.0), Unit(1, 3, 5, 0.002))
     job = tasks(system, workers, servers=3, **options)
     gradients = Gradients(5, workers, 8)
@@ -133,7 +134,7 @@ SLOW = 0.08
 
 
 def uneven(system, **options):
-    """Iterations of each worker, in virtual time; the last one computes for ``SLOW`` seconds."""
+    """Iterations of each worker, in virtual time; the last worker computes for ``SLOW`` seconds."""
     job = tasks(system, iterations=6, servers=1, **options)
     job[2] = replace(job[2], paces=(SLOW / COMPUTE,) * 6)
     outcomes = virtual.run(job, longest_s=0.001)
@@ -142,7 +143,8 @@ def uneven(system, **options):
 
 
 def came_between(end, slow, iteration):
-    """After the slow one pushed the last of ``iteration``, and before it is that far again."""
+    """Whether ``end`` is after the slow worker's last push of ``iteration``, and before its next
+    iteration has come so far."""
     pushed = slow[iteration].start + SLOW * UNITS[-1].ready_s / COMPUTE
     return pushed < end and (iteration == 5 or end < slow[iteration + 1].compute_end)
 

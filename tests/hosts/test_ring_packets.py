@@ -1,4 +1,4 @@
-"""A rank on NetReduce's ring, packet by packet, on a clock of the test's own."""
+"""A rank on NetReduce's ring, packet by packet, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def neighbours(rank: int) -> Neighbours:
 
 
 class Parsed:
-    """A packet's fields; ``header`` is the INA one, ``values`` native int32, None where none is."""
+    """A packet's fields. ``header`` is the INA header, ``values`` are int32 in the machine's byte
+    order; both are None if the packet has none."""
 
     def __init__(self, packet: bytes) -> None:
         base = np.frombuffer(packet[:BTH], BASE)[0]
@@ -52,22 +53,23 @@ class Parsed:
             return
         at = BTH
         if self.opcode in (wire.SEND_FIRST, wire.SEND_ONLY):
-            self.header = np.frombuffer(packet[at : at + wire.HEADER.itemsize], wire.HEADER)[0]
-            at += wire.HEADER.itemsize
+            self.header = np.frombuffer(packet[at : at + wire.HEADER_BYTES], wire.HEADER)[0]
+            at += wire.HEADER_BYTES
         self.values = np.frombuffer(packet[at:], ">i4").astype(np.int32)
         assert len(self.values) == wire.VALUES
 
 
-def base(opcode: int, rank: int, sequence: int) -> bytes:
+def base(opcode: int, rank: int, sequence: int, mark: int = 0) -> bytes:
     connection = wire.connection(TREE, rank).to_bytes(3, "big")
-    return bytes([opcode, 0, 255, 255, 0, *connection, 0]) + sequence.to_bytes(3, "big")
+    return bytes([opcode, 0, 255, 255, mark, *connection, 0]) + sequence.to_bytes(3, "big")
 
 
-def a_sum(sequence: int, values=7) -> bytes:
-    """As it comes from the rank before, which sent it in a message."""
-    opens = sequence % MESSAGE == 0
-    packet = base(wire.SEND_FIRST if opens else wire.SEND_MIDDLE, RANK - 1, sequence)
-    header = bytes(wire.HEADER.itemsize) if opens else b""
+def a_sum(sequence: int, values=7, mark: int = IS_SUM) -> bytes:
+    """A sum from the rank before, part of a message."""
+    place = sequence % MESSAGE
+    opens, opcode = place == 0, {0: wire.SEND_FIRST, MESSAGE - 1: wire.SEND_LAST}
+    packet = base(opcode.get(place, wire.SEND_MIDDLE), RANK - 1, sequence, mark)
+    header = bytes(wire.HEADER_BYTES) if opens else b""
     return packet + header + np.broadcast_to(np.array(values, ">i4"), wire.VALUES).tobytes()
 
 
@@ -76,7 +78,7 @@ def an_answer(sequence: int, syndrome: int = ACK) -> bytes:
 
 
 class Played:
-    """Rank 1 of three, and a clock that moves when it is told to."""
+    """Rank 1 of three, and the test's clock."""
 
     def __init__(self, engine: Engine, values: np.ndarray) -> None:
         self.engine, self.values, self.now = engine, values, 1000.0
@@ -84,7 +86,8 @@ class Played:
         engine.push(0, Operation.ALL_REDUCE, values.ctypes.data, len(values))
 
     def hear(self, *packets: bytes, after: float = 0.0) -> list[tuple[str, Parsed]]:
-        """What it sends, and whereto, in that time, if these packets arrive at its end."""
+        """The packets that it sends, with their destinations, in ``after`` seconds and in answer to
+        ``packets``, which arrive at the end of that time."""
         end = self.now + after
         sent = []
         while (due := self.engine.pump(self.now)) <= end:
@@ -173,6 +176,30 @@ def test_a_sum_replaces_what_was_there_and_is_acknowledged(played):
     assert played.engine.done(0) == 3
 
 
+def test_values_that_no_switch_summed_are_not_taken(played):
+    """A switch that lost its tables forwards the contribution of the rank before."""
+    played.hear()
+    before = played.values.copy()
+    assert not played.hear(*(a_sum(s, mark=0) for s in range(MESSAGE)))
+    np.testing.assert_array_equal(played.values, before)
+
+
+def test_acknowledgements_are_gathered_up_to_the_message_or_what_is_out_of_order(played):
+    played.hear()
+    assert not [each for s in range(MESSAGE - 1) for each in acknowledged(played.hear(a_sum(s)))]
+    assert acknowledged(played.hear(a_sum(MESSAGE - 1))) == [MESSAGE - 1]
+    assert acknowledged(played.hear(a_sum(MESSAGE + 1))) == [MESSAGE - 1]
+    assert acknowledged(played.hear(a_sum(MESSAGE))) == [MESSAGE + 1]
+    assert acknowledged(played.hear(a_sum(0))) == [MESSAGE + 1]
+
+
+def test_acknowledgements_leave_before_values(played):
+    """Behind a window of values in the link's queue they would arrive too late."""
+    played.hear()
+    sent = played.hear(*(a_sum(s) for s in range(MESSAGE)))
+    assert [each.opcode == wire.ACKNOWLEDGE for _, each in sent] == [True] + MESSAGE * [False]
+
+
 def test_what_is_overtaken_is_asked_for(played):
     played.hear()
     assert not asked(played.hear(*(a_sum(s) for s in (1, 2))))
@@ -210,7 +237,7 @@ def test_after_a_silence_it_asks_and_probes_ever_more_slowly(played):
     assert 0 in data(sent)
     played.hear(after=5)
     before = played.retransmitted
-    played.hear(after=5)  # a second each by now
+    played.hear(after=5)  # the timeout is a second by now
     assert 0 < played.retransmitted - before <= 6 * (IN_FLIGHT + 2)
 
 
@@ -234,7 +261,7 @@ def test_packets_of_another_port_are_none_of_its(played):
 
 
 class Summing:
-    """What a switch does for the ring: a packet goes on once it can bear the sum."""
+    """The ring's switch: it forwards a packet once it can put the sum into it."""
 
     def __init__(self) -> None:
         self._held: dict[int, dict[int, bytes]] = defaultdict(dict)
@@ -254,7 +281,8 @@ class Summing:
                 self._forward(each, own, self._sums[sequence])
 
     def _forward(self, rank: int, packet: bytes, values: bytes) -> None:
-        self._out.append((address(rank + 1), packet[: -len(values)] + values))
+        head = packet[:4] + bytes([IS_SUM]) + packet[5 : -len(values)]
+        self._out.append((address(rank + 1), head + values))
 
     def pump(self, now: float) -> float:
         return math.inf

@@ -1,4 +1,4 @@
-"""The engine's tests once more, under AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""The engine's tests again, with AddressSanitizer and UndefinedBehaviorSanitizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def _runtime(name: str) -> str | None:
-    """Where the compiler has a sanitizer's library; Python itself is not linked with it."""
+    """The path of a sanitizer's library, with which Python itself is not linked."""
     command = [os.environ.get("CC") or "cc", f"-print-file-name={name}"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return found if Path(found).is_absolute() and Path(found).exists() else None

@@ -1,4 +1,4 @@
-"""The parts of a rank by themselves: interpreter, queue of a tree, messages and their streams."""
+"""The parts of a rank alone: interpreter, tree queue, messages, streams, driver."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def values(*numbers: int) -> np.ndarray:
 
 
 class Played:
-    """Stands for all around an interpreter, and notes what it asks for."""
+    """An interpreter whose surroundings record what it asks for."""
 
-    def __init__(self, *program, chunks=1, later=False):
+    def __init__(self, *program, chunks=1, elements=2, later=False):
         plan = Plan("played", ("h0", "h1"), 2, chunks, (program, ()), (TREE,))
         self.asked = []
         self.interpreter = Interpreter(
             plan,
             0,
-            1,
+            lambda unit: plan.cuts(elements, 1),
             lambda to, message: self.asked.append(("send", to, *message[:2], *message[2].tolist())),
             lambda operation, unit, found: self.asked.append(("sum", unit, operation.chunk)),
             lambda unit: self.asked.append(("finished", unit)),
@@ -89,7 +89,7 @@ def test_a_transfer_waits_for_its_step_and_an_operation_on_a_tree_for_its_end():
 
 
 class Counted:
-    """A tree's flow whose fragments, of two values, end when the test says so."""
+    """A tree's flow, whose fragments of two values are done when the test says so."""
 
     def __init__(self):
         self.pushed, self.ended, self.as_floats = [], 0, []
@@ -179,7 +179,7 @@ def test_a_message_is_what_it_was_after_the_wire(message):
 
 
 def test_a_stream_carries_messages_without_values():
-    """Zero bytes to read once looked like the end of the connection."""
+    """Reading zero bytes was once mistaken for the end of the connection."""
     sender, receiver = (Mesh(rank, [f"{NET}.203", f"{NET}.204"]) for rank in (0, 1))
     try:
         sender.connect([1])
@@ -197,7 +197,7 @@ def test_a_stream_carries_messages_without_values():
 
 
 class Machine:
-    """Sockets and a clock: who waits is woken by what has come, or ``late_s`` after its time."""
+    """Sockets and a clock: a wait ends when something arrives, or ``late_s`` after its time."""
 
     def __init__(self, late_s: float, comes: Sequence[float] = ()) -> None:
         self.now, self._late_s, self._comes = 0.0, late_s, list(comes)
@@ -216,7 +216,7 @@ class Machine:
 
 
 class Waiting:
-    """Waits until each of ``times`` and notes when it goes on."""
+    """Waits until each of ``times``, and records when it continues."""
 
     def __init__(self, times: Sequence[float]) -> None:
         self.times, self.went_on = times, []
@@ -230,7 +230,7 @@ def test_the_driver_says_how_late_it_was_woken_at_the_worst(monkeypatch):
     machine, rank = Machine(0.25, comes=[2.5, 9.0]), Waiting([1.0, 2.0, AT_ONCE, 4.0, NEVER])
     monkeypatch.setattr(driver, "monotonic", lambda: machine.now)
     assert driver.drive(rank, machine, 0.0) == 0.25
-    # At once is without a wait; what comes is not late, nor is a time that had passed.
+    # AT_ONCE needs no wait. Neither an arrival nor a time in the past counts as late.
     assert machine.waits == [1.0, 2.0, 4.0, NEVER]
     assert rank.went_on == [1.25, 2.25, 2.25, 2.5, 9.0]
 

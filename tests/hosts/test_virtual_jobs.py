@@ -1,4 +1,4 @@
-"""Workers and servers of every system, driven in virtual time: sums are exact, and all end."""
+"""Workers and servers of every system in virtual time: sums are exact, and all ranks end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from testbed.hosts import worker
 from testbed.hosts.task import RankOutcome, Task
-from testbed.plan.program import Plan
+from testbed.plan.program import Pipelining, Plan
 from testbed.plan.units import cut
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
@@ -30,7 +30,7 @@ SYSTEMS = sorted(registry)
 
 
 def planned(system: str, racks: Sequence[int], ina: int, **options: object) -> Plan:
-    """A plan for workers in ``racks`` of so many hosts, the last ones servers."""
+    """A plan on racks with these numbers of hosts; the last hosts are servers."""
     fabric = leaf_spine(2, len(racks), racks, 1e10, 1e10, 10**6).with_ina([])
     fabric = fabric.with_ina(fabric.tors[:ina])
     chosen, hosts = registry[system], fabric.hosts
@@ -42,7 +42,7 @@ def planned(system: str, racks: Sequence[int], ina: int, **options: object) -> P
 def tasks(
     plan: Plan, sizes: Sequence[int], paces: Sequence[float] = (1.0,) * 3, **told
 ) -> list[Task]:
-    """One task a rank, for buckets of ``sizes`` elements that get ready one after the other."""
+    """One task per rank, for buckets of ``sizes`` elements that become ready one after another."""
     ready = [COMPUTE * (number + 1) / len(sizes) for number in range(len(sizes))]
     buckets = [
         Bucket(number, (number,), 4 * size, at)
@@ -60,7 +60,7 @@ def check(outcomes: Sequence[RankOutcome], job: Sequence[Task]) -> None:
     workers = job[0].plan.workers
     assert [outcome.wrong for outcome in outcomes] == [0] * len(job)
     for outcome in outcomes[:workers]:
-        assert outcome.checked == job[0].iterations * job[0].elements
+        assert outcome.checked == job[0].iterations * job[0].layout.elements
         assert len(outcome.iterations) == job[0].iterations
         for each in outcome.iterations:
             assert each.start <= each.compute_end <= each.end
@@ -78,8 +78,8 @@ def test_every_system_sums_exactly(system, racks, step_s):
 def jobs(draw) -> list[Task]:
     racks = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda r: sum(r) > 2))
     plan = planned(draw(st.sampled_from(SYSTEMS)), racks, draw(st.integers(0, len(racks))))
-    partition = draw(st.sampled_from([None, 16, 200]))
-    plan = replace(plan, partition=partition, credit=draw(st.sampled_from([None, 1, 3])))
+    partition, credit = draw(st.sampled_from([None, 16, 200])), draw(st.sampled_from([None, 1, 3]))
+    plan = replace(plan, pipelining=Pipelining(partition, credit))
     sizes = draw(st.lists(st.integers(1, 120), min_size=1, max_size=5))
     paces = draw(st.lists(st.sampled_from([0.2, 1.0, 3.0]), min_size=1, max_size=3))
     gap_s = draw(st.sampled_from([0.0, 0.02]))
@@ -92,7 +92,7 @@ def jobs(draw) -> list[Task]:
         forward = tuple(needs) if draw(st.booleans()) else ()
     told = {"units": units, "forward": forward}
     job = [replace(task, start_s=gap_s * task.rank, **told) for task in job]
-    # One worker keeps its pace; that of the others changes.
+    # One worker keeps its pace, and the pace of the others changes.
     return [replace(job[0], paces=(1.0,) * len(paces)), *job[1:]]
 
 
@@ -114,7 +114,7 @@ def test_the_same_chances_give_the_same_times(system):
 def test_who_adds_what_nobody_expects_is_noticed(system):
     job = tasks(planned(system, (3, 3), ina=1), [40, 333])
     assert job[1].gradients is not None
-    gradients = Gradients(6, job[1].gradients.ranks, job[1].elements)
+    gradients = Gradients(6, job[1].gradients.ranks, job[1].layout.elements)
     job[1] = replace(job[1], gradients=gradients)
     assert sum(outcome.wrong for outcome in virtual.run(job)) > 0
 

@@ -1,7 +1,6 @@
-"""When a worker computes and sends: the endpoint's, the simulator's and the replay's agree.
+"""The times at which a worker computes and sends: hosts, simulator and replay agree.
 
-The endpoint's worker is driven on a clock of the test's, with a network that carries one unit at a
-time.
+The hosts' worker is driven on a virtual clock, with a network that carries one unit at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ ITERATIONS = 4
 
 
 class Channel:
-    """A worker's transport and its only tree: carries one unit at a time, at ``pace`` s a byte."""
+    """A worker's transport and its only tree: one unit at a time, at ``pace`` seconds per byte."""
 
     def __init__(self, pace: float) -> None:
         self.now = 100.0
@@ -92,7 +91,7 @@ def worked(task: Task, pace: float) -> list[IterationTimes]:
             channel.now = max(channel.now, min(until, channel.next_end()))
             until = steps.send(channel.now)
     outcome = worker.outcome()
-    assert outcome.wrong == 0 and outcome.checked == ITERATIONS * task.elements
+    assert outcome.wrong == 0 and outcome.checked == ITERATIONS * task.layout.elements
     return outcome.iterations
 
 
@@ -122,7 +121,7 @@ def times(iterations: list[IterationTimes], zero: float = 0.0) -> list[tuple[flo
 def stalls(
     each_ones: Iterable[Sequence[replay.Span]], zero: float = 0.0
 ) -> list[tuple[int, float, float]]:
-    """In which iteration, from when and to when; but for what rounding makes."""
+    """Iteration, start and end of each stall, without those that rounding causes."""
     return [
         (number, span.start_s - zero, span.end_s - zero)
         for number, spans in enumerate(each_ones)
@@ -161,7 +160,7 @@ def test_endpoint_simulator_and_replay_agree(by_tensor, priority, deferred, over
     np.testing.assert_allclose(times(ours, 100), times(theirs), atol=1e-9)
     stood_still = stalls((each.stalls for each in ours), 100)
     np.testing.assert_allclose(stood_still, stalls(each.stalls for each in theirs), atol=1e-9)
-    # What the replay decides anew in each iteration was settled here before the first one.
+    # The replay decides the order again in each iteration; here it was fixed before the first one.
     if set(paces) == {1.0} and not (by_tensor and priority and deferred):
         again = replay.replay(TRACE, buckets, seconds, ITERATIONS, priority, not by_tensor)
         ends = [ran.compute_end_s for ran, _ in again]

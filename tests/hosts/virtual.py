@@ -1,7 +1,7 @@
 """Whole jobs in virtual time: real workers and servers, without sockets.
 
-Streams keep their order between two ranks. Whatever else may differ does: each message and each
-fragment takes a time of its own, and ranks that can go on do so in any order.
+Streams keep their order between two ranks. All other times vary: each message and each fragment
+takes a different time, and ranks that can continue do so in any order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.plan.program import Multicast, Plan, SwitchReduce, TreeOperation
 
 
 class Clock:
-    """Events in the order of their times, each at most ``longest_s`` after its cause."""
+    """Events in order of time, each at most ``longest_s`` after its cause."""
 
     def __init__(self, seed: int, longest_s: float) -> None:
         self.now = 0.0
@@ -37,7 +37,7 @@ class Clock:
         return self._events[0][0] if self._events else math.inf
 
     def soon(self, event: Callable[[], None], after: float = 0.0) -> float:
-        """``event`` happens a moment from now, not before ``after``; when."""
+        """Let ``event`` happen a moment from now, not before ``after``; return its time."""
         at = max(after, self.now + self.random.uniform(0, self._longest_s))
         heapq.heappush(self._events, (at, next(self._numbers), event))
         return at
@@ -49,12 +49,12 @@ class Clock:
 
 
 class Tree:
-    """A tree of a plan: a fragment is summed once all who take part have pushed it."""
+    """A tree of a plan: a fragment is summed once all participants have pushed it."""
 
     def __init__(self, plan: Plan, number: int, clock: Clock, values: int) -> None:
         tree = plan.trees[number]
         self._root, self._members = tree.root_rank, sorted(tree.rank_of.values())
-        # A server that is the root answers what comes: it pushes nothing.
+        # A server that is the root only answers: it pushes nothing.
         self.ranks = {rank for rank in tree.participants if rank < plan.workers}
         self._clock, self._values = clock, values
         self._pushed: dict[int, list[tuple[TreeOperation, Values]]] = defaultdict(list)
@@ -96,7 +96,7 @@ class Tree:
 
 
 class TreeOfRank:
-    """What `testbed.hosts.transport.Flow` asks for."""
+    """A rank's end of a tree, as `testbed.hosts.transport.Flow` requires."""
 
     def __init__(self, tree: Tree, rank: int) -> None:
         self._rank, self._tree = rank, tree
@@ -112,7 +112,7 @@ class TreeOfRank:
 
 
 class Stream:
-    """A rank's transport; ``others`` are those of all ranks."""
+    """A rank's transport; ``others`` has the transports of all ranks."""
 
     def __init__(self, rank: int, others: dict[int, Stream], trees: Sequence[Tree], clock: Clock):
         self._rank, self._others, self._clock = rank, others, clock
@@ -140,9 +140,9 @@ class Stream:
 
 
 def run(tasks: Sequence[Task], seed: int = 0, longest_s: float = 0.01) -> list[RankOutcome]:
-    """Drive all ranks of a job to their end; outcomes by rank. AssertionError: none can go on.
+    """Drive all ranks of a job to their end, and return their outcomes by rank.
 
-    Messages and fragments take up to ``longest_s``.
+    Messages and fragments take up to ``longest_s``. AssertionError if no rank can continue.
     """
     plan, clock = tasks[0].plan, Clock(seed, longest_s)
     trees = [Tree(plan, number, clock, tasks[0].values) for number in range(len(plan.trees))]
@@ -158,7 +158,7 @@ def run(tasks: Sequence[Task], seed: int = 0, longest_s: float = 0.01) -> list[R
         clock.advance(at)
         for rank in clock.random.sample(sorted(until), len(until)):
             try:
-                # Something may have come for it, so it may go on before its time.
+                # It may continue before its time, because something may have arrived for it.
                 until[rank] = steps[rank].send(clock.now)
             except StopIteration:
                 del until[rank]

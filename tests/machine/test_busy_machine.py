@@ -1,4 +1,4 @@
-"""A machine that has other things to do is named in the verdict."""
+"""The verdict says if the machine was busy with other processes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from tiny import experiment
 
+from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
 from testbed.results import read
@@ -32,7 +33,7 @@ def busy_processors() -> Iterator[None]:
 
 @pytest.mark.usefixtures("busy_processors")
 def test_a_busy_machine_is_caught_by_its_verdict(tmp_path):
-    run, failures = New(experiment(tmp_path), tmp_path).run((), Local(), quiet=True)
+    run, failures = New(experiment(tmp_path), tmp_path).run(NOTHING, Local(), quiet=True)
     assert failures == 0
     (verdict,) = read(run).results.verdict
     assert re.match(r"processor idle only [0-9]% ", verdict)

@@ -1,4 +1,4 @@
-"""Calibration runs for real, briefly, and says what a machine might say."""
+"""A short real calibration has plausible results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def test_what_is_measured_explains_what_was_run(monkeypatch):
     found = calibrating.calibrate(said.append, force=True)
     assert len(said) == 2
     assert set(found.costs) == {"tcp", "native"}
-    # From a tenth of a nanosecond to a hundred microseconds for a packet.
+    # Costs are from a tenth of a nanosecond to a hundred microseconds per byte.
     assert all(0.1 < cost < 1e5 for each in found.costs.values() for cost in (each.link, each.rank))
     assert found.costs["native"].switch > 0 < found.late_s
     assert calibration.store(found).exists()
     assert calibration.load() == found
-    # By its own figures, the machine was neither idle nor beyond all measure.
+    # By these costs the calibration's own run neither left the machine idle nor overloaded it.
     wanted = calibrating._experiment("native", calibrating._START_RATE["native"])
     fabric = build_fabric(wanted)
     assert 0.01 < demand(deploy(wanted, fabric), found).strain(1) < 10

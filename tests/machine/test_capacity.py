@@ -1,4 +1,4 @@
-"""What a machine carries, and what follows: warnings, refusals, and a dilation that does."""
+"""A machine's capacity, and what follows from it: warnings, refusals, a sufficient dilation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG = "synthetic/1GB/100ms"
 
 
 def busy(tmp_path, **changes):
-    """An experiment that keeps links busy for long."""
+    """An experiment that keeps links busy for a long time."""
     return experiment(tmp_path, jobs__0__workload=LONG, emulation__scale=1, **changes)
 
 
@@ -53,7 +53,7 @@ def a_load(**changes) -> Load:
 
 
 def test_a_long_transfer_needs_what_its_bytes_cost():
-    # 1e9 bytes/s at 10 ns are ten cores; a tenth of them at dilation 10, on four cores.
+    # 1e9 bytes/s at 10 ns need ten cores, and at dilation 10 a tenth of that; there are four.
     processors, rank, switch = a_load().needs(10, cores=4)
     assert processors == pytest.approx(10 / 10 / 4)
     assert rank == pytest.approx(1e8 * 5e-9 / 10)
@@ -61,10 +61,10 @@ def test_a_long_transfer_needs_what_its_bytes_cost():
 
 
 def test_a_short_transfer_between_long_pauses_needs_less():
-    # A second at dilation 10 holds one iteration at most, of a tenth of what fits into it.
+    # A second at dilation 10 has one iteration at most, with a tenth of the bytes that fit.
     short = a_load(iteration_bytes=1e7).needs(10, cores=4)
     assert short == pytest.approx([each / 10 for each in a_load().needs(10, cores=4)])
-    # A hundred of them, each a hundredth of a second long, leave no pauses.
+    # A hundred iterations of a hundredth of a second each leave no pauses.
     many = a_load(iteration_bytes=1e7, iteration_s=0.01).needs(1, cores=4)
     assert many[0] == pytest.approx(1e9 * 10e-9 / 4)
 
@@ -93,9 +93,9 @@ def test_the_tightest_of_cores_ranks_and_switches_decides():
 
 def test_the_smallest_tidy_dilation_that_leaves_room():
     needed = Demand((a_load(),), 4, late_s=0.0)
-    assert needed.enough() == 5  # 10 / 5 / 4 of 0.65 would be 0.77
+    assert needed.enough() == 5  # (10 / 5 / 4) / 0.65 is 0.77
     assert needed.strain(5) <= COMFORT < needed.strain(4)
-    # A wake-up that is late by 5 % of an iteration of 0.1 s wants a larger one.
+    # A wake-up that is late by 5 % of an iteration of 0.1 s needs a larger one.
     late = Demand((a_load(iteration_s=0.01),), 4, late_s=0.005)
     assert late.late(late.enough()) <= COMFORT < late.late(late.enough() / 1.5)
 
@@ -111,7 +111,7 @@ def test_strain_grows_with_what_is_asked(tmp_path):
 def test_what_is_clearly_beyond_the_machine_is_refused_with_what_would_do(tmp_path, known):
     known(MEASURED)
     needed = demand_of(busy(tmp_path))
-    limit = needed.strain(1)  # at this dilation the machine is just filled
+    limit = needed.strain(1)  # at this dilation the machine is just full
     for factor, warned, refused in ((1.2, False, False), (0.7, True, False), (0.4, True, True)):
         wanted = busy(tmp_path, emulation__dilation=limit * factor)
         (planned,) = New(wanted, tmp_path).planned
@@ -221,7 +221,7 @@ def test_it_is_told_in_the_units_of_networks(known):
 
 @pytest.fixture
 def known(tmp_path, monkeypatch):
-    """Puts a calibration where this machine's is kept."""
+    """A function that stores a calibration as this machine's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def put(what: Calibration | None) -> None:

@@ -1,4 +1,4 @@
-"""The doctor tells what is there, what is missing and what that costs; it leaves nothing."""
+"""The doctor reports what is there, what is missing and what that costs, and leaves no traces."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def by_name():
     return {check.name: check for check in doctor.checks()}
 
 
-def test_every_complaint_says_what_mends_it():
+def test_every_complaint_says_how_to_fix_it():
     for check in doctor.checks():
         assert check.detail
         if check.status != "ok" and check.name != "kernel":
-            assert check.mend, check
+            assert check.fix, check
 
 
 def test_a_missing_tool_is_named_with_its_package(monkeypatch):
@@ -28,7 +28,7 @@ def test_a_missing_tool_is_named_with_its_package(monkeypatch):
     )
     check = by_name()["tc"]
     assert check.status == "missing"
-    assert "iproute2" in check.mend
+    assert "iproute2" in check.fix
 
 
 def test_without_root_nothing_is_tried(monkeypatch):
@@ -64,7 +64,7 @@ def test_a_bmv2_that_may_log_is_slower(content, status, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     check = by_name()["BMv2 build"]
     assert check.status == status
-    assert bool(check.mend) == (status == "limited")
+    assert bool(check.fix) == (status == "limited")
 
 
 def test_what_limits_timing_and_verdicts_is_told(monkeypatch, tmp_path):

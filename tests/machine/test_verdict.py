@@ -1,4 +1,4 @@
-"""Every rule of the verdict speaks up when its sign is there, and is silent otherwise."""
+"""Every rule of the verdict gives its reason when it applies, and only then."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_what_losses_explain_is_no_reason(excused):
         (0, 157, True),
         (0, 158, False),
         (1, 48 + 157, True),
-        (6, 3144, False),  # as many as ATP once sent again, of 15,700, where six frames were lost
-        (125, 4441, False),  # and where queues were full of what was sent again
+        (6, 3144, False),  # once observed with ATP, of 15,700 packets: only six frames were lost
+        (125, 4441, False),  # also observed: queues were full of retransmissions
         (1000, 6000, True),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_port_is_slow_only_while_something_waits_all_along():
         now, later = float(second), second + gap
         slow.waited(reading(now, 0, full), reading(later, 0.5 * RATE / 8 * gap))
         busy.waited(reading(now, 0, full), reading(later, RATE / 8 * gap))
-        # What had waited left soon, and then there was nothing to send.
+        # The waiting packets left soon, and then there was nothing to send.
         idle.waited(reading(now, 0, full // 4), reading(later, full // 4))
     assert slow.share is not None
     assert slow.share < 0.6

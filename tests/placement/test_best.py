@@ -1,4 +1,4 @@
-"""Which switches to make programmable, asked of an experiment."""
+"""The best switches to make programmable for an experiment."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_best_is_a_policy_of_a_fabric(ina, tmp_path):
 
 
 def test_the_best_for_the_jobs_is_not_always_the_fullest_rack(tmp_path):
-    """The first, fullest rack has no worker."""
+    """The first rack has the most hosts, but no worker."""
     asked = experiment(
         tmp_path,
         fabric__hosts_per_leaf=[5, 4, 3],

@@ -1,11 +1,11 @@
-"""The fabric that is built is the one that experiment files name the nodes of."""
+"""The fabric that is built has the nodes that experiment files name."""
 
 from __future__ import annotations
 
 import pytest
 from tiny import experiment
 
-from testbed.placement.fabric import build_fabric
+from testbed.placement.fabric import build_fabric, what_matters
 
 FABRICS = {
     "leaf-spine": {"spines": 3, "leaves": 2, "hosts_per_leaf": [3, 4]},
@@ -33,6 +33,9 @@ def test_nodes_are_those_of_the_schema(kind, tmp_path):
     assert len(fabric.switches) == len(asked.fabric.switch_names)
     assert len(fabric.nodes) == asked.fabric.size
     assert tuple(len(fabric.rack_hosts(tor)) for tor in fabric.tors) == asked.fabric.racks
+    links = [{link.a, link.b} for link in fabric.links]
+    assert len(links) == len(list(asked.fabric.link_ends))
+    assert all(set(ends) in links for ends in asked.fabric.link_ends)
 
 
 def test_oversubscription_is_that_of_the_fullest_rack(tmp_path):
@@ -68,3 +71,14 @@ def test_what_switches_and_hosts_can_do_is_kept(tmp_path):
     assert fabric.capacity == dict.fromkeys(["S1", "S2", "X"], 9e9)
     fabric = build_fabric(wanted(tmp_path, "graph", capacity={"X": "1Gbit"}))
     assert fabric.capacity == {"X": 1e9}
+
+
+@pytest.mark.parametrize(
+    ("options", "anew"), [({}, True), ({"seed": 1}, False), ({"solver": "milp"}, False)], ids=str
+)
+def test_a_plan_that_is_drawn_is_drawn_anew_for_each_repeat(options, anew, tmp_path):
+    def of(seed):
+        changes = {"jobs__0__system": "grid", "jobs__0__options": options, "emulation__seed": seed}
+        return what_matters(experiment(tmp_path, **changes))
+
+    assert (of(1) != of(2)) == anew

@@ -1,4 +1,4 @@
-"""Programmable switches go where they save most."""
+"""Programmable switches go where they save the most."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from testbed.topology.builders import fat_tree, leaf_spine
 SIZES = [16_000_000]
 
 
-def jobs(*asked, **others):
-    """``asked``: system, workers and servers of each job."""
+def jobs(*asked, options=None, **others):
+    """A function from a fabric to its jobs. ``asked``: system, workers and servers of each job."""
 
     def on(fabric):
         return [
             job(
-                registry[name].plan(Assignment(tuple(workers), tuple(servers)), fabric),
+                registry[name].plan(
+                    Assignment(tuple(workers), tuple(servers), options or {}), fabric
+                ),
                 SIZES,
                 **others,
             )
@@ -33,7 +35,7 @@ ATP = jobs(("atp", UNEVEN.hosts[:-1], UNEVEN.hosts[-1:]))
 
 
 def test_the_rack_that_saves_most_streams_comes_first():
-    # Eleven streams meet at the server; a rack of n turns n of them into one.
+    # Eleven streams meet at the server; a rack of n workers turns n of them into one.
     assert place(UNEVEN, 1, ATP, UNEVEN.tors[:3]).switches == ("t1",)
     both = place(UNEVEN, 2, ATP, UNEVEN.tors[:3])
     assert both.switches == ("t1", "t2")
@@ -83,7 +85,9 @@ def test_choices_with_which_a_job_cannot_run_are_left_out():
 def test_equal_racks_are_tried_once_on_a_large_fabric():
     fabric = fat_tree(8, 4, 1e10, 1e10, 10**6)
     # A shorter chain saves latency.
-    found = place(fabric, 4, jobs(("rina", fabric.hosts[:64], ()), step_s=1e-3))
-    # Four of sixteen racks in four pods of four: as many ways as four is a sum.
+    by_agents = {"reading": "agent", "groups": "always"}
+    asked = jobs(("rina", fabric.hosts[:64], ()), options=by_agents, step_s=1e-3)
+    found = place(fabric, 4, asked)
+    # Four of sixteen racks in four pods: as many choices as there are partitions of four.
     assert found.is_exact and found.simulated == 1 + 1 + 2 + 3 + 5
     assert len(found.switches) == 4 and set(found.switches) < set(fabric.tors[:16])

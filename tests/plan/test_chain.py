@@ -1,4 +1,4 @@
-"""The chain of a plan: what can happen side by side, and what waits."""
+"""The chain of a plan: what can happen at the same time, and what has to wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker proves right plans right and finds every way in which a plan can be wrong."""
+"""The checker accepts correct plans, and finds every kind of fault in others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan(*programs, workers=None, chunks=1, trees=()):
 
 
 def swap(rank):
-    """The half of an exchange between two ranks."""
+    """One rank's half of an exchange between two ranks."""
     return (Send(0, 1 - rank), Receive(0, 1 - rank, reduce=True))
 
 
@@ -81,11 +81,11 @@ def test_waiting_for_each_other_is_found():
 
 
 def test_chunks_do_not_wait_for_each_other():
-    # Read as one sequence this would deadlock; chunks are independent, so it does not.
+    # As one sequence this would deadlock, but chunks are independent.
     first = (Receive(0, 1, True), Send(0, 1), Send(1, 1), Receive(1, 1, True))
     second = (Send(0, 0), Receive(1, 0, True), Receive(0, 0, True), Send(1, 0))
     right = plan(first, second, chunks=2)
-    said = faults(right)  # chunk 0 at rank 1 gets its own contribution back
+    said = faults(right)  # rank 1 gets its own contribution to chunk 0 back
     assert "waits" not in said
     assert "chunk 0" in said
 
@@ -253,7 +253,8 @@ def test_updates_go_from_workers_to_servers_and_stand_alone():
 
 
 def test_uses_of_two_trees_that_wait_for_each_other_in_turn_are_found():
-    """Rank 0 gives chunk 0 for chunk 1, rank 2 the other way round; each is queued behind it."""
+    """Rank 0 sends chunk 0 after it has received chunk 1, and rank 2 the reverse. In each tree the
+    use for the chunk to send is queued behind the use for the chunk to receive."""
     trees = tuple(
         Tree(f"t{i}", {a: 2 * i, b: 2 * i + 1}, {a: f"t{i}", b: f"t{i}"}, SWITCHML)
         for i, (a, b) in enumerate([("h0", "h1"), ("h2", "h3")])
@@ -281,7 +282,7 @@ def test_a_large_plan_is_checked_by_a_sample_of_its_chunks(name):
     check(right)
     damaged = list(right.programs)
     damaged[77] = damaged[77][1:]
-    if registry[name].servers[1]:  # else a chunk that is not followed may be the one that lacks
+    if registry[name].servers[1]:  # otherwise the fault may be in a chunk outside the sample
         assert "rank" in faults(replace(right, programs=tuple(damaged)))
     damaged[77] = ()
     assert "rank" in faults(replace(right, programs=tuple(damaged)))

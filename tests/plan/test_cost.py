@@ -1,4 +1,4 @@
-"""The closed form against the textbook's formulas, headers aside."""
+"""The closed form compared with textbook formulas, apart from headers."""
 
 from __future__ import annotations
 
@@ -14,28 +14,36 @@ from testbed.topology.framing import Framing
 RATE = 1e9
 FRAMING = Framing()
 TCP = 1 / FRAMING.tcp_efficiency + FRAMING.tcp_ack_share
-"""A stream, beside the acknowledgements of one that goes the other way."""
+"""A stream's load on a link that also carries acknowledgements of a stream in the opposite
+direction."""
 
 INA = 1 / FRAMING.ina_efficiency
+BY_AGENTS = {"reading": "agent", "groups": "always"}
 
 
 def plan_of(system: str, fabric, workers: int, servers: int = 0, **options):
     hosts = fabric.hosts
+    only_servers = {"ps": {"servers": "dedicated"}, "switchml": {"without_ina": "server"}}
     job = Assignment(
-        hosts[:workers], hosts[len(hosts) - servers :] if servers else (), options=options
+        hosts[:workers],
+        hosts[len(hosts) - servers :] if servers else (),
+        options=only_servers.get(system, {}) | options,
     )
     return registry[system].plan(job, fabric)
 
 
-def pace(system: str, workers: int, ina=(), servers: int = 0, fabric_rate: float = 1e10) -> float:
+def pace(
+    system: str, workers: int, ina=(), servers: int = 0, fabric_rate: float = 1e10, **options
+) -> float:
     """Time per byte in units of one byte at the hosts' rate."""
     fabric = leaf_spine(2, 3, 4, RATE, fabric_rate, 10**6).with_ina(ina)
-    return model.seconds_per_byte(plan_of(system, fabric, workers, servers), fabric) * RATE / 8
+    plan = plan_of(system, fabric, workers, servers, **options)
+    return model.seconds_per_byte(plan, fabric) * RATE / 8
 
 
-def alone(system: str, fabric, workers: int, step_s: float = 0.0) -> float:
-    """Seconds for a bucket that takes a second at the hosts' rate, headers aside."""
-    plan = plan_of(system, fabric, workers)
+def alone(system: str, fabric, workers: int, step_s: float = 0.0, **options) -> float:
+    """Seconds for a bucket that takes a second at the hosts' rate, without headers."""
+    plan = plan_of(system, fabric, workers, **options)
     return iteration(plan, fabric, [(0.0, RATE / 8)], step_s=step_s).iteration_s
 
 
@@ -74,7 +82,7 @@ def test_partial_aggregation_leaves_as_many_streams_as_the_server_sees(ina, stre
 
 @pytest.mark.parametrize("system", ["atp", "switchml"])
 def test_the_first_ina_tors_help_little(system):
-    """Four racks of four: a server sees N - sum(n_r - 1) streams, n_r workers in an INA rack."""
+    """Four racks of four: a server gets N - sum(n_r - 1) streams, n_r workers in INA rack r."""
     bare = leaf_spine(2, 5, 4, RATE, 1e10, 10**6)
     paces = [
         model.seconds_per_byte(plan_of(system, fabric, 16, servers=1), fabric) * RATE / 8
@@ -84,17 +92,17 @@ def test_the_first_ina_tors_help_little(system):
 
 
 @pytest.mark.parametrize(("ina", "groups"), [((), 12), (("t0",), 9), (("t0", "t1", "t2"), 3)])
-def test_rina_pays_for_its_groups(ina, groups):
-    """2(G-1)/G of the gradient, and G-th more for the chunk that ends in an INA rack."""
+def test_rina_pays_for_its_groups_by_agents(ina, groups):
+    """2(G-1)/G of the gradient, and 1/G more for the chunk that ends in an INA rack."""
     around = 2 * (groups - 1) / groups
     if groups == 12:
         assert pace("rina", 12) == pytest.approx(around * TCP)
     else:
-        # Receipts where no sum comes back; TCP's segments are larger than INA packets.
+        # Receipts are sent where no sum returns; TCP segments are larger than INA packets.
         most = around * (INA + FRAMING.ina_ack_share) + INA / groups
-        assert around * TCP + INA / groups < pace("rina", 12, ina) <= most + 1e-9
+        assert around * TCP + INA / groups < pace("rina", 12, ina, **BY_AGENTS) <= most + 1e-9
     if groups == 3:
-        assert pace("rina", 12, ina) == pytest.approx(most)
+        assert pace("rina", 12, ina, **BY_AGENTS) == pytest.approx(most)
 
 
 def test_a_narrow_core_binds():
@@ -104,8 +112,8 @@ def test_a_narrow_core_binds():
 
 @pytest.mark.parametrize("narrow", [1, 2, 4])
 def test_stages_of_a_hierarchy_of_rings_overlap(narrow):
-    """2(n-1)/n M/B within racks and 2(H-1)/H M/nB' across, B' being a worker's part of uplinks,
-    is what stages take that wait for one another; no link is busy for longer than all it carries.
+    """Stages that wait for one another take 2(n-1)/n M/B within racks plus 2(H-1)/H M/nB' across,
+    where B' is a worker's share of the uplinks. The busiest link is the lower bound.
     """
     n, racks = 4, 3
     across = RATE / narrow  # both uplinks of a rack together
@@ -115,7 +123,7 @@ def test_stages_of_a_hierarchy_of_rings_overlap(narrow):
     busiest = max(within + between / n, between * RATE / across) * TCP
     found = alone("hierarchical-ring", fabric, n * racks)
     assert busiest - 1e-9 <= found < 0.97 * waiting
-    # A chunk's own steps are the least, however little it holds.
+    # The steps of one chunk are a lower bound, however small it is.
     chain = 2 * (n - 1) + 2 * (racks - 1)
     assert chain < alone("hierarchical-ring", fabric, n * racks, step_s=1.0) < chain + waiting
 
@@ -127,13 +135,26 @@ def test_a_ring_pays_the_latency_of_its_chain():
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3])
-def test_rina_pays_a_shorter_chain(groups):
-    """(2(G-1)+1) (latency + M/GB), receipts aside."""
+def test_rina_by_agents_pays_a_shorter_chain(groups):
+    """(2(G-1)+1) (latency + M/GB), without receipts."""
     fabric = leaf_spine(2, 3, 4, RATE, RATE, 10**6).with_ina(["t0", "t1", "t2"])
     chain = 2 * (groups - 1) + 1
     receipts = 2 * (groups - 1) / groups * FRAMING.ina_ack_share
-    found = alone("rina", fabric, 4 * groups, 0.5)
+    found = alone("rina", fabric, 4 * groups, 0.5, **BY_AGENTS)
     assert found == pytest.approx(chain * (0.5 + INA / groups) + receipts)
+
+
+def test_rina_by_streams_pays_the_gradient_once_where_all_aggregate():
+    fabric = leaf_spine(2, 3, 4, RATE, RATE, 10**6).with_ina(["t0", "t1", "t2"])
+    assert alone("rina", fabric, 12, 0.5) == pytest.approx(0.5 + INA)
+
+
+@pytest.mark.parametrize(("ina", "positions"), [(("t0",), 9), (("t0", "t1"), 5), (("t0", "t2"), 5)])
+def test_rina_by_streams_pays_for_its_positions(ina, positions):
+    """2(P-1)/P of the gradient, and receipts: adjacent racks are one position."""
+    around = 2 * (positions - 1) / positions
+    found = pace("rina", 12, ina, groups="always")
+    assert around * INA < found <= around * (INA + FRAMING.ina_ack_share) + 1e-9
 
 
 @pytest.mark.parametrize("system", ["switchml", "netreduce"])
@@ -183,13 +204,14 @@ def test_a_switch_aggregates_no_more_than_it_can():
     assert model.seconds_per_byte(plan, fabric) * RATE / 8 == pytest.approx(INA)
 
 
-def test_a_pinned_flow_takes_its_way():
+def test_a_routed_flow_takes_its_path():
     fabric = leaf_spine(2, 3, 1, RATE, RATE, 10**6)
-    plan = replace(plan_of("ps", fabric, 2, servers=1), pins={("h0", "h2"): "s1"})
+    routes = {("h0", "h2"): ("h0", "t0", "s1", "t2", "h2")}
+    plan = replace(plan_of("ps", fabric, 2, servers=1), routes=routes)
     loads = model.link_loads(plan, fabric)
-    assert loads["t0", "s1"] == pytest.approx(TCP)  # the push, and what acknowledges the pull
+    assert loads["t0", "s1"] == pytest.approx(TCP)  # the push, and the pull's acknowledgements
     assert ("t0", "s0") not in loads
-    assert loads["s1", "t2"] == pytest.approx(1.5 * TCP)  # ECMP shares the other worker's
+    assert loads["s1", "t2"] == pytest.approx(1.5 * TCP)  # and half of the other worker's, by ECMP
 
 
 def test_a_link_that_carries_more_than_its_even_share_sets_the_pace():

@@ -1,4 +1,4 @@
-"""Programs of stages: their operations, and the rounds that follow from them."""
+"""Programs made of stages: their operations and rounds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 
 THREE = ((0,), (1,), (2,))
+
+BY_AGENTS = {"reading": "agent", "groups": "always"}
 
 
 def test_a_ring_scatters_and_gathers():
@@ -35,7 +37,7 @@ def test_operations_follow_from_stages():
     local = Ring((SwitchAllReduce(0, 0),), ((1,),), Turn.ONCE)
     alone = Ring(((0, 0),), ((0,),), Turn.BOTH)
     programs = Stages(2, [(around,), (alone,), (local,)], [tree])
-    assert programs.stages == ((around,), (local,))  # there is nowhere to hand anything on to
+    assert programs.stages == ((around,), (local,))  # a ring of one has no hops
     assert programs.transfers == 5
     assert not programs.in_step
     assert programs[0] == (
@@ -51,11 +53,12 @@ def test_positions_keep_step_where_all_are_alike():
 
     def programs(name, ina=(), workers=8):
         fabric = bare.with_ina(ina)
-        return registry[name].plan(Assignment(fabric.hosts[:workers]), fabric).programs
+        job = Assignment(fabric.hosts[:workers], options=BY_AGENTS if name == "rina" else {})
+        return registry[name].plan(job, fabric).programs
 
     assert programs("ring").in_step
     assert programs("rina").in_step and programs("rina", bare.tors).in_step
-    assert not programs("rina", ["t0"]).in_step  # an agent and a tree are not alike
+    assert not programs("rina", ["t0"]).in_step  # an agent's hop and a tree's differ
     assert not programs("hierarchical-ring").in_step and programs("hierarchical-ring").overlap
     assert programs("hierarchical-ring", workers=3).in_step  # a single rack
 
@@ -76,7 +79,8 @@ def test_a_segment_is_what_its_chunks_are():
 @pytest.mark.parametrize("name", ["ring", "rina", "hierarchical-ring"])
 def test_the_chain_of_a_large_plan_is_that_of_its_stages(name):
     fabric = leaf_spine(1, 18, 4, 1e10, 1e10, 100_000)
-    plan = registry[name].plan(Assignment(fabric.hosts), fabric.with_ina(fabric.tors))
+    job = Assignment(fabric.hosts, options=BY_AGENTS if name == "rina" else {})
+    plan = registry[name].plan(job, fabric.with_ina(fabric.tors))
     assert plan.workers > chain.WRITTEN_OUT
     assert chain.length(plan) == len(chain.steps(plan))
 

@@ -1,16 +1,16 @@
-"""Aggregation trees: whose contributions pass where."""
+"""Aggregation trees: which contributions pass which nodes."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from testbed.plan.trees import Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
-# Two racks: t0 sums h0 and h1, the root's t1 sums t0 and h2.
+# Two racks: t0 sums h0 and h1, and t1, below the root, sums t0 and h2.
 TWO_LEVELS = Tree(
     root="ps",
     rank_of={"h0": 0, "h1": 1, "h2": 2},
@@ -47,15 +47,16 @@ def test_a_switch_may_be_the_root():
 
 
 @st.composite
-def trees(draw):
-    """Switches s0, s1, … each below an earlier one or the root; members below any of them."""
+def trees(draw, most=10, first=0, root_rank=None):
+    """Switches s0, s1, …, each below an earlier one or the root, and members below any of them."""
     inner = ["root"] + [f"s{index}" for index in range(draw(st.integers(0, 6)))]
     parent = {
         node: draw(st.sampled_from(inner[:index])) for index, node in enumerate(inner) if index
     }
-    members = draw(st.integers(1, 10))
+    members = draw(st.integers(1, most))
     parent |= {f"h{rank}": draw(st.sampled_from(inner)) for rank in range(members)}
-    return Tree("root", {f"h{rank}": rank for rank in range(members)}, parent, ATP)
+    rank_of = {f"h{rank}": first + rank for rank in range(members)}
+    return Tree("root", rank_of, parent, ATP, root_rank)
 
 
 @given(trees())
@@ -79,3 +80,25 @@ def test_children_part_what_climbs(tree):
 def test_depth_of_a_stranger_is_an_error(node):
     with pytest.raises(KeyError):
         TWO_LEVELS.depth(node)
+
+
+@given(trees())
+def test_a_bit_is_a_rank_where_bits_suffice(tree):
+    for child in tree.parent:
+        assert tree.bits(child) == sum(1 << rank for rank in tree.ranks_below(child))
+        assert tree.number(child) == 0
+    assert not tree.behind
+
+
+@given(trees(most=150, first=64, root_rank=2000))
+def test_each_child_of_a_node_has_a_bit_where_they_do_not(tree):
+    assume(all(len(tree.children(switch)) <= 64 for switch in tree.switches))
+    named = {(tree.number(child), tree.bits(child)): child for child in tree.parent}
+    assert len(named) == len(tree.parent), "a number and a bit name one child"
+    for (number, bit), child in named.items():
+        assert bit.bit_count() == 1
+        assert number > 0
+        assert tree.behind[number, bit.bit_length() - 1] == tree.ranks_below(child)
+        siblings = tree.children(tree.parent[child])
+        if tree.parent[child] != tree.root:
+            assert {tree.number(other) for other in siblings} == {number}

@@ -1,4 +1,4 @@
-"""A small plan of each protocol's operations, and what carries it out without root."""
+"""A small plan with each protocol's operations, and the means to run it without root."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WINDOW = Window(8, 4)
 
 
 def registered() -> dict[str, Protocol]:
-    """Every protocol, and the toys as if their folders lay in testbed/protocols."""
+    """Every protocol, with the toys as if their folders were in testbed/protocols."""
     testbed.protocols.__path__.append(str(TOYS))
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
@@ -59,7 +59,7 @@ def registered() -> dict[str, Protocol]:
 
 
 def program(protocol: TreeProtocol) -> Path:
-    """The switches' compiled program: ours, or a toy's own."""
+    """The switches' compiled program: the project's, or a toy's own."""
     home = type(protocol).__module__.rpartition(".")[0]
     if (TOYS / protocol.name).exists():
         return importlib.import_module(f"{home}.switch").program()
@@ -71,8 +71,8 @@ def racks(sizes: Sequence[int], ina: Iterable[str]) -> Fabric:
 
 
 def plan(protocol: Protocol, fabric: Fabric, root: str) -> Plan:
-    """The first hosts are workers, the last one serves where anyone must. ``root`` is the switch
-    in which sums turn around, or from which they go to the server."""
+    """A plan on the first hosts, with the last one as server if the protocol needs one. ``root`` is
+    the switch that returns sums, or that sends them to the server."""
     hosts, server = fabric.hosts[:WORKERS], fabric.hosts[-1]
     trees: tuple[Tree, ...] = ()
     if isinstance(protocol, TreeProtocol) and SwitchAllReduce in protocol.operations:
@@ -108,7 +108,7 @@ def plan(protocol: Protocol, fabric: Fabric, root: str) -> Plan:
 
 
 def rooted(tree: Tree, top: str, host: str, rank: int) -> Tree:
-    """``tree``, whose root is the switch ``top``, with ``host`` above that."""
+    """``tree``, whose root is the switch ``top``, with ``host`` above it as the new root."""
     return Tree(host, tree.rank_of, {**tree.parent, top: host}, tree.protocol, rank)
 
 
@@ -139,7 +139,7 @@ def tasks(made: Plan, fabric: Fabric, addresses: dict[str, str]) -> list[Task]:
 
 
 class Loopback(Addressing):
-    """Every node has a loopback address of this process's own, for ports are fixed."""
+    """Gives every node a loopback address of its own in this process, because ports are fixed."""
 
     def __init__(self, fabric: Fabric) -> None:
         super().__init__(fabric)
@@ -154,9 +154,9 @@ class Loopback(Addressing):
 
 
 class LoopbackSwitch(threading.Thread):
-    """``switch`` of ``fabric``, a native one, behind sockets on its loopback address.
+    """``switch`` of ``fabric``, a native switch behind sockets on its loopback address.
 
-    What hosts send to it becomes frames, and its frames datagrams. One in ``drop`` of these is
+    Hosts' datagrams become frames, and its frames become datagrams, of which one in ``drop`` is
     lost.
     """
 

@@ -1,4 +1,4 @@
-"""A protocol's name and number, and a system's name, decide nothing outside its own home."""
+"""No code outside a protocol's own folder depends on the protocol's name or number."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from testbed import protocols
 PACKAGE = Path(protocols.__file__).parents[1]
 PROTOCOLS = set(protocols.registry)
 ENGINE = sorted((PACKAGE / "hosts" / "engine").glob("*.[ch]"))
-TOLD = {"examples", "description", "help"}  # what people read
+TOLD = {"examples", "description", "help"}  # text for people
 
 
 def modules(*homes: str) -> dict[str, ast.Module]:
-    """All of the package's but those in ``homes``."""
+    """All modules of the package except those in ``homes``."""
     found = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
     return {
         name: ast.parse(path.read_text())
@@ -28,7 +28,7 @@ def modules(*homes: str) -> dict[str, ast.Module]:
 
 
 def literals(tree: ast.AST) -> Iterator[str]:
-    """Strings that code works with, not what people read."""
+    """The strings that code uses, without text for people."""
     if isinstance(tree, ast.keyword) and tree.arg in TOLD:
         return
     if isinstance(tree, ast.Expr) and isinstance(tree.value, ast.Constant):
@@ -40,7 +40,7 @@ def literals(tree: ast.AST) -> Iterator[str]:
 
 
 def decisive(tree: ast.AST) -> Iterator[ast.AST]:
-    """What a module compares with or looks up: where a branch may hide."""
+    """The values that a module compares or looks up, which may be a hidden branch."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             yield from (node.left, *node.comparators)
@@ -53,7 +53,7 @@ def decisive(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def named_by(tree: ast.AST) -> set[str]:
-    """Protocols on whose name or number a module decides."""
+    """The protocols on whose name or number a module branches."""
     found: set[str] = set()
     for part in decisive(tree):
         found |= PROTOCOLS & set(literals(part))
@@ -67,8 +67,8 @@ def named_by(tree: ast.AST) -> set[str]:
 
 
 def imported_by(tree: ast.AST) -> set[str]:
-    """Protocols that a module chooses. What a protocol lends to those who carry it out, such as
-    the gate of parameters, is not the protocol."""
+    """The protocols that a module imports. Other modules of a protocol's folder, such as the gate
+    of parameters, may be imported by the code that runs it."""
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return {name for name in PROTOCOLS if f"testbed.protocols.{name}.protocol" in modules}
 

@@ -1,4 +1,4 @@
-"""What every registered protocol keeps to, and the toys beside them: found, not listed."""
+"""The contract of every registered protocol and of the toys, which are found by themselves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_simulator_and_the_closed_form_agree(protocol, shape):
 
 @every_protocol
 def test_its_hosts_sum_over_loopback_by_a_native_switch(protocol):
-    """No root: each host a process, and the switch behind sockets."""
+    """Without root: each host is a process, and the switch is behind sockets."""
     over_loopback(protocol, drop=0)
 
 
@@ -85,7 +85,7 @@ def over_loopback(protocol, drop):
     plan = made_of(protocol, fabric, "s0")
     told = tasks(plan, fabric, addressing.addresses)
     with Launcher(told, [None] * len(told)) as launcher:
-        # Threads begin after the fork.
+        # Threads may start only after the fork.
         if not plan.trees:
             outcomes, switch = launcher.run(timeout=30), None
         else:
@@ -99,7 +99,7 @@ def over_loopback(protocol, drop):
 
 
 def scene_of(protocol):
-    """The scene's trees with ``protocol`` on them, as far as it may be on them."""
+    """The scene's trees with ``protocol`` on them, as far as it allows."""
     roots = [
         each
         for each in ALLOCATIONS

@@ -1,4 +1,4 @@
-"""A protocol is one folder: a toy is put beside the others, and the contract finds it."""
+"""A protocol is one folder: a toy is put next to the others, and the contract finds it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_it_is_found_beside_the_registered_ones():
 
 
 def test_its_switch_is_not_that_of_its_hosts():
-    """The same traffic in both programs: more leaves the toy's."""
+    """For the same traffic, more packets leave the toy's program."""
     copies = {}
     for protocol in (SWITCHML, LOUD):
         told = scene_of(protocol)

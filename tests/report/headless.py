@@ -1,4 +1,4 @@
-"""A headless Chromium over its debugging pipe (the DevTools protocol): no package is needed."""
+"""A headless Chromium, controlled over its debugging pipe (DevTools protocol), with no package."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def found() -> str | None:
-    """The browser's path, if there is one."""
+    """The path of an installed browser, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Tab:
-    """A page of a given size; ``complaints`` are its console's errors and warnings."""
+    """A page of a given size; ``complaints`` has the errors and warnings of its console."""
 
     def __init__(self, write: int, read: int) -> None:
         self._write, self._read = os.fdopen(write, "wb", 0), os.fdopen(read, "rb", 0)
@@ -44,7 +44,7 @@ class Tab:
             self._take()
 
     def evaluate(self, script: str) -> Any:
-        """What ``script`` comes to, as JSON would have it."""
+        """The value of ``script``, as JSON."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
@@ -82,10 +82,10 @@ class Tab:
 
 @contextmanager
 def tab(browser: str, home: Path) -> Iterator[Tab]:
-    """A tab of a browser that lives as long; its files lie in ``home``."""
+    """A tab, with a browser that ends with it and keeps its files in ``home``."""
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
-    # Its socket would stay behind, and a path of pytest's may be too long for one.
+    # The browser leaves a socket here; pytest's paths may be too long for one.
     scratch = tempfile.TemporaryDirectory()
     process = subprocess.Popen(
         [

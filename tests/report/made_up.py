@@ -1,4 +1,4 @@
-"""Made-up results whose answers are known."""
+"""Made-up results with known answers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ EXPERIMENT = {
 
 
 def rows(system: str, *times: float, **changes: Any) -> list[Row]:
-    """A row for each time, repeats of one cell."""
+    """One row for each of ``times``; they are repeats of one cell."""
     changes = {"cell": system, **changes}
     if "ina_tors" in changes:
         changes.setdefault("ina_switches", changes["ina_tors"])
@@ -93,7 +93,7 @@ def rows(system: str, *times: float, **changes: Any) -> list[Row]:
 def run(
     root: Path, all_rows: Sequence[Row], name: str = "made-up", experiment: Any = EXPERIMENT
 ) -> Path:
-    """The directory of a run with these rows, two workers' iterations and a link for each."""
+    """The directory of a run with these rows, each with iterations of two workers and links."""
     directory = RunDirectory.create(root, name)
     directory.append(all_rows)
     finished = [row for row in all_rows if row.jct_s is not None]

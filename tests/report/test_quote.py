@@ -1,4 +1,4 @@
-"""Documents that quote the reference evaluation."""
+"""Documents quote numbers of the reference evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means, speed-ups, claims and what is said of several jobs."""
+"""Means, speed-ups, claims and statements about several jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up import STYLES, labelled, rows
 
-from testbed.report import data, lines, sharing
+from testbed.report import canvas, data, lines, ranking, sharing
 
 TITLES = {(name, ""): style.title for name, style in STYLES.items()}
 
@@ -35,10 +35,10 @@ def test_rows_that_are_all_invalid_are_shown_as_such_and_not_compared(tmp_path):
     summary = table(tmp_path, rows("ps", 4.0, verdict="busy") + rows("ring", 1.0, 1.1))
     assert summary.set_index("system")["shown"].to_dict() == {"ps": "not valid", "ring": "valid"}
     assert data.speed_ups(summary, STYLES).empty
-    assert "only Ring has a valid row" in data.headlines(summary, TITLES, STYLES)[0]
+    assert "only Ring has a valid row" in ranking.headlines(summary, TITLES, STYLES)[0]
 
 
-# Before it was left empty, a simulated row said False.
+# In older results, simulated rows have False here instead of nothing.
 @pytest.mark.parametrize("verified", [None, False])
 def test_simulated_rows_are_valid_without_sums_and_claimed_without_tests(verified, tmp_path):
     simulated = {"backend": "simulate", "verified": verified}
@@ -94,20 +94,21 @@ def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
     "ps, ring, said",
     [
         ((8.0, 8.1, 8.2, 8.3), (4.0, 4.1, 4.2, 4.3), "rank test p = 0.029)"),
-        ((4.0, 5.0, 6.0, 7.0), (4.1, 5.1, 6.1, 6.9), "no difference is claimed"),
+        ((4.0, 5.0, 6.0, 7.0), (4.4, 5.4, 6.4, 7.4), "PS and Ring tie"),
+        ((4.0, 4.1, 4.2, 4.3), (4.1, 4.2, 4.3, 4.4), "PS and Ring tie"),
         ((8.0, 8.1, 8.2), (4.0, 4.1, 4.2), "too few for a rank test"),
         ((8.0,), (4.0,), "2.00 times as fast as PS (1 and 1 repeats are too few"),
     ],
 )
 def test_claims_are_as_strong_as_the_repeats(tmp_path, ps, ring, said):
     summary = table(tmp_path, rows("ps", *ps) + rows("ring", *ring))
-    (sentence,) = data.headlines(summary, TITLES, STYLES)
+    (sentence,) = ranking.headlines(summary, TITLES, STYLES)
     assert said in sentence
 
 
 def test_who_does_not_wait_for_others_is_not_called_fastest(tmp_path):
     summary = table(tmp_path, rows("ps", 4.0) + rows("ring", 2.0) + rows("asp", 1.0))
-    (sentence,) = data.headlines(summary, TITLES, STYLES)
+    (sentence,) = ranking.headlines(summary, TITLES, STYLES)
     assert "Ring is fastest" in sentence and "ASP" not in sentence
 
 
@@ -155,9 +156,33 @@ def test_an_invalid_job_keeps_its_whole_cell_out(tmp_path):
 
 def test_who_is_not_told_apart_is_not_called_fastest(tmp_path):
     close = rows("ps", 4.0, 5.0, 6.0, 7.0) + rows("ring", 4.1, 5.1, 6.1, 6.9)
-    (sentence,) = data.headlines(table(tmp_path, close), TITLES, STYLES)
-    assert "Ring and PS are not told apart" in sentence or "PS and Ring are not" in sentence
+    (sentence,) = ranking.headlines(table(tmp_path, close), TITLES, STYLES)
+    assert "Ring and PS tie" in sentence or "PS and Ring tie" in sentence
     assert "fastest" not in sentence
+
+
+def test_identical_plans_tie_whatever_was_measured(tmp_path):
+    same = rows("ps", 8.0, 8.1, 8.2, 8.3, plan="a") + rows("ring", 4.0, 4.1, 4.2, 4.3, plan="a")
+    summary = table(tmp_path, same + rows("atp", 9.0, 9.1, 9.2, 9.3, plan="b"))
+    (sentence,) = ranking.headlines(summary, TITLES, STYLES)
+    assert "Ring and PS tie" in sentence
+    claims = data.speed_ups(summary, STYLES).set_index("system")
+    assert claims.loc["ps", "claim"] == "tie: the same plan"
+    assert claims.loc["atp", "claim"] == "slower"
+
+
+def test_many_comparisons_need_more_repeats(tmp_path):
+    """One test of four repeats gives p = 0.029 at best; two of them prove nothing at 5 %."""
+    two = rows("ps", 8.0, 8.1, 8.2, 8.3) + rows("ring", 4.0, 4.1, 4.2, 4.3)
+    (alone,) = ranking.rankings(table(tmp_path / "two", two), STYLES)
+    assert alone.next is not None and alone.next.p == pytest.approx(2 / 70)
+    three = two + rows("atp", 9.0, 9.1, 9.2, 9.3)
+    (more,) = ranking.rankings(table(tmp_path / "three", three), STYLES)
+    assert [each.sure for each in more.behind] == ["too few repeats (4 and 4)"] * 2
+    six = [time + repeat / 10 for time in (8.0, 4.0, 9.0) for repeat in range(6)]
+    enough = rows("ps", *six[:6]) + rows("ring", *six[6:12]) + rows("atp", *six[12:])
+    (told,) = ranking.rankings(table(tmp_path / "six", enough), STYLES)
+    assert [each.p for each in told.behind] == pytest.approx([4 / 924, 4 / 924])
 
 
 def test_too_few_repeats_have_no_p(tmp_path):
@@ -173,5 +198,20 @@ def test_all_panels_of_a_figure_have_one_kind_of_scale(tmp_path):
     narrow += rows("ring", 4.0, cell="e", ina_tors=0, workload="bert-base")
     panels = lines.deployments(table(tmp_path, wide + narrow))
     assert len(panels) == 2
-    figure = lines.against_ina(panels, {(n, ""): s for n, s in STYLES.items()}, "jct", "JCT (s)")
+    with canvas.paper():
+        series = {(n, ""): s for n, s in STYLES.items()}
+        figure = lines.against_ina(panels, series, "jct", "JCT (s)")
+        figure.draw_without_rendering()
+        labels = [axes.yaxis.label.get_window_extent() for axes in figure.axes]
     assert {axes.get_yscale() for axes in figure.axes} == {"log"}
+    assert min(label.x0 for label in labels) >= 0  # inside the figure
+
+
+def test_packets_are_shown_beside_the_emulator(tmp_path):
+    emulated = rows("ps", 4.0, 4.4) + rows("ring", 2.0, verdict="busy") + rows("atp", 1.0)
+    packets = rows("ps", 4.41, backend="packet") + rows("ring", 1.0, backend="packet")
+    other = rows("atp", 1.0, backend="packet", workload="bert-base")
+    found = data.beside(table(tmp_path, emulated + packets + other)).set_index("system")
+    assert set(found.index) == {"ps", "ring"}
+    assert found.loc["ps", "difference"] == pytest.approx(0.05)
+    assert found["is_valid"].to_dict() == {"ps": True, "ring": False}

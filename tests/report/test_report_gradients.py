@@ -1,4 +1,4 @@
-"""The table of real gradients: only rows that measured an error, with their sample's spread."""
+"""The table of real gradients: only rows with a measured error, with their sample's spread."""
 
 from __future__ import annotations
 

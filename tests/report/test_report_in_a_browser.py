@@ -1,4 +1,4 @@
-"""The page as a phone shows it. Skipped where no Chromium is installed."""
+"""The page on a phone. Skipped if no Chromium is installed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_figures_are_there_and_legible(tab: headless.Tab) -> None:
     sizes = tab.evaluate("[...document.images].map(i => [i.naturalWidth, i.width, i.alt.length])")
     assert len(sizes) > 4
     for natural, shown, words in sizes:
-        # A page's width in print is 1432 pixels; less than 600 on a screen would be too small.
+        # The page is 1432 pixels wide in print; on a screen, less than 600 would be too small.
         assert natural > 0 and shown >= min(600, natural / 2.1) and words > 20
 
 

@@ -1,4 +1,4 @@
-"""The report's files: one page that needs nothing else, Markdown, figures and the means."""
+"""The report's files: a self-contained page, Markdown, figures and the means."""
 
 from __future__ import annotations
 
@@ -117,6 +117,16 @@ def test_runs_of_different_experiments_fabrics_and_backends_make_one_report(tmp_
     assert {"throughput-ina", "jct-ina", "closed-form"} <= figures
 
 
+def test_packets_beside_the_emulator_have_a_section_of_their_own(tmp_path):
+    emulated, packets = rows("ring", 2.0), rows("ring", 2.1, backend="packet", cell="p")
+    path = build([run(tmp_path, emulated + packets, "both")], tmp_path / "both" / "out", STYLES)
+    for page in (path, path.with_suffix(".md")):
+        assert "Packets beside the emulator" in page.read_text()
+        assert "Where both are valid (1), they differ by 5.0 % in the median" in page.read_text()
+    path = build([run(tmp_path, emulated, "one")], tmp_path / "one" / "out", STYLES)
+    assert "Packets beside the emulator" not in path.read_text()
+
+
 def test_jobs_side_by_side_have_a_section_of_their_own(tmp_path):
     both = rows("atp", 3.0, job=0, cell="x") + rows("ring", 4.0, job=1, cell="x")
     experiment = {**EXPERIMENT, "jobs": EXPERIMENT["jobs"] * 2}
@@ -131,6 +141,14 @@ def test_only_failed_rows_still_make_a_report(tmp_path):
     directory.append([FAILED])
     text, _ = read(build([directory.path], tmp_path / "out", STYLES))
     assert "No row is valid" in text and "rank 3" in text
+
+
+def test_a_row_that_was_cut_off_is_not_silently_left_out(tmp_path):
+    made = run(tmp_path, rows("ps", 4.0) + rows("ring", 2.0))
+    path = made / "results.csv"
+    path.write_bytes(path.read_bytes()[:-9])
+    text, _ = read(build([made], tmp_path / "out", STYLES))
+    assert "1 of 1 rows are valid, 1 cut off in writing and left out." in text
 
 
 def test_no_rows_at_all_still_make_a_report(tmp_path):

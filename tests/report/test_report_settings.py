@@ -1,4 +1,4 @@
-"""Rows stand together only where what was run is the same, and labels say what differs."""
+"""Only rows of the same settings are put together, and labels say what differs."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ def test_an_option_makes_variants_of_all_of_a_systems_rows(tmp_path):
         + rows("ring", 1.0),
     )
     assert table["variant"].tolist() == ["strategy=grid", "strategy=nearest", "strategy=grid", ""]
+
+
+def test_an_option_that_is_not_set_is_its_default(tmp_path):
+    table = labelled(
+        tmp_path,
+        rows("grid", 1.0, cell="a", **swept("jobs.0.options", {}))
+        + rows("grid", 1.0, cell="b", **swept("jobs.0.options", {"solver": "milp"})),
+    )
+    assert table["variant"].tolist() == ["solver=default", "solver=milp"]
 
 
 def test_a_jobs_field_is_a_condition_and_a_fabrics_field_its_name(tmp_path):

@@ -1,4 +1,4 @@
-"""Intervals, the rank test and the fairness index, against values that are known."""
+"""Intervals, the rank test and the fairness index, compared with known values."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ def test_rank_tests_agree_with_the_tables_of_mann_and_whitney():
     assert p[1] == pytest.approx(1.0)
     # Three against three can never reach 5 %, not even with ties.
     assert p[2] == pytest.approx(statistics.least_p(3, 3)) == pytest.approx(0.1)
+
+
+def test_holms_correction_agrees_with_a_worked_example():
+    # Holm (1979): 0.01, 0.02, 0.04 become 3, 2 and 1 times as much, and never fall.
+    assert statistics.holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert statistics.holm([0.6, 0.5]) == [1.0, 1.0]
+    assert statistics.holm([]) == []
 
 
 def test_jains_index():

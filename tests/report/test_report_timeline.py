@@ -1,4 +1,4 @@
-"""The workers' timeline: what is drawn as compute is compute."""
+"""The workers' timeline: only compute is drawn as compute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.results import Iteration
 
 COMPUTE, WAITS, AFTER = "compute", "forward pass waits for sums", "communication after compute"
 OLDER = "compute, in older runs with stalls"
-# One worker, two iterations; the second's forward pass waits twice.
+# Three iterations of one worker; the forward pass of the second one waits twice.
 FIRST = Iteration("c0", 0, 0, "atp", "resnet50", 0, 0, 0.0, 2.0, 3.5)
 SECOND = Iteration(
     "c0", 0, 0, "atp", "resnet50", 0, 1, 2.0, 5.5, 7.0, 1.5, "[[2.0, 3.0], [3.25, 3.75]]"
@@ -49,7 +49,7 @@ def test_a_stall_is_no_compute():
     assert legend == [COMPUTE, WAITS, AFTER]
     compute, after, waits = bars.values()
     assert (compute, after) == ([(0.0, 3.5)], [(3.5, 5.0)])
-    assert waits == [(0.0, 1.0), (1.25, 1.75)]  # over the compute
+    assert waits == [(0.0, 1.0), (1.25, 1.75)]  # drawn over the compute
 
 
 def test_who_never_waits_has_no_stalls():
@@ -62,5 +62,5 @@ def test_an_older_run_says_that_its_stalls_are_not_shown():
     legend, bars = drawn(stalls="")
     assert legend == [OLDER, AFTER]
     assert len(bars) == 2
-    legend, _ = drawn(stalls="", stalled_s=float("nan"))  # older still
+    legend, _ = drawn(stalls="", stalled_s=float("nan"))  # a still older run
     assert legend == [COMPUTE, AFTER]

@@ -1,4 +1,4 @@
-"""Claims files: what they may say, and what is said of mistakes in them."""
+"""Claims files: what they may contain, and how errors in them are reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from testbed.located import Invalid
 from testbed.studies.claims.measures import Bounds
-from testbed.studies.claims.schema import load
+from testbed.studies.claims.schema import Published, load
 
 TEXT = """\
 schema_version: 1
@@ -42,7 +42,28 @@ claims:
       along: jobs.0.workers
       number: mean
       reads: rate over rate
-    verdict: {reproduced: {at_least: 1.5}, because: it is said}
+    published: {gain: 1.5, because: it is said}
+    break_even:
+      varied: fabric.ina
+      means: INA
+      measure:
+        experiment: rings
+        metric: algbw_gbit_s
+        of: {jobs.0.system: atp}
+        over: {jobs.0.system: ring, fabric.ina: none}
+        reads: rate over rate
+observations:
+  - name: slower
+    asked: Is it slower?
+    ours: the same
+    measure: {experiment: rings, metric: jct_s, reads: a time}
+figures:
+  - name: figure-1
+    title: Figure 1
+    axis: s
+    ours: the same
+    measure: {experiment: rings, metric: jct_s, reads: a time}
+    bars: [{label: ATP, published: 2, of: {jobs.0.system: atp}}]
 """
 
 
@@ -66,7 +87,7 @@ def test_each_cell_is_compared_with_the_one_that_agrees_in_what_both_sweep(tmp_p
     claims = loaded(tmp_path)
     (claim,) = claims.claims
     points = claim.measure.points(claims.experiments["rings"])
-    assert [point.at for point in points] == [2, 2, 4, 4, 8, 8]  # without INA and with
+    assert [point.at for point in points] == [2, 2, 4, 4, 8, 8]  # without and with INA
     assert [point.settings["fabric.ina"] for point in points[:2]] == ["none", "all"]
     for point in points:
         assert [own["emulation.seed"] for own, _ in point.pairs] == [1, 2]
@@ -79,7 +100,7 @@ def test_each_cell_is_compared_with_the_one_that_agrees_in_what_both_sweep(tmp_p
 
 def test_claims_need_their_experiments_only(tmp_path):
     claims = loaded(tmp_path)
-    for names in ([], ["rings"], ["faster"], ["faster", "another"]):
+    for names in ([], ["rings"], ["faster"], ["slower"], ["faster", "another"]):
         assert claims.needed(names) == {"rings"}
     assert claims.needed(["another"]) == set()
 
@@ -101,10 +122,24 @@ def test_claims_need_their_experiments_only(tmp_path):
         ("along: jobs.0.workers\n      number: mean", "number: slope", "found no along"),
         ("along: jobs.0.workers\n      number: mean", "along: fabric.ina\n      number: slope",
          "not all numbers"),
-        ("{at_least: 1.5}", "{at_least: 1.5, at_most: 1}", "rings.yaml:32:27"),
-        ("{at_least: 1.5}", "{}", "found no bound"),
-        ("    verdict: {reproduced: {at_least: 1.5}, because: it is said}\n", "", "wanted both"),
-        ("over:", "reference: servers-apart\n      over:", "found both over and reference"),
+        ("gain: 1.5", "trend: {at_least: 1.5, at_most: 1}", "rings.yaml:32:24"),
+        ("gain: 1.5", "trend: {}", "found no bound"),
+        ("gain: 1.5", "gain: 0.8", "found 0.8, wanted a number above 1"),
+        ("gain: 1.5", "gain: [1.6, 1.5]", "wanted a number above 1, or the lowest and"),
+        ("gain: 1.5", "gain: 1.5, value: 2", "found 2 of gain, value and trend, wanted one"),
+        ("gain: 1.5, because: it is said", "trend: {at_least: 1}", "a trend without because"),
+        ("    published: {gain: 1.5, because: it is said}\n", "", "wanted both"),
+        ("varied: fabric.ina", "varied: fabric.ino", 'did you mean "fabric.ina"?'),
+        ("of: {jobs.0.system: atp}\n        over", "of: {jobs.0.system: no}\n        over",
+         "rings.yaml:39:29: claims.0.break_even.measure"),
+        ("metric: jct_s, reads", "metric: jct_s, where: {fabric.in: all}, reads",
+         "observations.0.measure.where.fabric.in"),
+        ("2, of: {jobs.0.system: atp}", "2, of: {jobs.0.system: ESA}",
+         "figures.0.bars.0.of.jobs.0.system"),
+        ("bars: [{label: ATP, published: 2, of: {jobs.0.system: atp}}]", "bars: []",
+         "a list of bars"),
+        ("name: slower", "name: faster", "found the name 'faster' again"),
+        ("number: mean", "reference: servers-apart", "found both over and reference"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(tmp_path, old, new, said):
@@ -118,6 +153,44 @@ def test_a_file_cannot_hold_its_own_verdict(tmp_path):
     assert 'found "word"' in message(
         tmp_path, ("because: it is said", "because: it is said, word: reproduced")
     )
+
+
+def test_where_and_the_place_along_a_path_hold_for_both_that_are_compared(tmp_path):
+    zipped = """\
+      zip:
+        jobs.0.system: [atp, atp, ring, ring]
+        fabric.slots: [100, 200, 100, 200]
+        jobs.0.options: [{window: 9}, {window: 9}, {}, {}]
+"""
+    before, _, rest = TEXT.partition("      product:")
+    after = rest.partition("claims:\n")[2].partition("    break_even:")[0]
+    after = after.replace(", fabric.ina: none", "").replace("jobs.0.workers", "fabric.slots")
+    path = tmp_path / "zipped.yaml"
+    path.write_text(f"{before}{zipped}claims:\n{after}")
+    claims = load(path)
+    measure, experiment = claims.claims[0].measure, claims.experiments["rings"]
+    for found in (measure, measure.at("fabric.slots", 200)):
+        for point in found.points(experiment):
+            for own, other in point.pairs:
+                assert own["fabric.slots"] == other["fabric.slots"] == point.at
+    assert [point.at for point in measure.at("fabric.slots", 200).points(experiment)] == [200]
+
+
+@pytest.mark.parametrize(
+    ("published", "reproduced", "direction"),
+    [
+        ({"gain": 1.3}, (1.2, 1.45), (1.075, 2.2)),
+        ({"gain": [1.3, 1.6]}, (1.2, 1.9), (1.075, 3.4)),
+        ({"value": 2}, (2 / 1.1, 2.2), None),
+        ({"trend": {"at_least": 1}, "because": "so"}, None, (1, None)),
+    ],
+)
+def test_bounds_follow_from_the_published_figure(published, reproduced, direction):
+    made = Published.model_validate(published)
+    for bounds, ends in ((made.reproduced, reproduced), (made.direction, direction)):
+        assert (bounds is None) == (ends is None)
+        if bounds is not None:
+            assert (bounds.at_least, bounds.at_most) == pytest.approx(ends)
 
 
 @pytest.mark.parametrize(("value", "held"), [(0.9, False), (1, True), (2, True), (2.1, False)])

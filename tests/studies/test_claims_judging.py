@@ -11,8 +11,18 @@ import pytest
 
 from testbed.experiment.load import loads
 from testbed.results import Row
-from testbed.studies.claims.schema import CANNOT, DIRECTION, NOT, NOT_RUN, REPRODUCED, Claim
-from testbed.studies.claims.verdict import judge, summary
+from testbed.studies.claims.schema import (
+    CANNOT,
+    DIRECTION,
+    MORE,
+    NOT,
+    NOT_RUN,
+    REPRODUCED,
+    BreakEven,
+    Claim,
+    Published,
+)
+from testbed.studies.claims.verdict import crossing, judge, summary, verdict_of
 
 EXPERIMENT = loads(
     """\
@@ -28,7 +38,7 @@ sweep:
 )
 
 
-def claim(number: str = "mean", direction: dict | None = None, **measure) -> Claim:
+def claim(number: str = "mean", published: dict | None = None, **measure) -> Claim:
     return Claim.model_validate(
         {
             "name": "a-claim", "claimed": "more", "read": "nowhere", "theirs": "none",
@@ -36,9 +46,7 @@ def claim(number: str = "mean", direction: dict | None = None, **measure) -> Cla
                 "experiment": "rings", "metric": "jct_s", "number": number, "reads": "a time",
                 "of": {"jobs.0.system": "ps"}, "along": "jobs.0.workers", **measure,
             },
-            "verdict": {
-                "reproduced": {"at_least": 1.5}, "direction": direction, "because": "so it is",
-            },
+            "published": {"because": "so it is", **(published or {"gain": 1.5})},
             "explained": {"not reproduced": "it was cold"},
         }
     )  # fmt: skip
@@ -75,23 +83,74 @@ OVER = {"over": {"jobs.0.system": "ring"}}
 
 def test_a_ratio_of_matched_cells_makes_the_verdict():
     found = judge(claim(**OVER), EXPERIMENT, rows(both(3, 2)))
-    assert (found.word, found.number, found.low) == (REPRODUCED, 1.5, None)
-    assert found.points == (("workers=2", 1.5), ("workers=4", 1.5), ("workers=8", 1.5))
-    assert "at least 1.5. so it is" in found.reason
-    weaker = claim(direction={"at_least": 1.1}, **OVER)
-    assert judge(weaker, EXPERIMENT, rows(both(2.4, 2))).word == DIRECTION
-    worse = judge(weaker, EXPERIMENT, rows(both(2, 2)))
+    assert (found.word, found.number.value, found.number.low) == (REPRODUCED, 1.5, None)
+    assert found.number.points == (("workers=2", 1.5), ("workers=4", 1.5), ("workers=8", 1.5))
+    assert "from 1.333 to 1.75" in found.reason
+    assert found.reason.endswith("so it is")
+    worse = judge(claim(**OVER), EXPERIMENT, rows(both(2, 2)))
     assert worse.word == NOT
     assert worse.reason.endswith("it was cold")
 
 
+@pytest.mark.parametrize(
+    ("published", "values", "word"),
+    [
+        ({"gain": 1.5}, [1.4, 1.35, 1.7], REPRODUCED),
+        ({"gain": 1.5}, [1.4, 1.3, 1.7], DIRECTION),  # an end of the interval
+        ({"gain": 1.5}, [1.8], DIRECTION),
+        ({"gain": 1.5}, [1.1], NOT),
+        ({"gain": 1.5}, [1.1, 1.05, 4], NOT),
+        ({"gain": 1.5}, [4.96], MORE),
+        ({"gain": 1.5}, [2.9, 2.5, 3.3], MORE),
+        ({"value": 1}, [1.09], REPRODUCED),
+        ({"value": 1}, [1.62], NOT),
+        ({"value": 1}, [0.6], NOT),
+        ({"trend": {"at_least": 1}, "because": "so"}, [1.2], DIRECTION),
+        ({"trend": {"at_least": 1}, "because": "so"}, [1.2, 0.9, 1.4], NOT),
+    ],
+)
+def test_verdicts_are_bounded_on_both_sides(published, values, word):
+    assert verdict_of(Published.model_validate(published), values) == word
+
+
 def test_the_whole_interval_must_be_within_the_bounds():
-    steady = judge(claim(**OVER), EXPERIMENT, rows(both(3.2, 2, 5, 0.01)))
+    steady = judge(claim(**OVER), EXPERIMENT, rows(both(3, 2, 5, 0.01)))
     assert steady.word == REPRODUCED
-    assert 1.5 < steady.low < steady.number < steady.high
-    shaky = judge(claim(**OVER), EXPERIMENT, rows(both(3.2, 2, 5, 0.6)))
-    assert shaky.number > 1.5 > shaky.low
-    assert shaky.word == NOT
+    assert 1.4 < steady.number.low < steady.number.value < steady.number.high < 1.6
+    shaky = judge(claim(**OVER), EXPERIMENT, rows(both(3, 2, 5, 0.6)))
+    assert 1.4 < shaky.number.value < 1.75 < shaky.number.high
+    assert shaky.word == DIRECTION
+
+
+@pytest.mark.parametrize(
+    ("times", "where"),
+    [
+        ((2, 3, 3), "from 4 on"),
+        ((3, 3, 2), "up to 4"),
+        ((2, 3, 2), "at 4"),
+        ((3, 2, 3), "at 2, 8"),
+        ((2, 2, 2), "at none of 2, 4, 8"),
+        ((3, 3, 3), "everywhere from 2 to 8"),
+        ((3, 3, 9), "up to 4"),  # more than published is another finding
+    ],
+)
+def test_a_break_even_says_where_a_claim_would_hold(times, where):
+    measured = {("ps", workers): [time] for workers, time in zip((2, 4, 8), times, strict=True)}
+    measured |= {("ring", workers): [2.0] for workers in (2, 4, 8)}
+    asked = claim(**OVER)
+    even = BreakEven(varied="jobs.0.workers", means="workers", measure=asked.measure)
+    found = crossing(even, asked.published, EXPERIMENT, rows(measured))
+    assert found.where == where
+    assert [(value, number.value) for value, number in found.numbers] == [
+        (str(workers), time / 2) for workers, time in zip((2, 4, 8), times, strict=True)
+    ]
+
+
+def test_a_break_even_without_results_says_so():
+    even = BreakEven(varied="jobs.0.workers", means="workers", measure=claim(**OVER).measure)
+    found = crossing(even, claim().published, EXPERIMENT, "It was not requested.")
+    assert found.where == "at none of 2, 4, 8"
+    assert {number for _, number in found.numbers} == {"It was not requested."}
 
 
 def test_without_valid_rows_of_every_point_nothing_is_judged():
@@ -109,17 +168,17 @@ def test_invalid_repeats_do_not_count():
     table.loc[table["repeat"] == 0, "jct_s"] = 100.0
     table.loc[table["repeat"] == 0, "verified"] = False
     found = judge(claim(**OVER), EXPERIMENT, table)
-    assert found.number == pytest.approx(1.5)
-    assert "3 repeats" in found.basis
+    assert found.number.value == pytest.approx(1.5)
+    assert "3 repeats" in found.number.basis
 
 
 def test_formulas():
-    # 10 Gbit/s of one server for 2, 4 and 8 workers, against 4 Gbit/s measured.
+    # One server's 10 Gbit/s for 2, 4 and 8 workers, compared with the measured 4 Gbit/s.
     ps = claim("most", reference="servers-apart", metric="algbw_gbit_s")
-    assert judge(ps, EXPERIMENT, rows(both(2, 2))).number == pytest.approx(4 / (10 / 8))
-    # A server on each worker's machine: N/(2(N-1)) of the rate, least with the most workers.
+    assert judge(ps, EXPERIMENT, rows(both(2, 2))).number.value == pytest.approx(4 / (10 / 8))
+    # A server on each worker's machine: N/(2(N-1)) of the rate, lowest with the most workers.
     ring = claim("least", reference="servers-colocated", metric="algbw_gbit_s")
-    assert judge(ring, EXPERIMENT, rows(both(2, 2))).number == pytest.approx(4 / 10)
+    assert judge(ring, EXPERIMENT, rows(both(2, 2))).number.value == pytest.approx(4 / 10)
 
 
 def test_seeds_are_repeats_of_one_point():
@@ -135,9 +194,11 @@ def test_seeds_are_repeats_of_one_point():
         for system, time in (("ps", 3.0), ("ring", 2.0))
     )
     found = judge(claim(along=None, **OVER), experiment, table)
-    assert len(found.points) == 1
-    # Each seed is compared with itself, so that what they differ in cancels.
-    assert (found.number, found.low, found.high) == pytest.approx((1.5, 1.5, 1.5))
+    number = found.number
+    assert number is not None
+    assert len(number.points) == 1
+    # Values of the same seed are compared, so that differences between seeds cancel.
+    assert (number.value, number.low, number.high) == pytest.approx((1.5, 1.5, 1.5))
 
 
 def test_parts_of_hardly_any_change_mean_nothing():
@@ -154,7 +215,7 @@ def test_parts_of_hardly_any_change_mean_nothing():
         ("most", [1, 6, 2], 6),
         ("least", [2, 1, 6], 1),
         ("spread", [2, 8, 4], 4),
-        ("slope", [3, 12, 48], 2),  # as the square of 2, 4, 8
+        ("slope", [3, 12, 48], 2),  # proportional to the squares of 2, 4, 8
         ("midway", [10, 4, 2], 0.75),
         ("step", [2, 6, 3], 0.5),
     ],

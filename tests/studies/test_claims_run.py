@@ -1,4 +1,4 @@
-"""Claims from their files to the page, simulated."""
+"""Claims from their files to the page, with simulated runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from testbed.cli import main
 from testbed.experiment.cells import distinct
 from testbed.located import Invalid
 from testbed.studies.claims import run as claims
+from testbed.studies.claims.page import Made
 from testbed.studies.claims.run import read, run
 
 TEXT = """\
@@ -24,11 +25,17 @@ experiments:
     backend: simulate
     fabric: {kind: leaf-spine, spines: 1, leaves: 1, hosts_per_leaf: 5, host_rate: 10Gbit, ina: all}
     jobs: [{system: ring, workload: synthetic/1MB, workers: 4, iterations: 1}]
-    sweep: {jobs.0.system: [ps, ring, switchml]}
+    sweep:
+      zip:
+        jobs.0.system: [ps, ring, switchml]
+        jobs.0.options: [{servers: dedicated}, {}, {}]
   - schema_version: 1
-    name: emulated
+    name: packets
+    backend: packet
     fabric: {kind: leaf-spine, spines: 1, leaves: 1, hosts_per_leaf: 5, host_rate: 10Gbit, ina: all}
-    jobs: [{system: ring, workload: synthetic/1MB, workers: 4, iterations: 1}]
+    jobs: [{system: ring, workload: synthetic/1MB, workers: 4, iterations: 1, warmup: 0}]
+    emulation: {scale: 1}
+    sweep: {jobs.0.workers: [2, 4]}
 claims:
   - &first
     name: ring-over-ps
@@ -41,17 +48,37 @@ claims:
       of: {jobs.0.system: ring}
       over: {jobs.0.system: ps}
       reads: rate over rate
-    verdict: {reproduced: {at_least: 2}, because: 4 M/B against 1.5 M/B}
+    published: {gain: 5.33, because: 8 M/B against 1.5 M/B}
   - <<: *first
     name: as-fast-as-a-switch
     measure: {<<: *measure, over: {jobs.0.system: switchml}}
-  - name: emulated
-    claimed: It runs.
+  - name: grows
+    claimed: It takes longer with more workers.
     read: nowhere
     theirs: none
-    measure: {experiment: emulated, metric: jct_s, reads: time}
-    verdict: {reproduced: {at_least: 0}, because: it takes time}
+    measure: &grows
+      experiment: packets
+      metric: jct_s
+      along: jobs.0.workers
+      number: step
+      reads: ratio
+    published: {trend: {at_least: 9}, because: it takes time}
+    break_even: {varied: jobs.0.workers, means: workers, measure: {<<: *grows, number: mean}}
   - {name: greener, claimed: It is greener., read: x, theirs: x, cannot: Nobody measured power.}
+observations:
+  - name: seconds
+    asked: How long does it take?
+    ours: two and four workers
+    measure: {experiment: packets, metric: jct_s, reads: mean time}
+figures:
+  - name: rates
+    title: Figure 9
+    axis: Gbit/s
+    ours: Four workers.
+    measure: {experiment: rings, metric: algbw_gbit_s, reads: rate}
+    bars:
+      - {label: Incast, published: 1.5, of: {jobs.0.system: ps}}
+      - {label: Ring, published: 6, of: {jobs.0.system: ring}}
 """
 
 
@@ -66,7 +93,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_claims_are_run_judged_and_shown(folder, tmp_path):
     output = tmp_path / "out"
-    asked = ["claims", "--simulate-only", "-o", str(output)]
+    asked = ["claims", "-o", str(output)]
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 0, done.output
     with (output / "claims.csv").open() as file:
@@ -74,17 +101,26 @@ def test_claims_are_run_judged_and_shown(folder, tmp_path):
     assert {name: row["verdict"] for name, row in found.items()} == {
         "ring-over-ps": "reproduced",
         "as-fast-as-a-switch": "not reproduced",
-        "emulated": "not run",
+        "grows": "not reproduced",
         "greener": "cannot be tested here",
     }
     assert float(found["ring-over-ps"]["number"]) > 2
+    assert found["ring-over-ps"]["published"] == "5.33"
+    assert found["grows"]["break_even"].startswith("workers: holds at none of 2, 4 (")
     assert f"ring-over-ps: {found['ring-over-ps']['shown']}, reproduced" in done.output
     page = (output / "claims.html").read_text()
     text = (output / "claims.md").read_text()
     for whole in (page, text):
         assert "ina-testbed claims ring-over-ps" in whole
-        assert "4 M/B against 1.5 M/B" in whole
+        assert "8 M/B against 1.5 M/B" in whole
         assert "Nobody measured power." in whole
+        assert "workers: holds at none of 2, 4" in whole
+        assert "Our own findings" in whole
+        assert "How long does it take?" in whole
+        assert "2 experiments at commit" in whole
+        assert "claims-rates.png" in whole
+        assert "Incast" in whole
+    assert (output / "claims-rates.png").read_bytes().startswith(b"\x89PNG")
     assert "A ring \\| is faster." in text
 
     again = CliRunner().invoke(main, asked)
@@ -93,7 +129,7 @@ def test_claims_are_run_judged_and_shown(folder, tmp_path):
 
 
 def test_names_choose_what_is_run_and_all_is_judged(folder, tmp_path):
-    judged = run(read(), tmp_path, ["as-fast-as-a-switch"])
+    judged = run(read(), tmp_path, ["as-fast-as-a-switch"]).judged
     assert [each.verdict.word for each in judged] == [
         "reproduced", "not reproduced", "not run", "cannot be tested here",
     ]  # fmt: skip
@@ -106,9 +142,36 @@ def test_names_choose_what_is_run_and_all_is_judged(folder, tmp_path):
 def test_results_of_other_code_are_told(folder, tmp_path, monkeypatch):
     run(read(), tmp_path, ["ring-over-ps"])
     monkeypatch.setattr(claims, "version", lambda experiment: "another")
-    judged = run(read(), tmp_path, ["greener"])
+    judged = run(read(), tmp_path, ["greener"]).judged
     assert judged[0].verdict.word == "reproduced"
-    assert judged[0].basis == "simulated, 1 repeat, by another version of the testbed"
+    assert judged[0].basis == "flow simulation, 1 repeat, by another version of the testbed"
+
+
+def facts(**changes) -> dict:
+    return {
+        "started_at": "2026-11-22T10:00:00Z",
+        "finished_at": "2026-11-22T10:01:10Z",
+        "git_commit": "0123456789abcdef",
+        "git_dirty": False,
+        "cpu": "A CPU",
+        "cores": 2,
+        **changes,
+    }
+
+
+def test_a_page_says_what_made_it():
+    later = facts(started_at="2026-11-22T10:01:10Z", finished_at="2026-11-22T10:02:00Z")
+    assert str(Made([facts(), later])) == (
+        "2 experiments at commit 0123456789, on A CPU (2 cores), from 2026-11-22T10:00:00Z to"
+        " 2026-11-22T10:02:00Z; they took 2 min 0 s."
+    )
+    dirty = str(Made([facts(git_dirty=True)]))
+    assert "0123456789 with uncommitted changes" in dirty
+    resumed = str(Made([facts(), facts(resumed=[facts(git_commit="fedcba9876543")])]))
+    assert "0123456789 and fedcba9876" in resumed
+    assert "1 min 10 s without 1 experiment that ran in several parts" in resumed
+    assert "1 did not finish" in str(Made([facts(), facts(finished_at=None)]))
+    assert str(Made()) == "No experiment has been run."
 
 
 def test_a_name_that_is_taken_twice_is_a_problem(folder):
@@ -125,7 +188,9 @@ def test_every_claims_file_of_the_project_is_valid():
     names = [name for file in files for name in file.experiments]
     assert len(names) == len(set(names)), "two experiments would share a directory"
     for file in files:
-        used = {claim.measure.experiment for claim in file.claims if claim.measure is not None}
+        used = {measure.experiment for each in file.tested for measure in each.measures}
         assert used == file.experiments.keys(), f"{file.name}: an experiment answers no claim"
         for experiment in file.experiments.values():
-            assert len({cell.experiment.backend for cell in distinct(experiment)}) == 1
+            backends = {cell.experiment.backend for cell in distinct(experiment)}
+            assert len(backends) == 1
+            assert "emulate" not in backends, "verdicts are repeatable, and need no root"

@@ -1,4 +1,4 @@
-"""What moved between two sets of results, and what cannot be compared."""
+"""Changes between two sets of results, and rows that cannot be compared."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 from tiny import experiment
 
+from testbed.backends.recording import NOTHING
 from testbed.campaign import local
 from testbed.campaign.cell import describe
 from testbed.campaign.evaluation import New
@@ -36,7 +37,7 @@ def made_up(
     errors: Mapping[str, str] | None = None,
     **changes,
 ) -> Path:
-    """A run in which every system took what is given, where the closed form expects a second."""
+    """A run with the given time of every system; the closed form expects one second."""
     folder.mkdir(exist_ok=True)
     changes = {"backend": "simulate", "emulation__repeats": 2} | changes
     asked = experiment(
@@ -51,7 +52,7 @@ def made_up(
             verdict = (verdicts or {}).get(row.system, "valid")
             row = replace(
                 row,
-                # The trace lies elsewhere for each run, and is the same.
+                # Each run has its own copy of the same trace.
                 workload="tiny",
                 jct_s=None if error else jcts[row.system],
                 expected_jct_s=1.0,
@@ -274,25 +275,55 @@ def test_a_bad_tolerance_is_told(text, base):
 
 
 def test_a_later_tolerance_counts():
-    assert tolerances(["0.5", "emulate=30%"]) == {"simulate": 0.5, "emulate": pytest.approx(0.3)}
-    assert tolerances([]) == {"simulate": pytest.approx(0.01), "emulate": pytest.approx(0.1)}
+    assert tolerances(["0.5", "emulate=30%"]) == {
+        "simulate": 0.5,
+        "packet": 0.5,
+        "emulate": pytest.approx(0.3),
+    }
+    assert tolerances([]) == {
+        "simulate": pytest.approx(0.01),
+        "packet": pytest.approx(1e-5),
+        "emulate": pytest.approx(0.1),
+    }
 
 
-def test_the_simulator_still_gives_what_the_committed_baseline_holds(tmp_path):
-    """All that continuous integration compares but for what needs root."""
+def test_virtual_time_still_gives_what_the_committed_baseline_holds(tmp_path):
+    """Everything that CI compares, except for cells that need root."""
     text = yaml.safe_load((EXPERIMENTS / "ci.yaml").read_text())
-    text["emulation"]["repeats"] = 1
-    text["sweep"]["product"]["backend"] = ["simulate"]
+    text["sweep"]["product"]["backend"] = ["simulate", "packet"]
     del text["sweep"]["exclude"]
     (tmp_path / "ci.yaml").write_text(yaml.safe_dump(text))
-    run, failed = New(read(tmp_path / "ci.yaml"), tmp_path).run((), local.Local())
+    run, failed = New(read(tmp_path / "ci.yaml"), tmp_path).run(NOTHING, local.Local())
     assert failed == 0
     found = compare(
         baseline.load(EXPERIMENTS / "ci-baseline.json"), baseline.load(run), tolerances([])
     )
     assert found.moved == []
     assert {side for side, _, _ in found.only} <= {"BASE"}
-    assert len(found.quantities) == 2 * 8 - 1
+    assert len(found.quantities) == 2 * (2 * 8 - 1)
+
+
+def test_a_packet_run_that_changed_says_where_it_parts(tmp_path):
+    runs = {}
+    for name, loss in {"base": 0.01, "same": 0.01, "other": {"hosts": 0.01, "t1-s0": 0.01}}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        trace = {"jobs__0__workload": str(tmp_path / "tiny.trace")}
+        asked = {"backend": "packet", "jobs__0__system": "ring", "emulation__loss": loss}
+        (folder / "tiny.yaml").write_text(dump(experiment(tmp_path, **asked, **trace)))
+        runs[name], _ = New(read(folder / "tiny.yaml"), folder).run(NOTHING, local.Local())
+    # As if the code had changed, and not the losses.
+    (runs["other"] / "experiment.yaml").write_text((runs["base"] / "experiment.yaml").read_text())
+    stored = tmp_path / "stored.json"
+    baseline.save(baseline.load(runs["base"]), stored)
+    for before in (runs["base"], stored):
+        same = compare(baseline.load(before), baseline.load(runs["same"]), tolerances([]))
+        assert (same.moved, same.parted) == ([], [])
+    done = invoke("compare", stored, runs["other"])
+    assert done.exit_code == 1
+    (said,) = [line for line in done.output.splitlines() if line.startswith("parts from BASE")]
+    assert "ring: repeat 1: iteration 0 of rank" in said
+    assert " bytes, before " in said
 
 
 def test_unreadable_is_raised_for_a_missing_file(tmp_path):

@@ -1,4 +1,4 @@
-"""Rows of the two back ends find one another, and errors are against the emulator's valid ones."""
+"""Rows of the two back ends are paired; errors are relative to valid rows of the emulator."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from testbed.results import Row
 from testbed.studies.ladder import is_met, ladder, text
 
 
-def row(backend, jct_s, repeat=0, system="ring", verdict="valid", rate="10Gbit"):
-    settings = {"backend": backend, "jobs.0.system": system, "fabric.fabric_rate": rate}
+def row(backend, jct_s, repeat=0, system="ring", verdict="valid", rate="10Gbit", loss=0):
+    settings = {
+        "backend": backend,
+        "jobs.0.system": system,
+        "fabric.fabric_rate": rate,
+        "emulation.loss": loss,
+    }
     return Row(
         experiment="ladder", cell=f"{backend}-{system}-{rate}", repeat=repeat, job=0, system=system,
         workload="resnet50", topology="leaf-spine 2x5", workers=8, servers=0, ina_tors=2, tors=2,
@@ -37,13 +42,13 @@ def test_three_ways_side_by_side():
     made = ladder(pd.DataFrame(ROWS))
     assert made["system"].tolist() == ["ps", "ring", "ring"]
     by = {(each.system, each.varied): each for each in made.itertuples()}
-    ring = by["ring", "fabric_rate=10Gbit"]
+    ring = by["ring", "loss=0, fabric_rate=10Gbit"]
     assert (ring.closed_form, ring.simulator, ring.emulator) == pytest.approx((0.9, 0.95, 1.05))
     assert ring.simulator_error == pytest.approx(0.95 / 1.05 - 1) and ring.is_valid
     assert ring.closed_form_error == pytest.approx(0.9 / 1.05 - 1)
-    doubtful = by["ring", "fabric_rate=5Gbit"]
+    doubtful = by["ring", "loss=0, fabric_rate=5Gbit"]
     assert doubtful.emulator == pytest.approx(1.5) and not doubtful.is_valid
-    assert pd.isna(by["ps", "fabric_rate=10Gbit"].simulator)
+    assert pd.isna(by["ps", "loss=0, fabric_rate=10Gbit"].simulator)
 
 
 def test_the_text_says_how_far_off_they_are():
@@ -52,7 +57,9 @@ def test_the_text_says_how_far_off_they_are():
     assert "1.5000 s?" in lines[3]
     assert "simulator against emulator, 1 valid rows: median 9.5%, worst 9.5%" in lines
     assert "simulator against emulator, 1 doubtful rows (?): median 0.0%, worst 0.0%" in lines
-    assert lines[-1].startswith("ladder: MISSED on 1 of 3 rows (the valid ones); wanted")
+    assert lines[-1].startswith(
+        "ladder: MISSED (simulator) on 1 of 3 rows (the valid ones); wanted"
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,3 +79,22 @@ def test_without_a_valid_row_nothing_is_decided():
     made = ladder(pd.DataFrame([row("simulate", 2.0), row("emulate", 2.0, verdict="busy")]))
     assert not is_met(made)
     assert "UNDECIDED" in text(made).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("packets", "loss", "said"),
+    [
+        (1.02, 0, "MET on 1 of 1"),
+        (1.04, 0, "MISSED (packets)"),
+        (1.04, 0.01, "MET on 1 of 1"),
+        (0.85, 0.01, "MISSED (packets with loss or few slots)"),
+    ],
+)
+def test_packets_have_bounds_of_their_own(packets, loss, said):
+    """The simulator knows no loss: where there is some, its error does not count."""
+    simulated = 1.0 if not loss else 0.5
+    rows = [row("simulate", simulated, loss=loss), row("packet", packets, loss=loss)]
+    made = ladder(pd.DataFrame([*rows, row("emulate", 1.0, loss=loss)]))
+    assert made["packets_error"].item() == pytest.approx(packets - 1)
+    assert text(made).splitlines()[-1].startswith(f"ladder: {said}")
+    assert is_met(made) is said.startswith("MET")

@@ -1,4 +1,4 @@
-"""Entries of INA switches, followed by hand: every packet must get where it belongs."""
+"""Table entries of INA switches, followed step by step: every packet must reach its destination."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORWARDING = "InaIngress.forwarding"
 
 
 class Switch:
-    """Looks up in derived entries as the P4 program does."""
+    """Looks up packets in derived entries as the P4 program does."""
 
     def __init__(self, name, fabric, addressing, jobs=None):
         self.fabric, self.addressing, self.name = fabric, addressing, name
@@ -31,7 +31,7 @@ class Switch:
         return [entry for entry in self.entries if entry.table == name]
 
     def hops(self, ip):
-        """Every neighbour that a packet to ``ip`` may be sent to."""
+        """All neighbours to which a packet to ``ip`` may be sent."""
         address = int(ipaddress.ip_address(ip))
         fitting = []
         for entry in self.table(f"{FORWARDING}.routes"):
@@ -59,7 +59,7 @@ class Switch:
         return hops
 
     def copies(self, group):
-        """(neighbour, address) of each copy that a multicast group makes."""
+        """(neighbour, address) of each copy of a multicast group."""
         rewrites = {
             entry.match[0].value: entry.params
             for entry in self.table("InaEgress.replication.replicas")
@@ -75,7 +75,7 @@ class Switch:
 
 
 def arrive(fabric, switches, addressing, at, to, left=8):
-    """Assert that a packet to node ``to`` gets there from ``at`` over every choice of ECMP."""
+    """Assert that a packet from ``at`` reaches node ``to`` with every choice of ECMP."""
     if at == to:
         return
     assert left, f"a loop on the way to {to}"
@@ -166,9 +166,11 @@ def test_sums_climb_and_results_reach_each_member_once(spines, racks, chosen):
                 for entry in switches[name].table("InaIngress.trees")
                 if entry.match == (Exact(own), Exact(each.number))
             )
-            style, job, members, parent, source, group_of[name], first, slots, watch = entry.params
+            style, job, members, total, above, parent, source, group_of[name], *rest = entry.params
             assert (style, job, source) == (1, each.job, own)
-            assert (first, slots, watch) == (0, 64, 1)
+            assert (total, above) == (members, 0), "a bit is a worker at every level"
+            first, slots, number, watch = rest
+            assert (first, slots, number, watch) == (0, 64, 0, 1)
             below[name] = members
             up = by_ip[str(ipaddress.ip_address(parent))]
             assert up == tree.parent[name]
@@ -203,7 +205,7 @@ def test_replicas_and_groups_of_two_jobs_do_not_meet():
 
 
 def test_nothing_is_forwarded_before_all_is_known_that_is_to_be_summed():
-    """NetReduce's hosts address one another: what only passes would be taken for the sum."""
+    """NetReduce's hosts address one another: a packet that is only forwarded was sent in vain."""
     fabric = leaf_spine(1, 2, 3, 1e10, 1e10, 100_000).with_ina(["t0", "t1"])
     workers = fabric.hosts[:3]
     (tree,) = registry["netreduce"].plan(Assignment(workers), fabric).trees
@@ -212,6 +214,37 @@ def test_nothing_is_forwarded_before_all_is_known_that_is_to_be_summed():
     assert tables.count("InaIngress.connections") == len(workers)
     routes = [i for i, table in enumerate(tables) if table.startswith("InaIngress.forwarding")]
     assert routes == list(range(routes[0], len(tables)))
+
+
+def told_apart(fabric, name, allocations=(), routes=None):
+    """The next hop of each flow that has one of its own at a switch."""
+    addressing = Addressing(fabric)
+    entries = derive(name, fabric, addressing, allocations, routes=routes).entries
+    hops = {e.match[0].value: e.params[0] for e in entries if e.table == f"{FORWARDING}.next_hops"}
+    named = {addressing.ip(node): node for node in fabric.nodes}
+    return {
+        tuple(named[str(ipaddress.ip_address(end.value))] for end in entry.match): (
+            fabric.neighbours(name)[hops[entry.params[0]] - 1]
+        )
+        for entry in entries
+        if entry.table == f"{FORWARDING}.flows"
+    }
+
+
+def test_flows_with_a_route_are_told_apart_where_other_paths_are_as_short():
+    fabric = leaf_spine(2, 2, 2, 1e10, 1e10, 100_000)
+    routes = {("h0", "h3"): ("h0", "t0", "s1", "t1", "h3"), ("h1", "t1"): ("h1", "t0", "s0", "t1")}
+    assert told_apart(fabric, "t0", routes=routes) == {("h0", "h3"): "s1", ("h1", "t1"): "s0"}
+    assert told_apart(fabric, "t1", routes=routes) == {}
+
+
+def test_a_switchs_own_streams_take_their_routes():
+    fabric = leaf_spine(2, 2, 2, 1e10, 1e10, 100_000).with_ina(["t0"])
+    tree = atp_tree(Assignment(fabric.hosts[:2], fabric.hosts[3:]), fabric)
+    allocations = [Allocation(0, 0, tree, 0, 64)]
+    assert told_apart(fabric, "t0", allocations) == {("t0", "h3"): "s0"}
+    routes = {("t0", "h3"): ("t0", "s1", "t1", "h3")}
+    assert told_apart(fabric, "t0", allocations, routes) == {("t0", "h3"): "s1"}
 
 
 def test_switches_and_seeds_hash_differently():

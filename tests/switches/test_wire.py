@@ -1,4 +1,4 @@
-"""One packet, three readings: numpy's, scapy's and plain bytes."""
+"""numpy, scapy and plain bytes agree on the packet."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from testbed.experiment.fabric_checks import PACKET_HEADERS
 from testbed.switches.layer import BTH, INA
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import Framing, framing
+
+PACKET_BYTES = wire.HEADER_BYTES + 4 * wire.VALUES
 
 headers = st.fixed_dictionaries(
     {name: st.integers(0, 2**bits - 1) for name, bits in wire.FIELDS}
@@ -67,7 +69,7 @@ def test_numpy_reads_what_scapy_writes(header, some):
 @pytest.mark.parametrize("kind", ["receipt", "ack"])
 def test_acknowledgements_carry_no_values(kind):
     data = bytes(INA(kind=kind, sequence=5))
-    assert len(data) == wire.HEADER.itemsize
+    assert len(data) == wire.HEADER_BYTES
     assert INA(data).sequence == 5
     assert INA(data).values is None
 
@@ -104,15 +106,16 @@ def test_the_layer_is_found_behind_its_port():
 
 @pytest.mark.parametrize("port", [53, wire.PORT + 1])
 def test_other_ports_are_none_of_ours(port):
-    datagram = bytes(IP() / UDP(sport=9, dport=port) / Raw(bytes(wire.PACKET.itemsize)))
+    datagram = bytes(IP() / UDP(sport=9, dport=port) / Raw(bytes(PACKET_BYTES)))
     assert not IP(datagram).haslayer(INA)
 
 
 def test_a_header_has_room_for_every_slot_and_job():
     widths = dict(wire.FIELDS)
-    assert sum(widths.values()) % 64 == 0  # values lie on a word
-    assert wire.HEADER.itemsize * 8 == sum(widths.values())
-    assert wire.PACKET.itemsize == wire.HEADER.itemsize + 4 * wire.VALUES
+    assert sum(widths.values()) % 64 == 0  # values are aligned to a word
+    assert sum(widths.values()) == wire.HEADER_BYTES * 8
+    assert np.dtype(wire.HEADER).itemsize == wire.HEADER_BYTES
+    assert np.dtype(wire.PACKET).itemsize == PACKET_BYTES
 
 
 def test_efficiencies_are_shares_of_the_link():
@@ -126,11 +129,11 @@ def test_efficiencies_are_shares_of_the_link():
 
 
 def test_a_fragment_cut_short_is_no_packet():
-    payload = bytes([wire.KIND_DATA]) + bytes(wire.PACKET.itemsize - 2)
+    payload = bytes([wire.KIND_DATA]) + bytes(PACKET_BYTES - 2)
     datagram = UDP(sport=wire.PORT, dport=wire.PORT) / Raw(payload)
     assert not IP(bytes(IP() / datagram)).haslayer(INA)
 
 
 def test_a_fragment_of_another_length_cannot_be_made():
-    with pytest.raises(ValueError, match="found 3 values, wanted 64 or 256 or 1024"):
+    with pytest.raises(ValueError, match="found 3 values, wanted 8 or 64 or 256 or 1024"):
         bytes(INA(values=[1, 2, 3]))

@@ -1,7 +1,7 @@
-"""What every system must pass: the tests of one, the fixture ``system``.
+"""The contract of every system: the tests of one system, the fixture ``system``.
 
-From its plan on odd shapes, which must sum each chunk exactly once, over the closed form and the
-simulator to real packets and a report.
+Its plans on odd shapes must sum each chunk exactly once. The closed form, the simulator, real
+packets and a report are tested as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHAPES = [
     (bare, workers)
     for bare in bare_fabrics()
     for workers in WORKERS
-    if workers < len(bare.hosts)  # one is left to be a server
+    if workers < len(bare.hosts)  # one is left as a server
 ]
 
 
@@ -79,7 +79,8 @@ def test_rounds_are_the_operations_in_short(system, racks):
         fabric = bare.with_ina(ina)
         least = system.servers[0]
         workers = len(fabric.hosts) - least
-        job = Assignment(fabric.hosts[:workers], fabric.hosts[workers:], trace=TRACE)
+        options = system.settle(system.fallback)
+        job = Assignment(fabric.hosts[:workers], fabric.hosts[workers:], options, TRACE)
         plan = system.plan(job, fabric)
         if isinstance(plan.programs, Stages):
             assert _in_rounds(plan) == _at_length(plan)
@@ -120,8 +121,19 @@ def test_what_is_declared_is_what_it_does_by_default(system):
     assert system.waits == (plan.consistency is None)
 
 
+def test_without_switches_it_runs_or_names_the_options_with_which_it_does(system):
+    fabric = leaf_spine(2, 2, 3, 1e9, 1e9, 256_000)
+    job = Assignment(fabric.hosts[:4], fabric.hosts[5:], system.settle({}), TRACE)
+    if not system.fallback:
+        system.plan(job, fabric)
+        return
+    for name, value in system.fallback.items():
+        with pytest.raises(ValueError, match=f"not admitted: .* {name}: {value}"):
+            system.plan(job, fabric)
+
+
 def _at_length(plan):
-    """What part of a bucket takes each hop, by the operations."""
+    """The share of a bucket on each hop, from the operations."""
     total = defaultdict(Fraction)
     for step in chain.steps(plan):
         for what in step:
@@ -132,7 +144,7 @@ def _at_length(plan):
 
 
 def _in_rounds(plan):
-    """The same by the rounds of its stages."""
+    """The same, from the rounds of its stages."""
     total = defaultdict(Fraction)
     for ring in itertools.chain.from_iterable(stretches(plan)):
         for hop in ring.hops:
@@ -142,7 +154,7 @@ def _in_rounds(plan):
 
 
 def _run(system, folder, **changes):
-    """The only row of a run: four workers in two racks with INA."""
+    """The only row of a run with four workers in two racks with INA."""
     asked = data(folder, jobs__0__system=system.name, fabric__ina="all", **changes)
     rows = testbed.run(asked, folder / "results").results
     assert len(rows) == 1
@@ -150,8 +162,8 @@ def _run(system, folder, **changes):
 
 
 def test_it_is_simulated_as_the_closed_form_says_and_drawn_in_its_colour(system, tmp_path):
-    # So large that first and last packets say little; racks are alike and no flows share a link by
-    # chance, as the closed form assumes.
+    # The gradient is so large that the first and last packets hardly matter. As the closed form
+    # assumes, racks are equal, and no flows share a link by chance.
     row = _run(
         system, tmp_path, backend="simulate", fabric__spines=1, jobs__0__placement="spread",
         jobs__0__workload="resnet50", jobs__0__bucket="25MB", jobs__0__iterations=4,
@@ -164,6 +176,13 @@ def test_it_is_simulated_as_the_closed_form_says_and_drawn_in_its_colour(system,
     assert [label.get_text() for label in bars.get_xticklabels()] == [system.title]
     assert [to_hex(bar.get_facecolor()) for bar in bars.patches] == [system.colour]
     plt.close("all")
+
+
+def test_it_sums_packets_exactly_in_virtual_time(system, tmp_path):
+    row = _run(system, tmp_path, backend="packet", fabric__spines=1)
+    assert row.error == ""
+    assert row.verified
+    assert system.aggregates == (row.switch_packets > 0)
 
 
 @pytest.mark.root

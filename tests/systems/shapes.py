@@ -1,13 +1,15 @@
-"""Odd shapes on which a system must plan: fabrics, and who works where on them."""
+"""Odd shapes on which a system must plan: fabrics, and the places of workers and servers."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import chain
 
 from testbed.plan.checker import check
 from testbed.plan.program import Plan
 from testbed.systems import Assignment, System
+from testbed.topology import paths
 from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.fabric import Fabric
 from testbed.workload.catalogue import load
@@ -24,14 +26,14 @@ def bare_fabrics() -> list[Fabric]:
 
 
 def deployments(bare: Fabric) -> list[Fabric]:
-    """INA at no, some and all ToRs, and at some of the switches above them, or all."""
+    """INA at no, some and all ToRs, and at some or all switches above them."""
     tors, above = bare.tors, [switch for switch in bare.switches if switch not in bare.tors]
     chosen = ((), tors[:1], tors[-1:], tors[::2], tors, above, (*tors[1::2], *above[::2]))
     return [bare.with_ina(switches) for switches in chosen]
 
 
 def assignments(system: System, fabric: Fabric, workers: int) -> Iterator[Assignment]:
-    """Workers packed and at random, with the least and the most servers."""
+    """Workers in order and at random, with the least and the most servers."""
     least, most = system.servers
     hosts = fabric.hosts
     shuffled = random.Random(f"{fabric.name}/{workers}").sample(hosts, len(hosts))
@@ -40,26 +42,29 @@ def assignments(system: System, fabric: Fabric, workers: int) -> Iterator[Assign
             yield Assignment(
                 order[:workers],
                 order[len(order) - servers :],
-                options=system.settle({}),
+                options=system.settle(system.fallback),
                 trace=TRACE,
             )
 
 
 def planned(system: System, job: Assignment, fabric: Fabric, proven: list[Plan]) -> Plan:
-    """The plan of ``system``, if it keeps to all that plans must keep to.
+    """The plan of ``system``, after it has passed all checks.
 
-    ``proven`` plans are not checked again: without trees a plan may be the same on many fabrics.
+    Plans in ``proven`` are not checked again: without trees a plan may be the same on many fabrics.
     """
     plan = system.plan(job, fabric)
     for tree in plan.trees:
         assert set(tree.switches) <= fabric.ina
-        # A switch that sums for one child only would take slots and win nothing.
+        # A switch that sums for only one child would use slots for nothing.
         if len(tree.rank_of) > 1:
             assert all(len(tree.children(switch)) > 1 for switch in tree.switches)
+    paths.check(fabric, plan.routes)
+    summing = (tree.switches for tree in plan.trees)
+    assert set(chain.from_iterable(plan.routes)) <= {*plan.hosts, *chain.from_iterable(summing)}
     if plan not in proven:
         proven.append(plan)
         check(plan)
         assert plan.system == system.name
         assert plan.hosts[: plan.workers] == job.workers
-        assert set(plan.hosts[plan.workers :]) <= set(job.servers)
+        assert set(plan.hosts[plan.workers :]) <= {*job.servers, *job.workers}
     return plan

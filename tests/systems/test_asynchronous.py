@@ -1,4 +1,4 @@
-"""ASP, SSP and R2SP: plans of updates, and how long their iterations are."""
+"""ASP, SSP and R2SP: plans of updates, and the lengths of their iterations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ RATE = 1e10
 FABRIC = leaf_spine(2, 2, 8, RATE, RATE, 256_000)
 NAMES = ("asp", "ssp", "r2sp")
 STREAM = (1 / Framing().tcp_efficiency + Framing().tcp_ack_share) * 8 / RATE
-"""Seconds per byte of a stream each way."""
+"""Seconds per byte, for a stream in each direction."""
 
 
 def planned(name, workers=8, servers=1, **options):
     system = registry[name]
     hosts = FABRIC.hosts
+    if name == "ps":
+        options["servers"] = "dedicated"  # as the others have them
     job = Assignment(hosts[:workers], hosts[len(hosts) - servers :], system.settle(options))
     return system.plan(job, FABRIC)
 
@@ -65,7 +67,7 @@ def form(plan, pieces):
 
 PIECES = [(0.2, 4e6)] * 25
 ALONE = 0.2 + STREAM * 104e6
-"""Compute, then push and pull at the full rate; the last partition's pull shows."""
+"""Compute, then push and pull at the full rate; the pull of the last partition is exposed."""
 
 
 def expected(name, workers, **options):

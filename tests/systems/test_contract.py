@@ -1,4 +1,4 @@
-"""Every registered system passes the contract; and what the contract rests on."""
+"""Every registered system passes the contract; and tests of the contract itself."""
 
 from __future__ import annotations
 

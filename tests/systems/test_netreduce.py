@@ -1,4 +1,4 @@
-"""NetReduce: which switch merges, and whether the window fits."""
+"""NetReduce: which switch is the root, and whether the window fits."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_rack_without_ina_hangs_on_the_root():
 
 def test_in_a_fat_tree_the_nearest_switch_merges():
     fabric = fat_tree(4, 2, 1e10, 1e10, 10**6)
-    assert tree(["h4", "h5", "h6", "h7"], fabric.switches, fabric).root == "a2"  # of their pod
+    assert tree(["h4", "h5", "h6", "h7"], fabric.switches, fabric).root == "a2"  # in their pod
     assert tree(["h0", "h1", "h12", "h13"], fabric.switches, fabric).root == "c0"
 
 
@@ -79,7 +79,7 @@ def test_a_window_larger_than_memory_is_refused(options, slots):
     plan(hosts, FABRIC.tors, replace(FABRIC, slots=slots), **options)
     with pytest.raises(ValueError, match=rf"netreduce: .* raise fabric\.slots to {slots}"):
         plan(hosts, FABRIC.tors, replace(FABRIC, slots=slots - 1), **options)
-    # The ring that runs without INA needs no memory.
+    # Without INA it is a ring, which needs no switch memory.
     plan(hosts, [], replace(FABRIC, slots=slots - 1), **options)
 
 

@@ -1,4 +1,4 @@
-"""One more system takes one file: a toy is put beside the others, and passes the contract."""
+"""A new system is one file: a toy is put next to the others, and passes the contract."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOYS = Path(__file__).parent / "toys"
 
 @pytest.fixture
 def system(monkeypatch):
-    """The toy, as if its file lay in testbed/systems: all tests of the contract take it."""
+    """The toy, as if its file were in testbed/systems, for all tests of the contract."""
     monkeypatch.setattr(testbed.systems, "__path__", [*testbed.systems.__path__, str(TOYS)])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     found = discover()
@@ -30,7 +30,7 @@ def system(monkeypatch):
 
 
 def test_its_closed_form_follows_from_its_plan(system):
-    fabric = leaf_spine(1, 1, 5, 8.0, 8.0, 10**6)  # a byte each second
+    fabric = leaf_spine(1, 1, 5, 8.0, 8.0, 10**6)  # a byte per second
     plan = system.plan(Assignment(fabric.hosts), fabric)
     assert chain.length(plan) == 2
     assert model.seconds_per_byte(plan, fabric) == pytest.approx(4, rel=0.1)

@@ -1,4 +1,4 @@
-"""Nothing outside systems/ knows a system by name: what others need, it declares."""
+"""No code outside systems/ uses a system's name: a system declares what others need to know."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import testbed
 from testbed.systems import registry
 
 ROOT = Path(testbed.__file__).parent
-# Protocols have names of their own, of which some are their system's, too.
+# Some protocols have the same name as their system.
 ELSEWHERE = ("systems", "protocols")
 
 
 def literals(tree: ast.AST) -> Iterator[str]:
-    """The strings of a module but those of examples, which the schema shows."""
+    """The strings of a module, except examples, which the schema shows."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.keyword) and node.arg == "examples":
             continue

@@ -1,4 +1,4 @@
-"""OSP: what it defers, over which carrier, and how long that makes an iteration."""
+"""OSP: what it defers, over which carrier, and the length of an iteration."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_compute_hides_what_is_deferred_and_hardly_more(workload, carrier, impor
     hidden = trace.compute_s / model.seconds_per_byte(plan, FABRIC)
     deferred = size(trace, plan.deferred)
     assert deferred <= hidden
-    if deferred < 0.9 * hidden:  # then all fits but what is never deferred, or is too large
+    if deferred < 0.9 * hidden:  # tensors are left only if too large, or never deferred
         left = [i for i in range(len(trace.tensors)) if i not in plan.deferred]
         spare = hidden - deferred
         most_important = by_importance(trace, importance)[0]
@@ -60,11 +60,11 @@ def test_the_plan_is_the_carriers():
     for carrier in ("ps", "atp", "switchml"):
         system = registry[carrier]
         carried = system.plan(Assignment(hosts[:8], hosts[9:], system.settle({})), FABRIC)
-        plan = osp(carrier=carrier)
-        assert (plan.programs, plan.trees, plan.partition) == (
+        plan = osp(carrier=carrier, servers="best")
+        assert (plan.programs, plan.trees, plan.pipelining) == (
             carried.programs,
             carried.trees,
-            carried.partition,
+            carried.pipelining,
         )
         assert plan.system == "osp" and plan.deferred
         assert chain.length(plan) == chain.length(carried)
@@ -100,14 +100,14 @@ def test_a_part_may_be_asked_for_as_far_as_compute_hides_it():
 
 
 @pytest.mark.parametrize(
-    ("trace", "mend"),
+    ("trace", "fix"),
     [
         (Trace("one", 1, (Tensor("only", 4, 1.0, 1.0),)), "the carrier alone"),
         (Trace("instant", 1, (Tensor("a", 4, 0, 0), Tensor("b", 4, 0, 0))), "the carrier alone"),
     ],
 )
-def test_nothing_to_defer_is_refused(trace, mend):
-    with pytest.raises(ValueError, match=f"osp has nothing to defer: .*{mend}"):
+def test_nothing_to_defer_is_refused(trace, fix):
+    with pytest.raises(ValueError, match=f"osp has nothing to defer: .*{fix}"):
         osp(trace)
 
 
@@ -125,7 +125,8 @@ def test_without_a_trace_it_says_so():
 def test_an_iteration_is_compute_the_first_stage_and_what_compute_does_not_hide(share):
     trace = load("resnet50")
     plan = osp(carrier="atp")
-    slow = 40 * model.seconds_per_byte(plan, FABRIC)  # 0.3 of the gradient outlasts compute
+    # Sending 0.3 of the gradient takes longer than compute.
+    slow = 40 * model.seconds_per_byte(plan, FABRIC)
     narrow = leaf_spine(2, 2, 5, RATE / 40, RATE, 256_000).with_ina(["t0", "t1"])
     deferred = second_stage(trace, by_importance(trace, "first"), share * trace.bytes)
     later = size(trace, deferred)

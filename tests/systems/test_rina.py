@@ -1,9 +1,14 @@
-"""Rina: groups, agents, and what it becomes with INA everywhere or nowhere."""
+"""Rina: groups, agents, and plans with INA everywhere or nowhere."""
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from shapes import assignments, bare_fabrics, deployments, planned
+from tiny import data
+
+import testbed
 from testbed.plan import chain
 from testbed.plan import cost as model
 from testbed.plan.checker import check
@@ -11,16 +16,20 @@ from testbed.plan.program import Multicast, Receive, Send, SwitchAllReduce, Swit
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems import Assignment, registry
-from testbed.systems.rina import Group, groups
+from testbed.systems.racks import Group
+from testbed.systems.rina import groups
 from testbed.topology.builders import leaf_spine
+from testbed.topology.framing import Framing
 
 RINA = registry["rina"]
 FABRIC = leaf_spine(2, 3, 4, 1e10, 1e10, 10**6)
 HOSTS = FABRIC.hosts
+INA = 1 / Framing().ina_efficiency
 
 
-def rina(workers, ina, **options):
-    job = Assignment(tuple(workers), options=RINA.settle(options))
+def rina(workers, ina, reading="agent", groups="always", **options):
+    asked = options | {"reading": reading, "groups": groups}
+    job = Assignment(tuple(workers), options=RINA.settle(asked))
     plan = RINA.plan(job, FABRIC.with_ina(ina))
     check(plan)
     return plan
@@ -61,7 +70,7 @@ def test_one_rack_with_ina_costs_what_switchml_does():
 def test_two_racks_exchange_sums_through_their_agents():
     plan = rina(("h0", "h1", "h4", "h5"), ["t0", "t1"])
     agent, other = plan.programs[0], plan.programs[1]
-    # h0 sums its rack's chunk 0 for h4, takes h4's rack's sum of chunk 1, and so on.
+    # h0 sums chunk 0 in its rack for h4, gets the sum of chunk 1 from h4's rack, and so on.
     local, up, down, _, up_there, down_there = range(6)
     assert agent == (
         SwitchReduce(0, up),
@@ -98,6 +107,114 @@ def test_the_chain_is_as_long_as_there_are_groups(ina, group_count):
     plan = rina(HOSTS, ina)
     assert plan.chunks == group_count
     assert chain.length(plan) == 2 * (group_count - 1) + 1
+
+
+@pytest.mark.parametrize("reading", ["stream", "agent"])
+def test_groups_sum_exactly_once_on_any_shape(reading):
+    options = {"reading": reading, "groups": "always"}
+    for bare in bare_fabrics():
+        for fabric in deployments(bare):
+            for workers in (w for w in (2, 5, 16) if w <= len(bare.hosts)):
+                for job in assignments(RINA, fabric, workers):
+                    planned(RINA, replace(job, options=RINA.settle(options)), fabric, [])
+
+
+def test_adjacent_racks_are_one_position_also_across_the_end():
+    assert rina(HOSTS, ["t0", "t1"], "stream").chunks == 4 + 1
+    # From the last rack the ring leads to the first one.
+    assert rina(HOSTS, ["t0", "t2"], "stream").chunks == 4 + 1
+    plan = rina(HOSTS, ["t0", "t1", "t2"], "stream")
+    (tree,) = plan.trees
+    assert plan.programs == ((SwitchAllReduce(0, 0),),) * 12
+    assert (tree.root, tree.parent["t0"], tree.parent["t1"]) == ("t2", "t1", "t2")
+
+
+def test_a_stream_is_one_more_child_of_the_next_tor():
+    plan = rina(("h0", "h4", "h5", "h8"), ["t1"], "stream")
+    before, after = 0, 3  # their positions come before and after that of the rack
+    through = next(
+        tree
+        for tree in plan.trees
+        if tree.root_rank == after and set(tree.rank_of.values()) == {before, 1, 2}
+    )
+    assert set(through.children("t1")) == {"h0", "h4", "h5"}
+    assert through.parent["t1"] == "h8"
+    # Where a chunk ends in the rack, the worker before it gets the sum from the ToR as well.
+    (returned,) = [tree for tree in plan.trees if tree.protocol is SWITCHML]
+    assert set(returned.children("t1")) == {"h0", "h4", "h5"}
+
+
+def test_members_of_a_chain_send_and_receive_the_gradient_once():
+    fabric = FABRIC.with_ina(["t0", "t1"])
+    loads = model.link_loads(rina(HOSTS, ["t0", "t1"], "stream"), fabric)
+    chunk = 1 / 5  # the last agent passes on the chunk that ends there
+    for host in HOSTS[:8]:
+        up, down = loads[host, fabric.tor_of(host)], loads[fabric.tor_of(host), host]
+        assert INA <= up < INA * (1 + chunk * (host == "h4")) + 0.1
+        assert INA <= down < INA + 0.1
+    by_agents = model.link_loads(rina(HOSTS, ["t0", "t1"]), fabric)
+    assert by_agents["t0", "h0"] > 1.7 * loads["t0", "h0"]
+
+
+def test_streams_on_a_chain_take_turns_with_the_links_up():
+    fabric = FABRIC.with_ina(FABRIC.tors)
+    loads = model.link_loads(rina(HOSTS, FABRIC.tors, "stream"), fabric)
+    middle = [loads["t1", spine] for spine in ("s0", "s1")]
+    assert middle == pytest.approx([INA, INA])
+
+
+@pytest.mark.parametrize("reading", ["stream", "agent"])
+def test_groups_form_only_where_they_gain(reading):
+    plain = registry["ring"].plan(Assignment(HOSTS), FABRIC).programs
+    costly = replace(FABRIC, step_latency=0.1)
+
+    def programs(fabric, ina):
+        options = RINA.settle({"reading": reading})
+        return RINA.plan(Assignment(HOSTS, options=options), fabric.with_ina(ina)).programs
+
+    assert programs(FABRIC, ["t0"]) == plain
+    assert programs(costly, ["t0"]) != plain  # a shorter chain
+    assert programs(FABRIC, FABRIC.tors) != plain
+
+
+def test_agents_do_not_wait_for_buckets_that_workers_have_not_brought(tmp_path):
+    """With more than two buckets in flight, the simulated time is 25 % above the closed form."""
+    asked = data(
+        tmp_path, backend="simulate", jobs__0__system="rina", jobs__0__workload="bert-base",
+        jobs__0__bucket="25MB", jobs__0__first_bucket="1MB", jobs__0__workers=12,
+        jobs__0__options={"reading": "agent", "groups": "always"},
+        jobs__0__iterations=1, jobs__0__warmup=0,
+        fabric={"kind": "fat-tree", "k": 4, "host_rate": "10Gbit", "ina": 0.5},
+    )  # fmt: skip
+    (row,) = testbed.run(asked, tmp_path / "results").results.itertuples()
+    assert row.jct_s < 1.1 * row.expected_jct_s
+
+
+CHAINS = {
+    "fabric__spines": 1,
+    "fabric__leaves": 3,
+    "fabric__hosts_per_leaf": [3, 3, 2],
+    "fabric__ina": ["t0", "t1"],
+    "jobs__0__system": "rina",
+    "jobs__0__workers": 8,
+}
+
+
+@pytest.mark.parametrize("reading", ["stream", "agent"])
+def test_groups_beside_single_workers_sum_exactly_in_packets(reading, tmp_path):
+    options = {"reading": reading, "groups": "always"}
+    asked = data(tmp_path, backend="packet", jobs__0__options=options, **CHAINS)
+    (row,) = testbed.run(asked, tmp_path / "results").results.itertuples()
+    assert (row.error, row.verified) == ("", True)
+    assert row.switch_sums > 0
+
+
+@pytest.mark.root
+def test_streams_through_tors_sum_exactly_in_the_emulator(tmp_path):
+    asked = data(tmp_path, jobs__0__options={"groups": "always"}, **CHAINS)
+    (row,) = testbed.run(asked, tmp_path / "results").results.itertuples()
+    assert (row.error, row.verified) == ("", True)
+    assert row.switch_sums > 0
 
 
 def test_agents_can_be_asked_for():

@@ -1,4 +1,4 @@
-"""Rings: one through all workers, and the hierarchy of rings."""
+"""Rings: one ring through all workers, and the hierarchical ring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SwitchML: who is the root, and who sums where."""
+"""SwitchML: which node is the root, and where sums are made."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SWITCHML = registry["switchml"]
 FABRIC = leaf_spine(2, 3, 5, 1e10, 1e10, 10**6)
 
 
-def tree(workers, ina, servers=("h14",)):
-    plan = SWITCHML.plan(Assignment(tuple(workers), servers), FABRIC.with_ina(ina))
+def tree(workers, ina, servers=("h14",), **options):
+    plan = SWITCHML.plan(Assignment(tuple(workers), servers, options), FABRIC.with_ina(ina))
     check(plan)
     (only,) = plan.trees
     assert only.protocol is PROTOCOL
@@ -50,8 +50,14 @@ def test_with_a_rack_without_ina_a_server_sums_what_is_left():
     assert plan.hosts[-1] == "h14"
 
 
-def test_without_ina_all_send_to_the_server():
-    _, found = tree(["h0", "h1", "h5"], [])
+@pytest.mark.parametrize("ina", [[], ["t1", "t2"]], ids=["none", "where it has no two workers"])
+def test_where_no_switch_sums_it_is_not_admitted(ina):
+    with pytest.raises(ValueError, match=r"not admitted: .* take the option without_ina: server"):
+        tree(["h0", "h1", "h5"], ina)
+
+
+def test_without_ina_all_send_to_the_server_if_asked_to():
+    _, found = tree(["h0", "h1", "h5"], [], without_ina="server")
     assert found.switches == ()
     assert found.streams == 3
 
@@ -63,4 +69,4 @@ def test_without_ina_all_send_to_the_server():
 def test_a_server_that_cannot_be_the_root_is_refused(servers, words):
     with pytest.raises(ValueError, match=words):
         tree(["h0", "h1", "h5"], [], servers)
-    tree(["h0", "h1"], ["t0"], servers)  # where none is needed, it does not matter
+    tree(["h0", "h1"], ["t0"], servers)  # no server is needed, so it does not matter

@@ -1,4 +1,4 @@
-"""Fabrics: their shape, and that following next hops leads where it shall."""
+"""Fabrics: their shape, and next hops that lead to the destination."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ fat_trees = st.sampled_from([2, 4]).flatmap(
 
 @st.composite
 def graphs(draw):
-    """A random tree of switches with some links more, and hosts on some of them."""
+    """A random tree of switches with some additional links, and hosts on some of them."""
     count = draw(st.integers(1, 7))
     racks = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count).filter(any))
     switches = {f"S{at}": [f"W{at}_{n}" for n in range(size)] for at, size in enumerate(racks)}
@@ -72,7 +72,7 @@ def test_rack_sizes_must_match_the_leaves():
 
 
 def paths(fabric, source, destination):
-    """Every way that next hops allow, each as long as it is until it arrives."""
+    """All paths that next hops allow."""
     if source == destination:
         return [[destination]]
     return [
@@ -116,7 +116,7 @@ def test_a_fat_tree_has_its_shape(k):
         Kind.CORE: k * k // 4,
     }
     assert fabric.hosts == tuple(f"h{i}" for i in range(k**3 // 4))
-    # Every switch has k ports, and any two racks as many ways as the paper says.
+    # Every switch has k ports, and any two racks have the paper's number of paths.
     assert {len(fabric.neighbours(switch)) for switch in fabric.switches} == {k}
     for tor in fabric.tors[1:]:
         same_pod = fabric.nodes[tor].rack // (k // 2) == 0
@@ -205,7 +205,7 @@ def test_addresses_are_distinct_and_racks_have_their_prefix(fabric):
         kind = fabric.nodes[node].kind
         home = {Kind.HOST: fabric.tor_of, Kind.TOR: str}.get(kind, lambda _: None)(node)
         assert [tor for tor in fabric.tors if ip in prefixes[tor]] == ([home] if home else [])
-    # Group and universal addresses are not ours to give.
+    # Addresses are local and unicast: others are assigned by the IEEE or are groups.
     assert all(addressing.mac(node) >> 40 == 0x02 for node in fabric.nodes)
 
 

@@ -1,4 +1,4 @@
-"""Which switches aggregate, and who works where."""
+"""Which switches aggregate, and which hosts are workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def built(racks):
 
 @st.composite
 def wanted(draw):
-    """A fabric, hosts that are taken, and a count that the rest can fill."""
+    """A fabric, hosts that are taken, and a number of hosts that are still free."""
     fabric = built(draw(racks))
     taken = draw(st.sets(st.sampled_from(fabric.hosts)))
     return fabric, taken, draw(st.integers(0, len(fabric.hosts) - len(taken)))
@@ -58,7 +58,7 @@ def test_spread_fills_racks_evenly(case):
     fabric, taken, count = case
     free = rack_counts(fabric, [host for host in fabric.hosts if host not in taken])
     used = rack_counts(fabric, place(fabric, "spread", count, taken))
-    # A rack has at most one more than any other that had room left.
+    # A rack has at most one more than any other with free hosts left.
     for mine in used:
         for theirs, room in zip(used, free, strict=True):
             assert mine <= theirs + 1 or theirs == room

@@ -1,4 +1,4 @@
-"""Bucket filling: DDP's rule, and that nothing is lost."""
+"""Buckets are filled by DDP's rule, and no tensor is lost."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_by_hand() -> None:
 
 
 def test_resnet50_in_ddps_default_buckets() -> None:
-    # The classifier (2,049,000 values) is past 1 MiB with its weight, so it is the first bucket.
+    # The classifier (2,049,000 values) exceeds 1 MiB with its weight: it is the first bucket.
     buckets = fill(load("resnet50"))
     assert buckets[0].bytes == 4 * 2_049_000
     assert all(bucket.bytes >= BUCKET_BYTES for bucket in buckets[1:-1])

@@ -1,4 +1,4 @@
-"""Chakra execution traces: written and read, by others too, and refused where they are wrong."""
+"""Chakra execution traces: written, read, also from other tools, and rejected if invalid."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from testbed.workload.chakra import Node
 from testbed.workload.trace import Tensor, Trace, TraceError
 from testbed.workload.trace_file import save
 
-# Two layers and the beginning of a second iteration, as Chakra's text converter lays them out,
-# encoded by Google's protobuf library from Chakra 1.0.0's et_def.proto. It holds attributes of
-# kinds that are of no use here: lists, doubles and floats.
+# Two layers and the beginning of a second iteration, in the form of Chakra's text converter,
+# encoded by Google's protobuf library from Chakra 1.0.0's et_def.proto. It has attributes of types
+# that are not used here: lists, doubles and floats.
 OFFICIAL = base64.b64decode(
     "JgoFMS4wLjASHQoGc2NoZW1h6gESMS4wLjItY2hha3JhLjEuMC4wJhIQQ09NUF9OT0RFX2wwX0ZXRBgEOGRSDgoJaXNf"
     "Y3B1X29w2AEALAgBEhBDT01QX05PREVfbDFfRldEGAQqAQA4yAFSDgoJaXNfY3B1X29w2AEALwgCEhNDT01QX05PREVf"
@@ -63,7 +63,7 @@ def test_what_google_s_library_wrote_is_read(tmp_path: Path) -> None:
     path.write_bytes(OFFICIAL)
     trace = chakra.load(path)
     assert trace.name == "official"
-    # Both gradients of a layer are one time; the second iteration is left out.
+    # A layer's two gradients have one time together; the second iteration is left out.
     assert trace.tensors == (
         Tensor("l0", 2000, 100e-6, pytest.approx(450e-6)),  # type: ignore[arg-type]
         Tensor("l1", 1000, 200e-6, 300e-6),

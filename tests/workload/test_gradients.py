@@ -1,4 +1,4 @@
-"""The sum of the gradients is what the check expects, and wrong sums are found."""
+"""The sum of the gradients is the one that the check expects, and wrong sums are found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def contribution(gradients: Gradients, rank: int, iteration: int) -> Int32:
 
 
 def wrapped(total: np.ndarray) -> Int32:
-    """An int64 sum brought into int32, as a switch's registers would."""
+    """An int64 sum as int32 with wrap-around, as in a switch's registers."""
     return ((total + 2**31) % 2**32 - 2**31).astype(np.int32)
 
 
@@ -79,7 +79,7 @@ def test_a_stale_missing_or_repeated_contribution_is_found(
     mine = contribution(gradients, rank, iteration)
     stale = good - mine + contribution(gradients, rank, iteration + 1)
     assert gradients.mismatches(stale, total, iteration) == 50
-    # A single value may be 0 by chance and its lack go unseen; most are not.
+    # A single value may be 0 by chance, and then it is not missed.
     assert gradients.mismatches(good - mine, total, iteration) >= 49
     assert gradients.mismatches(good + mine, total, iteration) >= 49
 
@@ -175,12 +175,12 @@ def test_the_float_sum_is_the_exact_one_rounded_once(
     assert found.dtype == np.float32
     sent = [gradients.values(rank, iteration, 5, 40).astype(np.float32) for rank in range(ranks)]
     for place, total in enumerate(found):
-        exact = sum(int(values[place]) for values in sent)  # whole numbers of any size
+        exact = sum(int(values[place]) for values in sent)  # Python's int: no rounding
         assert total == np.float32(exact)
 
 
 def test_the_float_sum_is_no_order_s_float32_sum() -> None:
-    # A sum in float32 would depend on the order, so it could not be checked to the bit.
+    # A sum in float32 would depend on the order, so it could not be checked bit for bit.
     gradients = Gradients(1, 16, 1000, 30)
     parts = [gradients.values(rank, 0, 0, 1000).astype(np.float32) for rank in range(16)]
     forwards, backwards = sum(parts), sum(reversed(parts))
@@ -200,7 +200,8 @@ def test_values_are_what_a_rank_sends() -> None:
 def test_the_fixed_point_sets_the_deviation(fixed_point: int) -> None:
     base = Gradients(1, 1, 100_000, fixed_point).base(0)
     wanted = 2**fixed_point
-    # At 29 bits a few values are clipped at int32's ends, at 0 rounding adds a twelfth.
+    # At 29 bits a few values are clipped at int32's limits; at 0, rounding adds 1/12 to the
+    # variance.
     assert float(base.std()) == pytest.approx(wanted, rel=0.05)
 
 

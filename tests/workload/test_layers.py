@@ -1,4 +1,4 @@
-"""SwitchML's layer lists: both directions, and what is refused."""
+"""SwitchML's layer lists: reading, writing, and errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.workload import layers
 from testbed.workload.catalogue import load, names
 from testbed.workload.trace import Tensor, Trace, TraceError
 
-# The header of SwitchML's own example has blanks behind its commas.
+# The header of SwitchML's own example has spaces after its commas.
 EXAMPLE = """layer_index, numel, forward_pass_ns, backward_pass_ns
 0,524288,5000,5001
 1,16777217,160000,170000

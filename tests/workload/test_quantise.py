@@ -1,4 +1,4 @@
-"""Quantised sums are near the float sum, and as near as the scheme promises."""
+"""Quantised sums are as close to the float sum as the scheme promises."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_block_sums_err_by_half_a_step_a_worker_at_most(
 
 @given(st.integers(1, 64), st.sampled_from([1.0, -1.0, 0.75]))
 def test_block_sums_never_overflow(workers: int, value: float) -> None:
-    # All workers at the block's largest magnitude: the sum is int32's last value or just below.
+    # All workers have the block's largest magnitude: the sum is int32's maximum or just below.
     gradients = np.full((workers, 3), value, np.float32)
     sent = to_blocks(gradients, exponents(gradients).max(axis=0), workers)
     assert abs(sent.astype(np.int64).sum(axis=0)).max() <= INT32_MAX
@@ -94,7 +94,7 @@ def test_what_a_job_sums_by_block_exponents_stands_for_the_exact_sum(
     quantiser = BlockExponent.agreed(list(gradients), workers, block, room)
     sent = [quantiser.quantise(each).astype(np.int64) + room for each in gradients]
     total = sum(sent, np.zeros(values, np.int64))
-    assert np.abs(total).max() <= INT32_MAX  # with all that the room is for
+    assert np.abs(total).max() <= INT32_MAX  # with the room fully used
     restored = quantiser.restore((total - workers * room).astype(np.float64))
     step = np.ldexp(1.0 / (INT32_MAX // workers - room), quantiser.exponent)
     bound = workers / 2 * step.repeat(block)[:values]

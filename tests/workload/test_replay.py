@@ -1,4 +1,4 @@
-"""The replay's arithmetic: what waits for what, and what is exposed."""
+"""The replay's arithmetic: which waits there are, and which communication is exposed."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def test_by_hand() -> None:
     assert fill(TRACE, 200, 200) == (Bucket(0, (3, 2), 200, 8.0), Bucket(1, (1, 0), 200, 12.0))
     assert needs(TRACE, BUCKETS) == (Need(1, 2.0), Need(0, 2.0))
     assert priorities(BUCKETS) == (1, 0)
-    # The front bucket comes 3 s late, the other while the front layers compute.
+    # The first layers' bucket arrives 3 s late, the other one while the first layers compute.
     ran = iteration(TRACE, BUCKETS, start_s=12.0, arrived_s=[16.5, 15.0])
     assert ran.waits == (Span(12.0, 15.0),)
     assert (ran.forward_end_s, ran.compute_end_s) == (19.0, 27.0)
     assert ran.ready_s == (23.0, 27.0)
     assert ran.exposed_s == 3.0
-    # With a barrier the later one counts.
+    # With a barrier, the later bucket counts.
     ran = iteration(TRACE, BUCKETS, start_s=12.0, arrived_s=[16.5, 15.0], barrier=True)
     assert (ran.exposed_s, ran.compute_end_s) == (4.5, 28.5)
 
 
 def test_priority_lets_front_layers_overtake() -> None:
-    # A bucket for each tensor, 5 s on the wire, backward 2 s: they queue up.
+    # A bucket for each tensor: 5 s to send, but a backward pass of only 2 s, so they queue up.
     buckets = fill(TRACE, 1, 1)
     ready = (6.0, 8.0, 10.0, 12.0)
     by_index = transfers(ready, [5.0] * 4, [0, 1, 2, 3])
     assert [span.end_s for span in by_index] == [11, 16, 21, 26]
-    # At 11 s the third is the frontmost that is ready, at 16 s the fourth.
+    # At 11 s the third is the ready one that is needed first, at 16 s the fourth.
     by_need = transfers(ready, [5.0] * 4, priorities(buckets))
     assert [span.end_s for span in by_need] == [11, 26, 16, 21]
     first = iteration(TRACE, buckets, 12.0, [s.end_s for s in by_index])
@@ -111,7 +111,7 @@ def test_an_iteration_takes_its_compute_time_and_what_is_exposed(
         for bucket, ready in zip(buckets, ran.ready_s, strict=True):
             late = 0.0 if bucket.deferred else ran.exposed_s
             assert ready == pytest.approx(10.0 + bucket.ready_s * factor + late)
-    # Waiting for one at a time is never longer, nor shorter than for the last of them alone.
+    # Waits by tensor are never longer than with the barrier; the last arrival is a lower bound.
     assert every.exposed_s == pytest.approx(max(0.0, max(arrived) - 10.0))
     assert some.exposed_s <= every.exposed_s + 1e-9
     assert some.exposed_s >= max(arrived) - 10.0 - trace.forward_s * factor - 1e-9

@@ -1,4 +1,4 @@
-"""What a person sees of a workload, and the verbs that show and exchange it."""
+"""The text form of a workload, and the verbs that show, import and export it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped traces, and what the reader refuses."""
+"""The shipped traces, and the errors that the reader reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHIPPED = {
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A trace file of three tensors. Its rule is on line 8, its tensors on lines 10 to 12."""
+    """A trace file with three tensors: its header ends on line 8, tensors are lines 10 to 12."""
     tensors = tuple(Tensor(f"layer{i}", 10 + i, 1e-3, 2e-3) for i in range(3))
     path = tmp_path / "small.trace"
     save(Trace("small", 8, tensors, ready=(2, 0, 1)), path)
@@ -41,7 +41,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def edit(path: Path, change: Callable[[str], str]) -> None:
-    """Change the file and seal it again, so that only the change can be found wrong."""
+    """Change the file and its checksum, so that only the change is an error."""
     lines = change(path.read_text()).splitlines(keepends=True)
     digest = _checksum("".join(lines).encode())
     sealed = [f"sha256: {digest}\n" if line.startswith("sha256:") else line for line in lines]
@@ -102,7 +102,7 @@ def test_resnet_finishes_its_classifier_first_and_its_stem_last() -> None:
     ],
 )
 def test_language_models_finish_their_tied_embedding_last(name: str, tied: str) -> None:
-    # The decoder uses it at once in backward, the embedding only at the end: ready at the end.
+    # In backward the decoder uses it first, but the embedding last, so it is ready at the end.
     trace = load(name)
     assert trace.tensors[trace.ready[-1]].name == tied
 

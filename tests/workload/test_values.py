@@ -1,4 +1,4 @@
-"""Samples of real gradients: what ships, and base values drawn from them."""
+"""Samples of real gradients: the shipped ones, and base values drawn from them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from testbed.workload import values
-from testbed.workload.catalogue import names
+from testbed.workload.catalogue import FAMILIES, names
 from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
 from testbed.workload.quantise import BlockExponent, Factor, errors
 from testbed.workload.trace import TraceError
-from testbed.workload.values import FAMILIES, Sample, load
+from testbed.workload.values import Sample, load
 
 SHIPPED = sorted(set(FAMILIES.values()))
 
 
 def made_up(workers: int = 4, blocks: int = 6) -> Sample:
-    """Workers alike but for noise; blocks of magnitudes far apart, as real gradients' are."""
+    """Workers that differ only by noise; blocks of different magnitudes, as in real gradients."""
     rng = np.random.default_rng(1)
     common = rng.normal(size=(1, blocks, 256)) * 10.0 ** (np.arange(blocks) % 6 - 3)[:, None]
     own = 0.1 * rng.normal(size=(workers, blocks, 256)) * np.abs(common)
@@ -35,10 +35,10 @@ def test_shipped_samples_are_real_gradients(name: str) -> None:
     assert sample.values.shape == (8, 128, 256)
     facts = sample.statistics()
     assert 0 < facts.rms < 1
-    # Heavy tails and unlike magnitudes, which made-up normal values lack (about 5).
+    # Heavy tails and different magnitudes; with normal values the ratio is about 5.
     assert facts.magnitudes[1.0] / facts.rms > 10
     assert facts.zeros < 0.7  # most of VGG-16 is behind rectifiers and dropout
-    # The same weights, other data: not the same, and with small batches hardly alike.
+    # The same weights but other data: not equal, and with small batches hardly correlated.
     assert -0.2 < facts.likeness < 0.99
     assert {"model", "data", "loss", "batch", "seed"} <= set(sample.provenance)
 
@@ -119,7 +119,7 @@ def test_the_error_of_a_sum_is_measured_against_real_gradients_before_they_were_
     by_hand = sum(np.rint(each * 10.0) for each in drawn) / 10.0 - exact
     assert errors[0] == pytest.approx(np.linalg.norm(by_hand) / np.linalg.norm(exact), rel=1e-6)
     assert errors[0] > 100 * errors[1] > 100 * errors[2] > 0
-    # A sum that lacks somebody's part shows.
+    # A sum without one worker's contribution has a large error.
     lacking = fine.expected_total() - fine.base(2)
     assert fine.quantisation_error(lacking.astype(np.float64)) > 0.05
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.run import Conditions, Observation, emulate
-from testbed.backends.measurements import JobMeasurements, Measurements, SumMismatch
-from testbed.deployment.deploy import DeployedJob, Deployment
+from testbed.backends.links import shares
+from testbed.backends.measurements import Measurements, of_ranks, span_s
+from testbed.backends.recording import NOTHING, Recording
+from testbed.deployment.deploy import Deployment
 from testbed.deployment.memory import allocate
 from testbed.deployment.tasks import tasks
-from testbed.hosts.task import RankOutcome
 from testbed.topology.addressing import Addressing
 
 PATIENCE = 10
@@ -27,22 +27,23 @@ class Emulated(Measurements):
     observation: Observation | None = None
 
 
-def run(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> Emulated:
+def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -> Emulated:
     """Run the jobs of ``deployment`` side by side, and check what every worker received.
 
-    ``captures`` are links whose packets go to ``log_dir``. Raises SumMismatch, RankFailed,
-    EmulationError or DeploymentError.
+    The captures of ``recording`` go to ``log_dir``. Raises SumMismatch, RankFailed, EmulationError
+    or DeploymentError.
     """
-    observation = observe(deployment, log_dir, captures)
+    observation = observe(deployment, log_dir, recording)
     emulation, fabric = deployment.experiment.emulation, deployment.fabric
     target = targets.choose(emulation.target)
     jobs, first = [], 0
     for job in deployment.jobs:
         outcomes = observation.outcomes[first : first + len(job.plan.hosts)]
         first += len(job.plan.hosts)
-        jobs.append(_measured(job, outcomes, observation, target if job.plan.trees else ""))
+        found = of_ranks(job, outcomes, observation.events.get(job.number, Counter()), target)
+        tcp = sum(observation.packets.tcp_resent[host] for host in set(job.plan.hosts))
+        jobs.append(replace(found, retransmitted=(found.retransmitted or 0) + tcp))
     sent = observation.packets.sent_bytes
-    every = [each for outcome in observation.outcomes for each in outcome.iterations]
     return Emulated(
         jobs=jobs,
         carried={
@@ -50,40 +51,13 @@ def run(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> 
             for link in fabric.links
             for ends in ((link.a, link.b), (link.b, link.a))
         },
-        seconds=max(each.end for each in every) - min(each.start for each in every),
+        seconds=span_s(observation.outcomes),
         dilation=emulation.dilation,
         observation=observation,
     )
 
 
-def _measured(
-    job: DeployedJob, outcomes: Sequence[RankOutcome], observation: Observation, target: str
-) -> JobMeasurements:
-    """The measurements of a job's ranks. SumMismatch if any sum was wrong."""
-    if wrong := {each.rank: each.wrong for each in outcomes if each.wrong}:
-        ranks = ", ".join(f"rank {rank}: {count}" for rank, count in wrong.items())
-        raise SumMismatch(f"job {job.number} ({job.system.name}): values that differ: {ranks}")
-    workers = outcomes[: job.plan.workers]
-    tcp = sum(observation.packets.tcp_resent[host] for host in set(job.plan.hosts))
-    return JobMeasurements(
-        iterations=[each.iterations for each in workers],
-        verified=all(each.checked == values_to_check(job) for each in workers),
-        retransmitted=sum(each.retransmitted for each in outcomes) + tcp,
-        collisions=max(each.collisions for each in outcomes),
-        overflows=max(each.overflows for each in outcomes),
-        quantisation_error=outcomes[0].quantisation_error,
-        events=observation.events.get(job.number, Counter()),
-        switch_target=target,
-        late_s=max(each.late_s for each in outcomes),
-    )
-
-
-def values_to_check(job: DeployedJob) -> int:
-    """The number of values that a worker must have compared by the end."""
-    return (job.job.iterations + job.job.warmup) * job.gradient_bytes // 4
-
-
-def observe(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> Observation:
+def observe(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -> Observation:
     """Run the jobs side by side. RankFailed or EmulationError if they do not finish."""
     emulation, fabric, jobs = deployment.experiment.emulation, deployment.fabric, deployment.jobs
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
@@ -112,9 +86,10 @@ def observe(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ())
         Conditions(
             emulation.dilation,
             emulation.seed,
-            {ends: via for job in jobs for ends, via in job.plan.pins.items()},
-            emulation.loss,
-            {link: log_dir / f"{link}.pcap" for link in captures},
+            {flow: route for job in jobs for flow, route in job.plan.routes.items()},
+            shares(emulation.loss, fabric),
+            shares(emulation.duplication, fabric),
+            {link: log_dir / f"{link}.pcap" for link in recording.captures},
         ),
         timeout=60 + PATIENCE * emulation.dilation * max(job.expected_end_s for job in jobs),
     )

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
+import time
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from testbed.backends.emulation.network import EmulationError, Network
+from testbed.backends.links import ends
 from testbed.lifetime import die_with_parent
-from testbed.topology.fabric import Fabric
 
-
-def ends(name: str, fabric: Fabric) -> tuple[str, str]:
-    """The two nodes of a link that the user names, such as h0-t0. EmulationError if unknown."""
-    for link in fabric.links:
-        if name in (f"{link.a}-{link.b}", f"{link.b}-{link.a}"):
-            return link.a, link.b
-    example = fabric.links[0]
-    raise EmulationError(
-        f"found no link {name!r} to capture in {fabric.name}, wanted two neighbours such as "
-        f"{example.a}-{example.b}"
-    )
+_COUNTERS = re.compile(r"(\d+) packets? captured, (\d+) .* by filter, (\d+) .* by kernel")
+_READING_TIME = 5.0
 
 
 class Capture:
@@ -38,9 +31,12 @@ class Capture:
             raise EmulationError(
                 "a capture needs tcpdump, which is not installed: ./setup.sh installs it"
             )
-        node, neighbour = ends(self._link, self._network.fabric)
+        try:
+            node, neighbour = ends(self._link, self._network.fabric)
+        except ValueError as error:
+            raise EmulationError(str(error)) from error
         interface = self._network.addressing.interface(node, neighbour)
-        # Immediate mode: otherwise packets still buffered at the end are lost. Root: to write here.
+        # Immediate mode: otherwise the kernel holds packets back. Root: to write here.
         command = ["tcpdump", "--immediate-mode", "-Z", "root", "-i", interface]
         self._process = subprocess.Popen(
             [*self._network.inside(node), *command, "-w", str(self._path)],
@@ -64,5 +60,28 @@ class Capture:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._catch_up()
         self._process.send_signal(signal.SIGINT)  # tcpdump then writes its buffer
         self._process.communicate()
+
+    def _catch_up(self) -> None:
+        """Wait until tcpdump has read what the kernel had captured when this was called.
+
+        An interrupt makes it end at once, without the packets that it has not read yet.
+        """
+        end = time.monotonic() + _READING_TIME
+        read, received, dropped = self._counters()
+        captured = received - dropped
+        while read < captured and time.monotonic() < end:
+            read, _, _ = self._counters()
+
+    def _counters(self) -> tuple[int, int, int]:
+        """Packets that tcpdump has read, and that the kernel has received and dropped; zeros if
+        tcpdump has ended."""
+        assert self._process.stderr is not None
+        self._process.send_signal(signal.SIGUSR1)
+        for line in self._process.stderr:
+            if found := _COUNTERS.search(line):
+                read, received, dropped = map(int, found.groups())
+                return read, received, dropped
+        return 0, 0, 0

@@ -21,15 +21,17 @@ from typing import Any
 
 from testbed.backends.emulation import node_setup
 from testbed.backends.emulation.cleanup import TAG, mark
+from testbed.backends.emulation.node_setup import Hook, Rule
 from testbed.backends.emulation.queues import Queues, Reading
 from testbed.backends.emulation.switch_target import SwitchTarget
+from testbed.backends.links import Shares
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.events import Event
 from testbed.switches import entries, events
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import superframe
-from testbed.topology.pins import Pins, check
+from testbed.topology.paths import Routes
 
 TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
 
@@ -101,11 +103,10 @@ class Network:
         targets: for each switch that runs the P4 program, a target not yet started.
         allocations: the jobs' aggregation trees.
         seed: of the kernel routers' ECMP hash.
-        pins: flows that do not leave their ToR on a shortest path.
-        loss: the share of packets that every host's link loses, at random, in each direction.
+        routes: flows with a path of their own.
+        loss, duplication: the share of packets that a link loses, or delivers twice, at random, in
+            each direction.
         whole_frames: the kernel never carries several packets as one, so that captures show each.
-
-    Raises EmulationError if a flow cannot be pinned.
     """
 
     def __init__(
@@ -115,27 +116,19 @@ class Network:
         targets: Mapping[str, SwitchTarget],
         allocations: Sequence[Allocation] = (),
         seed: int = 0,
-        pins: Pins | None = None,
-        loss: float = 0.0,
+        routes: Routes | None = None,
+        loss: Shares | None = None,
+        duplication: Shares | None = None,
         whole_frames: bool = False,
     ) -> None:
         self.fabric = fabric
         self.addressing = Addressing(fabric)
         self._dilation, self._targets, self._seed = dilation, targets, seed
         self._allocations = allocations
-        self._pins, self._loss = pins or {}, loss
-        try:
-            check(fabric, self._pins)
-        except ValueError as error:
-            raise EmulationError(str(error)) from error
-        for source, destination in self._pins:
-            if (tor := fabric.tor_of(source)) in targets:
-                raise EmulationError(
-                    f"the flow from {source} to {destination} cannot be pinned: {tor} runs the P4"
-                    " program, and only kernel routers tell flows apart"
-                )
+        self._routes = routes or {}
+        self._loss, self._duplication = loss or {}, duplication or {}
         cut = all(target.cuts_superframes for target in targets.values())
-        whole = whole_frames or loss > 0 or not cut
+        whole = whole_frames or self._is_impaired or not cut
         self._superframe = 1 if whole else superframe(fabric)
         self._nodes: dict[str, Any] = {}
         self._queues: Queues | None = None
@@ -143,8 +136,10 @@ class Network:
 
     def __enter__(self) -> Network:
         require()
-        if self._loss and shutil.which("nft") is None:
-            raise EmulationError("loss: nft is not installed: ./setup.sh installs what is missing")
+        if self._is_impaired and shutil.which("nft") is None:
+            raise EmulationError(
+                "loss and duplication: nft is not installed: ./setup.sh installs what is missing"
+            )
         with ExitStack() as stack:
             stack.callback(self._terminate)
             self._build()
@@ -161,8 +156,8 @@ class Network:
             for switch in self._targets:
                 self._start(switch)
             self._probe()
-            if self._loss:
-                self._lose()
+            if self._is_impaired:
+                self._impair()
             self._stack = stack.pop_all()
         return self
 
@@ -173,6 +168,10 @@ class Network:
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+    @property
+    def _is_impaired(self) -> bool:
+        return bool(self._loss or self._duplication)
 
     def pid(self, node: str) -> int:
         """A process in the node's namespace that lives as long as the network."""
@@ -259,7 +258,7 @@ class Network:
                 self._targets,
                 self._dilation,
                 self._seed,
-                self._pins,
+                self._routes,
                 whole_frames=self._superframe == 1,
             )
             for name in self.fabric.nodes
@@ -267,24 +266,32 @@ class Network:
         if problems := self._tell(["sh", "-e"], scripts):
             raise EmulationError("cannot set up " + "; ".join(problems))
 
-    def _lose(self) -> None:
-        """Make every host's link lose packets in both directions.
+    def _impair(self) -> None:
+        """Make links lose packets, and deliver packets twice, in both directions.
 
-        Packets are dropped where the kernel receives them, or at the host if the ToR runs P4.
+        Packets are lost where the kernel receives them, or where they are sent if the receiver runs
+        P4. Copies are made where packets are sent.
         """
         scripts: dict[str, str] = {}
-        for host in self.fabric.hosts:
-            tor = self.fabric.tor_of(host)
-            link, back = self.addressing.interface(host, tor), self.addressing.interface(tor, host)
-            scripts[host] = node_setup.loss([link], "ingress", self._loss)
-            if tor in self._targets:
-                scripts[host] += node_setup.loss([link], "egress", self._loss)
-            else:
-                scripts[tor] = scripts.get(tor, "") + node_setup.loss([back], "ingress", self._loss)
+
+        def add(node: str, neighbour: str, rule: Rule, hook: Hook, share: float) -> None:
+            interface = self.addressing.interface(node, neighbour)
+            text = node_setup.impairment(rule, hook, interface, share)
+            scripts[node] = scripts.get(node, "") + text
+
+        for link in self.fabric.links:
+            for here, there in ((link.a, link.b), (link.b, link.a)):
+                if lost := self._loss.get((link.a, link.b)):
+                    if there in self._targets:
+                        add(here, there, "loss", "egress", lost)
+                    else:
+                        add(there, here, "loss", "ingress", lost)
+                if copied := self._duplication.get((link.a, link.b)):
+                    add(here, there, "duplication", "egress", copied)
         if problems := self._tell(["nft", "-f", "-"], scripts):
             raise EmulationError(
-                "cannot lose packets; hosts below a P4 switch need Linux 5.17 for it; "
-                + "; ".join(problems)
+                "cannot lose or copy packets; copies, and losses on links to P4 switches, need"
+                " Linux 5.17; " + "; ".join(problems)
             )
 
     def _tell(self, program: Sequence[str], scripts: Mapping[str, str]) -> list[str]:
@@ -316,7 +323,9 @@ class Network:
             self.addressing.port(switch, neighbour): self.addressing.interface(switch, neighbour)
             for neighbour in self.fabric.neighbours(switch)
         }
-        told = entries.derive(switch, self.fabric, self.addressing, self._allocations, self._seed)
+        told = entries.derive(
+            switch, self.fabric, self.addressing, self._allocations, self._seed, self._routes
+        )
         self._nodes[switch].run(ports, self._superframe, told)
 
     def _probe(self) -> None:

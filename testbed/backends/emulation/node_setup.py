@@ -6,12 +6,14 @@ Pure text: one shell script per node, so that setting up a node takes one proces
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from typing import Literal
 
+from testbed.backends.shaping import burst_bytes
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric, Kind, Link
 from testbed.topology.framing import framing, superframe
-from testbed.topology.pins import Pins
+from testbed.topology.paths import Flow, Routes, diverted
 
 TCP_RTO_MIN_MS = 10
 """TCP's minimum retransmission timeout. The kernel's 200 ms would be 1 ms of the real cluster at a
@@ -38,14 +40,14 @@ ROUTER_SYSCTLS: Mapping[str, str] = {
 }
 
 _WHOLE_FRAMES = "tx off tso off gso off gro off"
-_LEAST_BURST = 2  # full frames
-_BURST_TIME = 0.0005
-
 _FIRST_TABLE = 100
-"""Number of the first routing table for pinned flows; a router has one for each neighbour."""
+"""Number of the first routing table for diverted flows; a router has one for each neighbour."""
 
-_LOSS_PARTS = 1_000_000
-"""Loss is drawn as whole parts of this."""
+_IMPAIRMENT_PARTS = 1_000_000
+"""Losses and copies are drawn as whole parts of this."""
+
+Rule = Literal["loss", "duplication"]
+Hook = Literal["ingress", "egress"]
 
 
 def script(
@@ -55,7 +57,7 @@ def script(
     p4_switches: Collection[str],
     dilation: float | None,
     seed: int,
-    pins: Pins | None = None,
+    routes: Routes | None = None,
     whole_frames: bool = False,
 ) -> str:
     """The set-up of ``node``, for ``sh -e``. At ``p4_switches`` a P4 program forwards, not the
@@ -85,7 +87,7 @@ def script(
     commands = [f"link set {name} mtu {fabric.mtu}" for name in interfaces.values()]
     commands += _ip(node, fabric, addressing, interfaces, p4)
     if router:
-        commands += _pinned(node, fabric, addressing, interfaces, pins or {})
+        commands += _diverted(addressing, interfaces, node, diverted(fabric, routes or {}, node))
     lines += _batch("ip", commands)
     if dilation is not None:
         lines += _batch(
@@ -113,23 +115,28 @@ def _ecmp(kind: Kind, seed: str) -> str:
     return f"{choose}; fi"
 
 
-def loss(interfaces: Iterable[str], hook: str, share: float) -> str:
-    """Input for ``nft -f -`` that makes a random ``share`` of packets disappear at ``hook``.
+def impairment(rule: Rule, hook: Hook, interface: str, share: float) -> str:
+    """Input for ``nft -f -``: a random ``share`` of packets disappears at ``hook``, or has a copy.
 
     ``ingress``: after the link, which is too late for a P4 switch, as it reads packets before that.
-    ``egress``: before the link's queue (Linux 5.17). Lost packets are forwarded to ``lo``, which
-    discards them: if they were dropped, the sender would notice and retransmit.
+    ``egress``: before the link's queue (Linux 5.17). Lost packets are forwarded to ``lo`` there,
+    which discards them: if they were dropped, the sender would notice and retransmit. A copy passes
+    the hook again: a mark keeps it from being copied, and it may be lost.
     """
-    verdict = "drop" if hook == "ingress" else "fwd to lo"
-    lines = ["add table netdev loss"]
-    for name in interfaces:
-        chain = f"netdev loss {hook}-{name}"
-        lines += [
-            f"add chain {chain} {{ type filter hook {hook} device {name} priority 0 ; }}",
-            f"add rule {chain} numgen random mod {_LOSS_PARTS} < {round(share * _LOSS_PARTS)}"
-            f" {verdict}",
-        ]
-    return "\n".join(lines) + "\n"
+    chance = f"numgen random mod {_IMPAIRMENT_PARTS} < {round(share * _IMPAIRMENT_PARTS)}"
+    lose = "drop" if hook == "ingress" else "fwd to lo"
+    told = {
+        "loss": f"{chance} {lose}",
+        "duplication": f"meta mark 0 {chance} meta mark set 1 dup to {interface}",
+    }
+    chain = f"netdev {rule} {hook}-{interface}"
+    priority = list(told).index(rule)
+    return (
+        f"add table netdev {rule}\n"
+        f"add chain {chain}"
+        f" {{ type filter hook {hook} device {interface} priority {priority} ; }}\n"
+        f"add rule {chain} {told[rule]}\n"
+    )
 
 
 def _batch(tool: str, commands: list[str]) -> list[str]:
@@ -169,23 +176,20 @@ def _ip(
     return commands
 
 
-def _pinned(
-    node: str, fabric: Fabric, addressing: Addressing, interfaces: Mapping[str, str], pins: Pins
+def _diverted(
+    addressing: Addressing, interfaces: Mapping[str, str], node: str, hops: Mapping[Flow, str]
 ) -> list[str]:
-    """Routes for flows of the router's own hosts that do not leave it on a shortest path."""
-    own = set(fabric.rack_hosts(node))
-    here = {flow: waypoint for flow, waypoint in pins.items() if flow[0] in own}
-    tables = {each: _FIRST_TABLE + addressing.port(node, each) for each in here.values()}
+    """Rules for flows that leave the router by a next hop of their own."""
+    tables = {hop: _FIRST_TABLE + addressing.port(node, hop) for hop in hops.values()}
     return [
         *(
-            f"route add default via {addressing.ip(waypoint)} dev {interfaces[waypoint]} onlink"
-            f" table {table}"
-            for waypoint, table in tables.items()
+            f"route add default via {addressing.ip(hop)} dev {interfaces[hop]} onlink table {table}"
+            for hop, table in tables.items()
         ),
         *(
             f"rule add from {addressing.ip(source)} to {addressing.ip(destination)}"
-            f" lookup {tables[waypoint]}"
-            for (source, destination), waypoint in here.items()
+            f" lookup {tables[hop]}"
+            for (source, destination), hop in hops.items()
         ),
     ]
 
@@ -193,16 +197,12 @@ def _pinned(
 def slack_bytes(fabric: Fabric, rate: float) -> int:
     """Bytes that a link may send beyond its ``rate`` (bit/s) in any stretch of time: the shaper's
     burst at either end, and the superframe in flight."""
-    return 2 * _burst(fabric, rate) + superframe(fabric) * framing(fabric).full_frame
-
-
-def _burst(fabric: Fabric, rate: float) -> int:
-    return max(_LEAST_BURST * framing(fabric).full_frame, round(rate / 8 * _BURST_TIME))
+    return 2 * burst_bytes(fabric, rate) + superframe(fabric) * framing(fabric).full_frame
 
 
 def _shape(name: str, fabric: Fabric, link: Link, dilation: float) -> list[str]:
     rate = link.rate / dilation
-    burst = _burst(fabric, rate)
+    burst = burst_bytes(fabric, rate)
     return [
         f"qdisc add dev {name} root handle 1: htb default 1",
         f"class add dev {name} parent 1: classid 1:1 htb rate {round(rate)}bit"

@@ -13,27 +13,29 @@ from testbed.backends.emulation.network import EmulationError, Network, Statisti
 from testbed.backends.emulation.rates import Port, Rates, ports
 from testbed.backends.emulation.sampler import Sampler
 from testbed.backends.emulation.switch_target import SwitchTarget
+from testbed.backends.links import Shares
 from testbed.hosts.launcher import Launcher
 from testbed.hosts.task import RankOutcome, Task
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.events import Event
 from testbed.topology.fabric import Fabric
-from testbed.topology.pins import Pins
+from testbed.topology.paths import Routes
 
 
 @dataclass(frozen=True)
 class Conditions:
     """The conditions of a run.
 
-    ``dilation`` divides rates, ``seed`` is that of ECMP, ``pins`` are flows with a path of their
-    own, ``loss`` is the share of packets lost on each host's link, ``captures`` maps links such as
-    h0-t0 to the files for their packets.
+    ``dilation`` divides rates, ``seed`` is that of ECMP, ``routes`` are flows with a path of their
+    own, ``loss`` and ``duplication`` are the shares of packets that links lose or deliver twice,
+    ``captures`` maps links such as h0-t0 to the files for their packets.
     """
 
     dilation: float
     seed: int
-    pins: Pins = field(default_factory=dict)
-    loss: float = 0.0
+    routes: Routes = field(default_factory=dict)
+    loss: Shares = field(default_factory=dict)
+    duplication: Shares = field(default_factory=dict)
     captures: Mapping[str, Path] = field(default_factory=dict)
 
 
@@ -78,8 +80,9 @@ def emulate(
         targets,
         allocations,
         conditions.seed,
-        conditions.pins,
+        conditions.routes,
         conditions.loss,
+        conditions.duplication,
         whole_frames=bool(conditions.captures),
     ) as network:
         tasks = make_tasks(network)

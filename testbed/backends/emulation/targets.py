@@ -10,14 +10,8 @@ from testbed import wire
 from testbed.backends.emulation.network import EmulationError
 from testbed.backends.emulation.switch_target import SwitchTarget
 from testbed.hosts import aggregation
-from testbed.switches import bmv2
-from testbed.switches.compile import (
-    PROGRAM,
-    PROGRAMS,
-    CompileError,
-    check_interface,
-    compile_user_program,
-)
+from testbed.switches import bmv2, compile
+from testbed.switches.compile import PROGRAM, CompileError
 from testbed.switches.control import ControlError
 from testbed.switches.native.build import BuildError, build
 from testbed.switches.native.target import NativeSwitch
@@ -40,21 +34,11 @@ def choose(wanted: str) -> str:
 
 
 def program(wanted: str | None, values: int = wire.VALUES) -> Path:
-    """The compiled program of an experiment for packets of ``values``: the user's own, compiled now
-    if it is P4 source, or ours.
-
-    EmulationError if it does not compile, or lacks tables that the testbed fills.
-    """
-    if wanted is None:
-        return PROGRAMS[values]
-    path = Path(wanted)
+    """See `compile.program`. EmulationError if there is none."""
     try:
-        if path.suffix == ".p4":
-            path = compile_user_program(path, values)
-        check_interface(path, values)
+        return compile.program(wanted, values)
     except CompileError as error:
-        raise EmulationError(f"p4_program {wanted}: {error}") from error
-    return path
+        raise EmulationError(str(error)) from error
 
 
 def make(target: str, log: Path, program: Path = PROGRAM) -> SwitchTarget:

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from testbed import wire
 from testbed.backends.flow import scenario
 from testbed.backends.flow.scenario import Assumptions
 from testbed.backends.flow.simulate import simulate
+from testbed.backends.links import shares
 from testbed.backends.measurements import JobMeasurements, Measurements
+from testbed.backends.recording import NOTHING, Recording
 from testbed.deployment.deploy import Deployment
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import allocate
+from testbed.experiment.findings import shown
 
 
-def run(deployment: Deployment, log_dir: Path, captures: Sequence[str] = ()) -> Measurements:
-    """Simulate the jobs of ``deployment`` side by side. There are no logs or captures.
+def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -> Measurements:
+    """Simulate the jobs of ``deployment`` side by side. There are no logs, and nothing is recorded.
 
     DeploymentError says what cannot be simulated or does not fit the switches' memory. Stalled says
     that a plan waits for ever.
     """
     emulation, jobs = deployment.experiment.emulation, deployment.jobs
-    if emulation.loss:
-        raise DeploymentError(
-            f"emulation.loss: found {emulation.loss:g}, wanted 0 with backend: simulate, where no "
-            "packet is lost; leave it out, or write backend: emulate"
-        )
+    for name in ("loss", "duplication"):
+        if shares(asked := getattr(emulation, name), deployment.fabric):
+            raise DeploymentError(
+                f"emulation.{name}: found {shown(asked)}, wanted 0 with backend: simulate, where"
+                " there are no packets; leave it out, or write backend: packet or emulate"
+            )
     if sum(len(job.plan.trees) for job in jobs) <= wire.MAX_TREES:
         allocate([(job.plan, job.window) for job in jobs], deployment.fabric.slots)
     timeline = simulate(

@@ -1,7 +1,7 @@
 """The load of each transfer on the links, and the latency of its last packet.
 
 Paths are chosen as in the closed form and in the emulator: the flows of hosts follow ECMP unless
-the plan pins them; a tree's switches spread their children over the equally short paths.
+the plan routes them; a tree's switches spread their children over the equally short paths.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Ways:
         self._fabric, self._assumptions, self._job, self._name = fabric, assumptions, job, name
         self.framing = framing(fabric)
         self._number, self._capacity = links.number, links.capacity
-        self._even = EvenPaths(fabric)
+        self._even = EvenPaths(fabric, job.plan.routes)
         self._split = cache(self._split_evenly)
 
     def stream(self, source: int, to: int) -> Demand:
@@ -92,8 +92,8 @@ class Ways:
         for child, parent in tree.parent.items():
             for source, to, load in ((child, parent, up), (parent, child, down)):
                 per_byte = receipt if load is demand.receipts else stream
-                if source in switches and source != to:
-                    hop = tree.hop(child, self._fabric.next_hops(source, to))
+                if source in switches and (source, to) not in self._job.plan.routes:
+                    hop = tree.hop(child, self._fabric.next_hops(source, to), source == parent)
                     load[self._number[source, hop]] += per_byte
                     source = hop
                 _add(load, self.way(source, to), per_byte)
@@ -135,14 +135,6 @@ class Ways:
         """The links of a flow, and its share on each."""
         if source == to:
             return ()
-        pinned = self._job.plan.pins.get((source, to))
-        if pinned is not None:
-            tor = self._fabric.tor_of(source)
-            start = ((self._number[source, tor], 1.0), (self._number[tor, pinned], 1.0))
-            return (*start, *self._unpinned(pinned, to))
-        return self._unpinned(source, to)
-
-    def _unpinned(self, source: str, to: str) -> Iterable[tuple[int, float]]:
         if self._assumptions.ecmp == "even":
             return self._split(source, to).items()
         return self._hashed(source, to)
@@ -151,9 +143,9 @@ class Ways:
         def hashed(at: str, hops: Sequence[str]) -> str:
             return hops[self._hash(at, source, to) % len(hops)]
 
-        return [
-            (self._number[link], 1.0) for link in pairwise(path(self._fabric, source, to, hashed))
-        ]
+        route = self._job.plan.routes.get((source, to))
+        nodes = route or path(self._fabric, source, to, hashed)
+        return [(self._number[link], 1.0) for link in pairwise(nodes)]
 
     def _hash(self, at: str, source: str, to: str) -> int:
         text = f"{self._assumptions.seed}/{at}/{self._name}/{source}/{to}"

@@ -12,12 +12,9 @@ from testbed.backends.flow.scenario import Assumptions, Job, Timeline
 from testbed.backends.flow.stretches import Stretches
 from testbed.backends.flow.training import Training
 from testbed.backends.flow.updates import Updates
+from testbed.backends.measurements import Stalled
 from testbed.plan.stages import Stages
 from testbed.topology.fabric import Fabric
-
-
-class Stalled(Exception):
-    """A job's ranks wait for one another for ever: its plan is invalid (see the checker)."""
 
 
 def _is_closed(job: Job, assumptions: Assumptions) -> bool:

@@ -30,7 +30,7 @@ class Training:
         self.synchroniser: Synchroniser | None = None
         workers = job.plan.workers
         self.iterations: list[list[IterationTimes]] = [[] for _ in range(workers)]
-        self._credit = job.plan.credit or len(job.units)
+        self._credit = job.plan.pipelining.credit or len(job.units)
         self._ready_s = [unit.ready_s for unit in job.units]
         if job.plan.consistency is not None and job.plan.consistency.turns:
             # A worker that takes turns pushes nothing before its whole gradient is ready.

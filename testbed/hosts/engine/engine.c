@@ -78,6 +78,16 @@ const uint64_t *engine_float_sums(const struct engine *engine, int flow, uint64_
     return engine->flows[flow]->float_sums;
 }
 
+bool engine_look(const struct engine *engine, int flow, struct flow_state *state)
+{
+    if (flow >= engine->count)
+        return false;
+    const struct flow *own = engine->flows[flow];
+    *state = (struct flow_state){.tree = own->tree, .round_trip = own->rtt.smoothed};
+    own->protocol->look(own, state);
+    return true;
+}
+
 void engine_take(struct engine *engine, const void *packet, size_t size, double now)
 {
     if (!engine->count)

@@ -24,6 +24,9 @@ uint64_t engine_done(const struct engine *engine, int flow);
 const struct counters *engine_counters(const struct engine *engine, int flow);
 const uint64_t *engine_float_sums(const struct engine *engine, int flow, uint64_t *count);
 
+/* The state of flow number `flow`; false if there is none. */
+bool engine_look(const struct engine *engine, int flow, struct flow_state *state);
+
 /* Times are seconds on the driver's clock: any origin, never backwards. */
 void engine_take(struct engine *engine, const void *packet, size_t size, double now);
 void engine_pump(struct engine *engine, double now); /* after packets, pushes or the deadline */

@@ -12,7 +12,7 @@ static void send_receipt(struct tree *tree, uint64_t sequence)
         .tree = htobe16(tree->flow.tree),
         .sequence = htobe32((uint32_t)sequence),
         .slot = htobe32(slot),
-        .next_slot = htobe32(slot),
+        .next_slot = origin_or(tree, slot),
         .bitmap = htobe64(tree->own),
     };
     put_header(&tree->flow.queues[0], &header);

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int queue_open(struct queue *queue, uint32_t address, uint64_t ranks, uint32_t least)
+int queue_open(struct queue *queue, uint32_t address, uint32_t least)
 {
     uint32_t size = 64;
     while (size < least)
         size *= 2;
-    *queue = (struct queue){.to = address, .ranks = ranks, .mask = size - 1};
+    *queue = (struct queue){.to = address, .mask = size - 1};
     queue->packets = malloc(size * sizeof *queue->packets);
     return queue->packets ? 0 : -ENOMEM;
 }

@@ -17,12 +17,11 @@ struct outgoing {
 
 struct queue {
     uint32_t to;    /* the address, in network order */
-    uint64_t ranks; /* mask of the ranks whose contributions come from there */
     struct outgoing *packets; /* ring of `mask` + 1 */
     uint32_t mask, head, tail;
 };
 
-int queue_open(struct queue *queue, uint32_t address, uint64_t ranks, uint32_t least);
+int queue_open(struct queue *queue, uint32_t address, uint32_t least);
 void queue_close(struct queue *queue);
 
 static inline bool queue_is_empty(const struct queue *queue)

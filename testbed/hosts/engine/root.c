@@ -6,25 +6,26 @@
 
 #include "tree.h"
 
-static void answer(struct tree *tree, const struct header *header, uint64_t to)
+static void answer(struct tree *tree, const struct header *header, const uint64_t *to)
 {
     for (uint32_t i = 0; i < tree->peers; i++)
-        if (tree->flow.queues[i].ranks & to)
+        if (ranks_meet(&tree->of_peers[i * tree->words], to, tree->words))
             put_header(&tree->flow.queues[i], header);
 }
 
-static void answer_again(struct tree *tree, const struct header *header, uint64_t ranks)
+static void answer_again(struct tree *tree, const struct header *header, const uint64_t *ranks)
 {
     tree->flow.counters.answered_again++;
     if (!tree->rules->answers_one) {
         answer(tree, header, ranks);
         return;
     }
-    for (uint64_t left = ranks; left; left &= left - 1) {
-        int queue = tree->queue_of[__builtin_ctzll(left)];
-        if (queue >= 0)
-            put_header(&tree->flow.queues[queue], header);
-    }
+    for (uint32_t word = 0; word < tree->words; word++)
+        for (uint64_t left = ranks[word]; left; left &= left - 1) {
+            int queue = tree->queue_of[64 * word + (uint32_t)__builtin_ctzll(left)];
+            if (queue >= 0)
+                put_header(&tree->flow.queues[queue], header);
+        }
 }
 
 static struct header reply(const struct tree *tree, uint8_t kind, uint64_t sequence,
@@ -37,7 +38,7 @@ static struct header reply(const struct tree *tree, uint8_t kind, uint64_t seque
         .sequence = htobe32((uint32_t)sequence),
         .slot = htobe32(place->slot),
         .next_slot = htobe32(place->next_slot),
-        .bitmap = htobe64(tree->everyone),
+        .bitmap = htobe64(tree->everyone[0]),
     };
 }
 
@@ -89,7 +90,8 @@ static void complete(struct tree *tree, uint64_t sequence)
 }
 
 /* A contribution to a fragment that needs none: its answer was lost or is not sent yet. */
-void root_take_late(struct tree *tree, const struct header *from, uint64_t sequence, uint64_t ranks)
+void root_take_late(struct tree *tree, const struct header *from, uint64_t sequence,
+                    const uint64_t *ranks)
 {
     if (tree->rules->answers_one && !(from->flags & FLAG_RESEND))
         return; /* a copy that the network made */
@@ -106,12 +108,12 @@ void root_take_late(struct tree *tree, const struct header *from, uint64_t seque
     header.kind = KIND_ACK;
     header.flags = 0;
     header.next_slot = header.slot;
-    header.bitmap = htobe64(tree->everyone);
+    header.bitmap = htobe64(tree->everyone[0]);
     answer_again(tree, &header, ranks);
 }
 
 static void take_data(struct tree *tree, const struct packet *packet, uint64_t sequence,
-                      uint64_t ranks)
+                      const uint64_t *ranks)
 {
     bool finished = !tree->serves && sequence < tree->lowest;
     if (finished || (in_reach(tree, sequence) && place_of(tree, sequence)->done)) {
@@ -127,41 +129,65 @@ static void take_data(struct tree *tree, const struct packet *packet, uint64_t s
     uint8_t flags = packet->header.flags;
     if (place->floats)
         tree->rules->take_again(tree, packet, sequence, ranks);
-    if (place->floats || flags & FLAG_FLOATS || place->counted & ranks)
+    uint64_t *counted = counted_of(tree, sequence);
+    if (place->floats || flags & FLAG_FLOATS || ranks_meet(counted, ranks, tree->words))
         return;
     if (flags & FLAG_COLLISION)
         tree->flow.counters.collisions++;
     place->flags |= flags & (FLAG_COLLISION | FLAG_OVERFLOW | FLAG_ECN);
     place->slot = be32toh(packet->header.slot);
     int32_t *row = row_of(tree, sequence);
-    if (!place->counted)
+    if (!ranks_count(counted, tree->words))
         swap_values(row, packet->values);
     else if (add_from_wire(row, packet->values))
         place->flags |= FLAG_OVERFLOW;
-    place->counted |= ranks;
-    if (place->counted == tree->everyone)
+    ranks_join(counted, ranks, tree->words);
+    if (ranks_equal(counted, tree->everyone, tree->words))
         complete(tree, sequence);
 }
 
-static void take_receipt(struct tree *tree, uint64_t sequence, uint64_t ranks, double now)
+static void take_receipt(struct tree *tree, uint64_t sequence, const uint64_t *ranks, double now)
 {
     if (sequence < tree->lowest || !in_reach(tree, sequence))
         return;
     struct place *place = place_of(tree, sequence);
     if (!place->sent || place->done)
         return;
-    place->counted |= ranks;
-    if (place->counted != tree->everyone)
+    uint64_t *counted = counted_of(tree, sequence);
+    ranks_join(counted, ranks, tree->words);
+    if (!ranks_equal(counted, tree->everyone, tree->words))
         return;
     window_answered(tree, sequence, now);
     tree_finish(tree, sequence);
 }
 
+/* The ranks whose contributions a packet has; NULL if it names others than the tree's. */
+static const uint64_t *ranks_in(const struct tree *tree, const struct header *header)
+{
+    const uint64_t bits = be64toh(header->bitmap);
+    if (!tree->origins) {
+        *tree->found = bits;
+        return bits && !(bits & ~*tree->everyone) ? tree->found : NULL;
+    }
+    const uint32_t origin = be32toh(header->next_slot);
+    if (!bits || !origin || origin > tree->origins)
+        return NULL;
+    ranks_clear(tree->found, tree->words);
+    for (uint64_t left = bits; left; left &= left - 1) {
+        const size_t set = (size_t)(origin - 1) * BITMAP + (size_t)__builtin_ctzll(left);
+        const uint64_t *behind = &tree->behind[set * tree->words];
+        if (!ranks_count(behind, tree->words))
+            return NULL;
+        ranks_join(tree->found, behind, tree->words);
+    }
+    return tree->found;
+}
+
 void root_take(struct tree *tree, const struct packet *packet, double now)
 {
     uint64_t sequence = be32toh(packet->header.sequence);
-    uint64_t ranks = be64toh(packet->header.bitmap);
-    if (!ranks || ranks & ~tree->everyone)
+    const uint64_t *ranks = ranks_in(tree, &packet->header);
+    if (!ranks)
         return;
     if (packet->header.kind == KIND_DATA)
         take_data(tree, packet, sequence, ranks);
@@ -174,7 +200,7 @@ void root_pushed(struct tree *tree, const struct chunk *chunk)
     for (uint64_t s = chunk->first; s < chunk->end && in_reach(tree, s); s++) {
         struct place *place = place_of(tree, s);
         if (chunk->operation == MULTICAST)
-            *place = (struct place){0}; /* ignore early packets: there was no reason to send any */
+            place_clear(tree, s); /* ignore early packets: there was no reason to send any */
         else if (place->kept)
             complete(tree, s);
     }

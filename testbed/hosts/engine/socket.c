@@ -40,7 +40,6 @@ int socket_open(struct socket *made, uint32_t address, uint16_t port, int burst)
     if (made->fd < 0)
         return -errno;
     widen(made->fd, SO_RCVBUFFORCE, SO_RCVBUF);
-    widen(made->fd, SO_SNDBUFFORCE, SO_SNDBUF);
     int longest = LONGEST / (int)sizeof(struct packet);
     if (longest > BATCH)
         longest = BATCH;
@@ -139,6 +138,10 @@ static void pack(struct socket *through, struct flow *flow, struct queue *queue,
 
 int socket_flush(struct socket *through, struct flow *flow, struct queue *queue)
 {
+    if (flow->protocol->bursts && !through->is_wide) {
+        widen(through->fd, SO_SNDBUFFORCE, SO_SNDBUF);
+        through->is_wide = true;
+    }
     struct sockaddr_in to = name_of(queue->to, through->port);
     struct load load;
     while (!queue_is_empty(queue)) {

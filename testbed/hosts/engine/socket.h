@@ -13,6 +13,7 @@ struct socket {
     int fd;
     uint16_t port;
     int burst;    /* packets that may leave back to back, as one long datagram */
+    bool is_wide; /* the send buffer has room for bursts */
     bool blocked; /* the send buffer is full; try again soon */
     size_t sizes[BATCH]; /* of arrived packets; 0 if longer than any valid one */
     struct {

@@ -11,6 +11,33 @@ static uint32_t in_turn(const struct tree *tree, uint64_t sequence)
 
 const struct rules pool = {.slot = in_turn};
 
+static uint64_t *copy_of(const uint64_t *sets, size_t count, uint32_t words)
+{
+    uint64_t *copy = calloc(count + 1, words * sizeof *copy);
+    if (copy && count)
+        memcpy(copy, sets, count * words * sizeof *copy);
+    return copy;
+}
+
+static int open_root(struct tree *tree, const struct role *role)
+{
+    const uint32_t words = role->words;
+    tree->words = words;
+    tree->origins = role->origins;
+    tree->of_peers = copy_of(role->ranks, role->peers, words);
+    tree->behind = copy_of(role->behind, (size_t)role->origins * BITMAP, words);
+    tree->everyone = calloc(words, sizeof *tree->everyone);
+    tree->found = calloc(words, sizeof *tree->found);
+    tree->counted = calloc(tree->places_count, words * sizeof *tree->counted);
+    tree->queue_of = calloc(64 * (size_t)words, sizeof *tree->queue_of);
+    if (!tree->of_peers || !tree->behind || !tree->everyone || !tree->found || !tree->counted ||
+        !tree->queue_of)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < role->peers; i++)
+        ranks_join(tree->everyone, &tree->of_peers[i * words], words);
+    return 0;
+}
+
 int tree_open(struct flow *flow, const struct role *role)
 {
     struct tree *tree = (struct tree *)flow;
@@ -18,11 +45,12 @@ int tree_open(struct flow *flow, const struct role *role)
     tree->is_root = role->is_root;
     tree->serves = role->serves;
     tree->places_count = (1 + AHEAD) * role->window;
-    tree->own = role->is_root ? 0 : UINT64_C(1) << role->rank;
+    tree->own = role->is_root ? 0 : UINT64_C(1) << role->bit;
+    tree->origin = role->origin;
     tree->slots_count = role->slots_count;
     tree->peers = role->peers;
-    const uint32_t workers = role->workers && tree->rules->answers_one ? MAX_WORKERS : 0;
     tree->slots = calloc(role->slots_count + 1, sizeof *tree->slots);
+    const uint32_t workers = role->workers && tree->rules->answers_one ? 64 * role->words : 0;
     flow->queues = calloc(role->peers + workers, sizeof *flow->queues);
     tree->places = calloc(tree->places_count, sizeof *tree->places);
     tree->rows = calloc(tree->places_count, sizeof *tree->rows);
@@ -30,19 +58,17 @@ int tree_open(struct flow *flow, const struct role *role)
         return -ENOMEM;
     if (role->slots_count)
         memcpy(tree->slots, role->slots, role->slots_count * sizeof *tree->slots);
-    for (uint32_t i = 0; i < role->peers; i++) {
-        tree->everyone |= role->ranks[i];
-        if (queue_open(&flow->queues[flow->queues_count++], role->addresses[i], role->ranks[i],
-                       4 * role->window))
+    for (uint32_t i = 0; i < role->peers; i++)
+        if (queue_open(&flow->queues[flow->queues_count++], role->addresses[i], 4 * role->window))
             return -ENOMEM;
-    }
-    for (uint32_t rank = 0; rank < MAX_WORKERS; rank++) {
+    if (role->is_root && open_root(tree, role))
+        return -ENOMEM;
+    for (uint32_t rank = 0; rank < workers; rank++) {
         tree->queue_of[rank] = -1;
-        if (!workers || !role->workers[rank])
+        if (!role->workers[rank])
             continue;
         tree->queue_of[rank] = (int)flow->queues_count;
-        if (queue_open(&flow->queues[flow->queues_count++], role->workers[rank],
-                       UINT64_C(1) << rank, 4 * role->window))
+        if (queue_open(&flow->queues[flow->queues_count++], role->workers[rank], 4 * role->window))
             return -ENOMEM;
     }
     window_open(tree, role->window);
@@ -55,6 +81,12 @@ void tree_close(struct flow *flow)
     struct tree *tree = (struct tree *)flow;
     for (uint32_t i = 0; tree->places && i < tree->places_count; i++)
         free(tree->places[i].floats);
+    free(tree->everyone);
+    free(tree->of_peers);
+    free(tree->behind);
+    free(tree->counted);
+    free(tree->found);
+    free(tree->queue_of);
     free(tree->slots);
     free(tree->places);
     free(tree->rows);
@@ -80,6 +112,13 @@ int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint
     return 0;
 }
 
+void place_clear(struct tree *tree, uint64_t sequence)
+{
+    *place_of(tree, sequence) = (struct place){0};
+    if (tree->is_root)
+        ranks_clear(counted_of(tree, sequence), tree->words);
+}
+
 void tree_finish(struct tree *tree, uint64_t sequence)
 {
     place_of(tree, sequence)->done = true;
@@ -95,9 +134,8 @@ void tree_advance(struct tree *tree)
     while (tree->lowest < end && place_of(tree, tree->lowest)->done) {
         /* The place that falls out of reach is reused by the fragment that comes into reach. */
         if (tree->lowest >= kept) {
-            struct place *old = place_of(tree, tree->lowest - kept);
-            free(old->floats);
-            *old = (struct place){0};
+            free(place_of(tree, tree->lowest - kept)->floats);
+            place_clear(tree, tree->lowest - kept);
         }
         tree->lowest++;
     }
@@ -138,6 +176,13 @@ double tree_deadline(const struct flow *flow)
 uint64_t tree_done(const struct flow *flow)
 {
     return ((const struct tree *)flow)->lowest;
+}
+
+void tree_look(const struct flow *flow, struct flow_state *state)
+{
+    const struct tree *tree = (const struct tree *)flow;
+    state->window = (uint32_t)tree->congestion.allowed;
+    state->in_flight = tree->window.outstanding;
 }
 
 /* A member's own values, or a root's row. */

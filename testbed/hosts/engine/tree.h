@@ -8,6 +8,7 @@
 #include <endian.h>
 
 #include "flow.h"
+#include "ranks.h"
 #include "window.h"
 
 /* Windows by which a fragment may be ahead of the lowest that is not done. Only the memory here
@@ -15,7 +16,6 @@
 enum { AHEAD = 7 };
 
 struct place {
-    uint64_t counted; /* ranks whose contributions or receipts have been counted */
     double sent_at;
     uint64_t turn; /* number of its first sending among the flow's */
     double *floats; /* their sum, while members send floats because int32 was too narrow */
@@ -31,9 +31,16 @@ struct tree {
     const struct rules *rules;
     bool is_root, serves;
     uint32_t peers;
-    uint64_t own, everyone;
+    uint64_t own; /* a member's bit */
+    uint32_t origin;
     uint32_t *slots, slots_count, next_spare;
-    int queue_of[MAX_WORKERS]; /* of a root that answers single workers; or -1 */
+
+    /* At a root. Sets of ranks have `words` words (ranks.h). */
+    uint32_t words, origins;
+    uint64_t *everyone, *of_peers, *behind;
+    uint64_t *counted; /* by place: ranks whose contributions or receipts have been counted */
+    uint64_t *found;   /* the ranks in the packet that is being taken */
+    int *queue_of;     /* by rank, if the root answers single workers; or -1 */
 
     struct place *places;
     int32_t (*rows)[VALUES]; /* a root's sums, and its results in wire order; early values */
@@ -58,7 +65,7 @@ struct rules {
     uint32_t (*rehash)(struct tree *tree, uint32_t slot);
     void (*too_wide)(struct tree *tree, uint64_t sequence);
     void (*take_again)(struct tree *tree, const struct packet *packet, uint64_t sequence,
-                       uint64_t ranks);
+                       const uint64_t *ranks);
 };
 
 /* Each tree has a pool of two windows of slots, used in turn. */
@@ -73,12 +80,13 @@ void tree_take(struct flow *flow, const void *packet, size_t size, double now);
 void tree_pump(struct flow *flow, double now);
 double tree_deadline(const struct flow *flow);
 uint64_t tree_done(const struct flow *flow);
+void tree_look(const struct flow *flow, struct flow_state *state);
 const int32_t *tree_values(struct flow *flow, const struct outgoing *packet, int32_t *stage);
 
 #define ON_TREES                                                                                   \
     .size = sizeof(struct tree), .bursts = true, .open = tree_open, .close = tree_close,           \
     .push = tree_push, .tree_of = tree_of_packet, .take = tree_take, .pump = tree_pump,            \
-    .deadline = tree_deadline, .done = tree_done, .values = tree_values
+    .deadline = tree_deadline, .done = tree_done, .look = tree_look, .values = tree_values
 
 /* member.c and root.c: process a packet, and what waited for a push. */
 void member_take(struct tree *tree, const struct packet *packet, double now);
@@ -90,11 +98,16 @@ void root_pushed(struct tree *tree, const struct chunk *chunk);
 void root_answer(struct tree *tree, uint8_t kind, uint64_t sequence);
 void root_return_sum(struct tree *tree, uint64_t sequence);
 void root_take_late(struct tree *tree, const struct header *from, uint64_t sequence,
-                    uint64_t ranks);
+                    const uint64_t *ranks);
 
 static inline struct place *place_of(const struct tree *tree, uint64_t sequence)
 {
     return &tree->places[sequence % tree->places_count];
+}
+
+static inline uint64_t *counted_of(const struct tree *tree, uint64_t sequence)
+{
+    return &tree->counted[sequence % tree->places_count * tree->words];
 }
 
 static inline int32_t *row_of(const struct tree *tree, uint64_t sequence)
@@ -121,6 +134,13 @@ static inline bool put_header(struct queue *queue, const struct header *header)
     return queue_put(queue, be32toh(header->sequence), header, sizeof *header, with_values);
 }
 
+/* The slot in an upward packet's next_slot, or on a tree of many workers what its bits belong to. */
+static inline uint32_t origin_or(const struct tree *tree, uint32_t slot)
+{
+    return htobe32(tree->origin ? tree->origin : slot);
+}
+
+void place_clear(struct tree *tree, uint64_t sequence);
 void tree_finish(struct tree *tree, uint64_t sequence);
 void tree_advance(struct tree *tree);
 

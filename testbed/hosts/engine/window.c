@@ -35,6 +35,7 @@ void window_open(struct tree *tree, uint32_t size)
         .newest = -INFINITY,
         .stalled = -INFINITY,
         .answered = -INFINITY,
+        .oldest = -INFINITY,
     };
 }
 
@@ -64,8 +65,8 @@ bool window_send(struct tree *tree, uint64_t sequence, uint8_t flags, double now
         .tree = htobe16(tree->flow.tree),
         .sequence = htobe32((uint32_t)sequence),
         .slot = htobe32(slot),
-        .next_slot = htobe32(slot),
-        .bitmap = htobe64(tree->is_root ? tree->everyone : tree->own),
+        .next_slot = origin_or(tree, slot),
+        .bitmap = htobe64(tree->is_root ? tree->everyone[0] : tree->own),
     };
     if (tree->is_root && !place->sent)
         swap_values(row_of(tree, sequence), memory_of(chunk, sequence));
@@ -85,13 +86,23 @@ static void resend(struct tree *tree, uint64_t sequence, double now)
     tree->flow.counters.retransmitted++;
 }
 
+/* Whether some packet of the lowest chunk was answered, or none of the flow ever was. Otherwise other
+   workers may not have reached this chunk yet. */
+static bool is_begun(struct tree *tree)
+{
+    if (tree->flow.rtt.smoothed <= 0)
+        return true;
+    const struct chunk *chunk = chunk_of(&tree->flow.chunks, tree->lowest);
+    return !chunk || chunk->first < tree->lowest || tree->window.done_end > tree->lowest;
+}
+
 static void resend_late(struct tree *tree, double now)
 {
     struct window *window = &tree->window;
     /* Only a few: if they are late because of a queue, more would lengthen it, and an answer will
        show which others are lost. */
     struct congestion *congestion = &tree->congestion;
-    uint32_t most = (uint32_t)congestion->least, count = 0;
+    uint32_t most = is_begun(tree) ? (uint32_t)congestion->least : 1, count = 0;
     for (uint64_t s = tree->lowest; s < window->sent_end && count < most; s++) {
         struct place *place = place_of(tree, s);
         if (!place->sent || place->done || place->sent_at >= now - window->timeout)
@@ -110,16 +121,30 @@ static void resend_late(struct tree *tree, double now)
    although others sent a few turns later are. */
 static void resend_missing(struct tree *tree, uint64_t end, double newest, bool hurry, double now)
 {
-    const struct window *window = &tree->window;
-    for (uint64_t s = tree->lowest; s < window->sent_end && s < end; s++) {
+    struct window *window = &tree->window;
+    const double late = newest - LATER * window_round_trip(tree);
+    /* Sending times and turns only grow: nothing is missing before the oldest one may be. */
+    if (window->oldest >= late && !(hurry && window->lowest_turn + REORDERING + 1 < window->overtaken))
+        return;
+    double oldest = INFINITY;
+    uint64_t lowest_turn = UINT64_MAX - REORDERING - 1, s = tree->lowest;
+    for (; s < window->sent_end && s < end; s++) {
         struct place *place = place_of(tree, s);
-        bool passed = hurry && !place->resent && place->turn + REORDERING + 1 < window->overtaken;
-        bool late = place->sent_at < newest - LATER * window_round_trip(tree);
-        if (!place->sent || place->done || !(passed || late))
+        if (!place->sent || place->done)
             continue;
-        if (!place->resent)
-            tree->congestion.control->missed(&tree->congestion);
-        resend(tree, s, now);
+        bool passed = hurry && !place->resent && place->turn + REORDERING + 1 < window->overtaken;
+        if (passed || place->sent_at < late) {
+            if (!place->resent)
+                tree->congestion.control->missed(&tree->congestion);
+            resend(tree, s, now);
+        }
+        oldest = fmin(oldest, place->sent_at);
+        if (!place->resent && place->turn < lowest_turn)
+            lowest_turn = place->turn;
+    }
+    if (s == window->sent_end) {
+        window->oldest = fmin(oldest, now);
+        window->lowest_turn = lowest_turn < window->turns ? lowest_turn : window->turns;
     }
 }
 
@@ -265,6 +290,8 @@ static void settle(struct tree *tree, double now)
     window->heard = now;
     /* Any answer ends the doubling of the timeout. */
     double timeout = rtt->smoothed > 0 ? 4 * rtt->smoothed : FIRST_TIMEOUT;
+    if (first_answers && rtt->smoothed > 0)
+        timeout = fmax(timeout, window->silence); /* answers arrive, so a queue is long */
     window->timeout = fmin(fmax(timeout, LEAST_TIMEOUT), LONGEST_TIMEOUT);
     window->look_again = now + window->timeout;
     window->settled = true;

@@ -12,6 +12,8 @@ struct window {
     uint64_t next, sent_end;   /* the lowest that may be unsent; one past the highest sent */
     uint64_t turns, overtaken; /* first sendings so far; one past the latest one done */
     uint64_t done_end;         /* one past the highest done */
+    double oldest;             /* no fragment in flight was sent earlier, */
+    uint64_t lowest_turn;      /* nor, if it was sent once, in an earlier turn */
     double newest;             /* latest sending time among fragments sent once and done */
     double timeout, look_again;
     double silence, probe_at; /* the longest silence allowed, and when it will be over */

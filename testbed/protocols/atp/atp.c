@@ -35,7 +35,7 @@ static void ask_for_floats(struct tree *tree, uint64_t sequence)
     place->floats = calloc(VALUES, sizeof *place->floats);
     if (!place->floats)
         abort();
-    place->counted = 0;
+    ranks_clear(counted_of(tree, sequence), tree->words);
     root_answer(tree, KIND_ACK, sequence);
 }
 
@@ -49,18 +49,19 @@ static void send_floats(struct tree *tree, const struct header *header, uint64_t
 }
 
 static void take_floats(struct tree *tree, const struct packet *packet, uint64_t sequence,
-                        uint64_t ranks)
+                        const uint64_t *ranks)
 {
     struct place *place = place_of(tree, sequence);
     if (!(packet->header.flags & FLAG_FLOATS)) {
         root_take_late(tree, &packet->header, sequence, ranks);
         return;
     }
-    if (place->counted & ranks || ranks & (ranks - 1))
+    uint64_t *counted = counted_of(tree, sequence);
+    if (ranks_meet(counted, ranks, tree->words) || ranks_count(ranks, tree->words) != 1)
         return; /* counted already, or a sum: switches do not add floats */
     add_floats(place->floats, packet->values);
-    place->counted |= ranks;
-    if (place->counted != tree->everyone)
+    ranks_join(counted, ranks, tree->words);
+    if (!ranks_equal(counted, tree->everyone, tree->words))
         return;
     float_sums_to_wire(row_of(tree, sequence), place->floats);
     place->flags = (uint8_t)((place->flags & ~FLAG_OVERFLOW) | FLAG_FLOATS);

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import zlib
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
 
 from testbed.plan.program import SwitchAllReduce
-from testbed.protocols.atp.reference import MODEL
 from testbed.protocols.congestion import AIMD
 from testbed.protocols.protocol import TreeProtocol
 from testbed.protocols.roles import Place
@@ -17,14 +14,14 @@ from testbed.protocols.roles import Place
 class Atp(TreeProtocol):
     """Hosts name slots one by one, and the root moves fragments that collided."""
 
-    def slots(self, place: Place) -> npt.NDArray[np.uint32]:
+    def slots(self, place: Place) -> Sequence[int]:
         """A slot for each place of the window; for a root, up to as many spare ones."""
         size, slots = place.window.fragments, place.allocation.slots
         found = hashed_slots(place.allocation.number, min(2 * size, slots), slots)
         return found[size:] if place.is_root else found[:size]
 
 
-def hashed_slots(tree: int, count: int, slots: int) -> npt.NDArray[np.uint32]:
+def hashed_slots(tree: int, count: int, slots: int) -> Sequence[int]:
     """``count`` distinct aggregators: a hash of tree and place, then the next free one.
 
     ATP's hosts hash (CRC32 in the released client) and take the next slot where they collide with
@@ -38,7 +35,7 @@ def hashed_slots(tree: int, count: int, slots: int) -> npt.NDArray[np.uint32]:
         while slot in taken:
             slot = (slot + 1) % slots
         taken[slot] = None
-    return np.fromiter(taken, np.uint32, count)
+    return tuple(taken)
 
 
 PROTOCOL = Atp(
@@ -54,7 +51,9 @@ PROTOCOL = Atp(
         "The root recomputes a sum that leaves the range of int32 from floats.",
     ),
     reading=(
-        "Contributions are a bitmap of up to 64 workers at every level; the paper has two of 32.",
+        "A bit is a worker at both levels if there are at most 64, and a child of a switch "
+        "otherwise; the paper has a bitmap of 32 for each level. What a switch of a larger tree "
+        "has not summed passes the switches above.",
         "The root counts each worker once, however often its packets arrive.",
     ),
     loss="A member that misses a result retransmits the fragment, marked; the root sums what "
@@ -66,5 +65,4 @@ PROTOCOL = Atp(
     switch_may_be_root=False,
     shares_slots=True,
     watches_overflow=True,
-    reference=MODEL,
 )

@@ -26,7 +26,7 @@ def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
             held.who = 0
         return Event.FREED if held else Event.RETURNED
     packet.to = part.parent
-    if packet.flags & wire.FLAG_FLOATS:
+    if packet.flags & wire.FLAG_FLOATS or part.number not in (0, packet.next_slot):
         return Event.PASSED
     if packet.flags & wire.FLAG_RESEND:
         if not held:

@@ -11,14 +11,16 @@
 static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
 static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long without a loss */
 enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
+enum { GATHERED = 16 }; /* packets in order that one acknowledgement may answer */
 
-/* The peers: the destination of values, a switch or the next rank; the next rank, for retransmitted
-   sums; and the rank before, for acknowledgements. */
-enum { TO, AFTER, BEFORE, PEERS };
+/* The peers: the rank before, for acknowledgements; the destination of values, a switch or the next
+   rank; and the next rank, for retransmitted sums. Their queues are sent in this order, because
+   acknowledgements behind a window of values would be late. */
+enum { BEFORE, TO, AFTER, PEERS };
 
 struct ring {
     struct flow flow;
-    uint8_t rank;
+    uint16_t rank;
     uint32_t outgoing, incoming; /* numbers of the two connections */
     uint32_t message;            /* packets in one, at most */
     uint32_t window;             /* messages in flight */
@@ -30,7 +32,9 @@ struct ring {
     bool *resent;
     double timeout, look_again;
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
-    bool answer;              /* some packet is not acknowledged yet */
+    uint32_t gathered;        /* packets that are not acknowledged yet */
+    bool answer;              /* an acknowledgement is due */
+    double now;               /* the time of the last pump, when packets leave */
 };
 
 static int ring_open(struct flow *flow, const struct role *role)
@@ -38,10 +42,10 @@ static int ring_open(struct flow *flow, const struct role *role)
     struct ring *ring = (struct ring *)flow;
     if (role->peers != PEERS)
         return -EINVAL;
-    const uint32_t first = (uint32_t)role->tree * MAX_WORKERS;
+    const uint32_t first = (uint32_t)role->tree * MAX_RANKS;
     ring->rank = role->rank;
     ring->outgoing = first + role->rank;
-    ring->incoming = first + (uint32_t)__builtin_ctzll(role->ranks[BEFORE]);
+    ring->incoming = first + role->rank_before;
     ring->message = role->message;
     ring->window = role->window;
     ring->timeout = ring->silence = FIRST_TIMEOUT;
@@ -54,8 +58,7 @@ static int ring_open(struct flow *flow, const struct role *role)
     if (!ring->got || !ring->sent_at || !ring->resent || !flow->queues)
         return -ENOMEM;
     for (int i = 0; i < PEERS; i++)
-        if (queue_open(&flow->queues[flow->queues_count++], role->addresses[i], role->ranks[i],
-                       2 * ring->span))
+        if (queue_open(&flow->queues[flow->queues_count++], role->addresses[i], 2 * ring->span))
             return -ENOMEM;
     return 0;
 }
@@ -128,7 +131,7 @@ static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
             .sequence = htobe32((uint32_t)first),
             .slot = htobe32((uint32_t)(live * ring->message)),
             .next_slot = htobe32((uint32_t)((message % LIVE_MESSAGES) << 24 | count)),
-            .bitmap = htobe64(UINT64_C(1) << ring->rank),
+            .bitmap = htobe64(UINT64_C(1) << ring->rank % BITMAP),
         };
         memcpy(head + sizeof bth, &header, sizeof header);
     }
@@ -139,14 +142,16 @@ static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
     return true;
 }
 
-/* NULL if the sum replaced the packet's own values after it was queued. */
+/* NULL if the sum replaced the packet's own values after it was queued. The time of sending is that
+   of leaving, because the socket may be full for long. */
 static const int32_t *ring_values(struct flow *flow, const struct outgoing *packet, int32_t *stage)
 {
-    const struct ring *ring = (const struct ring *)flow;
+    struct ring *ring = (struct ring *)flow;
     const struct chunk *chunk = chunk_of(&flow->chunks, packet->fragment);
     const bool as_sum = ((const struct bth *)packet->head)->reserved & IS_SUM;
     if (!chunk || as_sum != is_received(ring, packet->fragment))
         return NULL;
+    ring->sent_at[packet->fragment % ring->span] = ring->now;
     swap_values(stage, memory_of(chunk, packet->fragment));
     return stage;
 }
@@ -198,20 +203,27 @@ static void hear(struct ring *ring, double now)
     ring->probe_at = now + ring->silence;
 }
 
-static void take_values(struct ring *ring, uint64_t fragment, const int32_t *values, double now)
+/* A message's last packet requests an acknowledgement, and so does all that is out of order. Network
+   cards gather those of other packets. */
+static void take_values(struct ring *ring, uint64_t fragment, const int32_t *values, bool closes,
+                        double now)
 {
-    ring->answer = true;
     const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
-    if (!chunk || fragment >= ring->received + ring->span || is_received(ring, fragment))
+    if (!chunk || fragment >= ring->received + ring->span || is_received(ring, fragment)) {
+        ring->answer = true;
         return;
+    }
     swap_values(memory_of(chunk, fragment), values);
     ring->got[fragment % ring->span] = true;
     measure_round_trip(ring, fragment, now);
     hear(ring, now);
     if (fragment >= ring->highest)
         ring->highest = fragment + 1;
+    const uint64_t next = ring->received + 1;
     while (ring->received < ring->flow.chunks.pushed && ring->got[ring->received % ring->span])
         ring->got[ring->received++ % ring->span] = false;
+    if (closes || ++ring->gathered == GATHERED || ring->received != next)
+        ring->answer = true;
 }
 
 static void take_answer(struct ring *ring, const struct answer *packet, double now)
@@ -237,7 +249,7 @@ static int tree_of_connection(const void *packet, size_t size)
     const struct bth *bth = packet;
     const bool known = size == sizeof(struct answer) || size == SHORT_DATA ||
                        size == sizeof(struct data);
-    return known ? (int)(get24(bth->connection) / MAX_WORKERS) : -1;
+    return known ? (int)(get24(bth->connection) / MAX_RANKS) : -1;
 }
 
 static void ring_take(struct flow *flow, const void *packet, size_t size, double now)
@@ -248,16 +260,17 @@ static void ring_take(struct flow *flow, const void *packet, size_t size, double
     const uint32_t number = get24(data->bth.connection);
     const uint64_t fragment = whole_number(get24(data->bth.sequence), ring->received);
     const bool opens = opcode == SEND_FIRST || opcode == SEND_ONLY;
+    const bool closes = opcode == SEND_LAST || opcode == SEND_ONLY;
     const bool follows = opcode == SEND_MIDDLE || opcode == SEND_LAST;
     if (size == sizeof(struct answer)) {
         if (opcode == ACKNOWLEDGE && number == ring->outgoing)
             take_answer(ring, packet, now);
-    } else if (number != ring->incoming) {
-        return;
+    } else if (number != ring->incoming || !(data->bth.reserved & IS_SUM)) {
+        return; /* a contribution: a switch on the way does not know the connection (yet) */
     } else if (opens && size == sizeof *data) {
-        take_values(ring, fragment, data->rest + HEADER_BYTES / 4, now);
+        take_values(ring, fragment, data->rest + HEADER_BYTES / 4, closes, now);
     } else if (follows && size == SHORT_DATA) {
-        take_values(ring, fragment, data->rest, now);
+        take_values(ring, fragment, data->rest, closes, now);
     }
 }
 
@@ -278,6 +291,7 @@ static void answer_all(struct ring *ring)
     if (!ring->answer)
         return;
     ring->answer = false;
+    ring->gathered = 0;
     if (ring->received)
         answer(ring, ACK, ring->received - 1);
     if (ring->highest > REORDERING)
@@ -338,9 +352,10 @@ static void end_silence(struct ring *ring, double now)
 static void ring_pump(struct flow *flow, double now)
 {
     struct ring *ring = (struct ring *)flow;
+    ring->now = now;
     answer_all(ring);
     chunks_advance(&flow->chunks, ring_done(flow), 0);
-    if (!queues_are_empty(flow, BEFORE))
+    if (!queue_is_empty(&flow->queues[TO]) || !queue_is_empty(&flow->queues[AFTER]))
         return;
     send_new(ring, now);
     end_silence(ring, now);
@@ -351,6 +366,13 @@ static double ring_deadline(const struct flow *flow)
 {
     const struct ring *ring = (const struct ring *)flow;
     return ring->acked < ring->next ? fmin(ring->look_again, ring->probe_at) : INFINITY;
+}
+
+static void ring_look(const struct flow *flow, struct flow_state *state)
+{
+    const struct ring *ring = (const struct ring *)flow;
+    state->window = ring->window * ring->message;
+    state->in_flight = (uint32_t)(ring->next - ring->acked);
 }
 
 const struct protocol netreduce = {
@@ -364,5 +386,6 @@ const struct protocol netreduce = {
     .pump = ring_pump,
     .deadline = ring_deadline,
     .done = ring_done,
+    .look = ring_look,
     .values = ring_values,
 };

@@ -7,7 +7,6 @@ from typing import Any
 
 from testbed import wire
 from testbed.plan.program import SwitchAllReduce
-from testbed.protocols.netreduce.reference import MODEL
 from testbed.protocols.part import Part
 from testbed.protocols.protocol import TreeProtocol
 from testbed.protocols.roles import Neighbours, Place, Role
@@ -50,7 +49,7 @@ class NetReduce(TreeProtocol):
             "InaIngress.connections",
             (Exact(part.ip(child)), Exact(wire.connection(number, rank))),
             "InaIngress.join_connection",
-            (index, 1 << rank, number, *part.parameters),
+            (index, part.tree.bits(child), number, *part.parameters),
         )
 
     def copy(self, part: Part, child: str) -> tuple[str, tuple[int, ...]]:
@@ -77,7 +76,11 @@ PROTOCOL = NetReduce(
         "We did not have the paper's text, only abstracts and quotations.",
         "Connections of a job number their packets alike. Memory is twice the window, for the "
         "same reason that SwitchML has two versions.",
-        "A host that has the sum already retransmits the sum, marked, and switches let it pass.",
+        "Sums are marked in a reserved field of RoCE's header, and receivers ignore values without "
+        "the mark: a switch that lost its tables forwards contributions. A host that has the sum "
+        "already retransmits the sum, marked, and switches let it pass.",
+        "One acknowledgement answers up to 16 packets in order, and each message's last packet; "
+        "RoCE leaves that to the network card.",
     ),
     loss="Hosts retransmit only the packets asked for (selective repeat, not go-back-N). A "
     "repeated packet of an answered fragment goes on to its destination with the sum.",
@@ -86,5 +89,4 @@ PROTOCOL = NetReduce(
     number=4,
     control="netreduce.p4",
     switch_may_be_root=True,
-    reference=MODEL,
 )

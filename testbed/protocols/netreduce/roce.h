@@ -5,7 +5,7 @@
 #include "packet.h"
 
 enum { ACK = 0x00 };    /* a syndrome */
-enum { IS_SUM = 0x01 }; /* in `reserved`: the values are the sum already; switches only forward */
+enum { IS_SUM = 0x01 }; /* in `reserved`: the values are the sum; switches only forward, and hosts take only these */
 
 struct bth {
     uint8_t opcode, flags;

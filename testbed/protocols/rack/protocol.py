@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from testbed.plan.program import Multicast, SwitchReduce
 from testbed.protocols.protocol import TreeProtocol
-from testbed.protocols.rack.reference import MODEL
 
 PROTOCOL = TreeProtocol(
     name="rack",
@@ -24,5 +23,4 @@ PROTOCOL = TreeProtocol(
     number=3,
     control="rack.p4",
     switch_may_be_root=False,
-    reference=MODEL,
 )

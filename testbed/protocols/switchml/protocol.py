@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from testbed.plan.program import SwitchAllReduce
 from testbed.protocols.protocol import TreeProtocol
-from testbed.protocols.switchml.reference import MODEL
 
 PROTOCOL = TreeProtocol(
     name="switchml",
@@ -28,5 +27,4 @@ PROTOCOL = TreeProtocol(
     number=2,
     control="switchml.p4",
     switch_may_be_root=True,
-    reference=MODEL,
 )

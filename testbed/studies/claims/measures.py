@@ -50,10 +50,10 @@ class Bounds(Model):
 
     def __str__(self) -> str:
         if self.at_least is None:
-            return f"at most {self.at_most:g}"
+            return f"at most {self.at_most:.4g}"
         if self.at_most is None:
-            return f"at least {self.at_least:g}"
-        return f"from {self.at_least:g} to {self.at_most:g}"
+            return f"at least {self.at_least:.4g}"
+        return f"from {self.at_least:.4g} to {self.at_most:.4g}"
 
 
 class Measure(Model):
@@ -125,6 +125,10 @@ class Measure(Model):
             raise ValueError(f"found metric {self.metric}, wanted algbw_gbit_s with reference")
         return self
 
+    def at(self, path: str, value: Any) -> Measure:
+        """The same number of the cells with one more setting."""
+        return self.model_copy(update={"where": {**self.where, path: value}})
+
     def points(self, experiment: Experiment) -> list[Point]:
         """The points, in the order of the sweep. ValueError if there are none, or no partners."""
         cells = list(sweep.settings(experiment.sweep))
@@ -145,10 +149,14 @@ class Measure(Model):
     def _partner(
         self, cell: sweep.Settings, cells: list[sweep.Settings], together: set[str]
     ) -> sweep.Settings:
-        """The cell to compare ``cell`` with; paths that are swept ``together`` differ together."""
-        over = self.over or {}
-        free = {*self.of, *over}
-        free |= together if free & together else set()
+        """The cell to compare ``cell`` with; paths that are swept ``together`` differ together.
+
+        ``where`` and the place ``along`` a path hold for both, except for paths in ``over``.
+        """
+        over = {**self.where, **(self.over or {})}
+        chosen = {*self.of, *(self.over or {})}
+        free = chosen | (together if chosen & together else set())
+        free -= {self.along} - chosen
         fits = [
             other
             for other in cells

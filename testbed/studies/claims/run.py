@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 import pandas as pd
 
 from testbed import results
 from testbed.backends.emulation.network import EmulationError
+from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import Evaluation, New, Resumed
 from testbed.campaign.local import Local
 from testbed.campaign.resume import Rules
@@ -24,10 +26,13 @@ from testbed.results import RESULTS
 from testbed.shipped import folder
 from testbed.studies.claims import page as claims_page
 from testbed.studies.claims import schema as claims
-from testbed.studies.claims.page import Judged
-from testbed.studies.claims.schema import Claims
-from testbed.studies.claims.verdict import judge
+from testbed.studies.claims.measures import Measure
+from testbed.studies.claims.page import Beside, Judged, Observed, Page
+from testbed.studies.claims.schema import Claim, Claims, Observation
+from testbed.studies.claims.verdict import Lacking, Number, crossing, judge, measured
 
+_Rows: TypeAlias = pd.DataFrame | str
+"""An experiment's results, or the reason for having none."""
 FOLDER = folder("experiments") / "claims"
 
 
@@ -58,22 +63,20 @@ def read(folder: Path = FOLDER) -> list[Claims]:
 
 
 def names(files: Sequence[Claims]) -> list[str]:
-    """The names of files and claims that can be tested."""
-    return [name for file in files for name in (file.name, *(each.name for each in file.claims))]
+    """The names of files, claims and observations."""
+    return [name for file in files for name in file.names]
 
 
 def run(
     files: Sequence[Claims],
     root: Path,
     asked: Collection[str] = (),
-    simulate_only: bool = False,
     rules: Rules = Rules(),  # noqa: B008
-) -> list[Judged]:
+) -> Page:
     """Run below ``root`` missing cells of the claims in ``asked``, and judge all of ``files``.
 
-    Each experiment has its own directory there, and is resumed. Claims that are not in ``asked``,
-    and with ``simulate_only`` emulated ones, are judged from earlier results. ValueError for an
-    unknown name in ``asked``.
+    Each experiment has its own directory there, and is resumed. Claims that are not in ``asked``
+    are judged from earlier results. ValueError for an unknown name in ``asked``.
     """
     given = names(files)
     for name in asked:
@@ -81,40 +84,66 @@ def run(
             fix = suggestion(name, given)
             fix = fix if fix.startswith("did") else f"choose of {listed(given, most=80)}"
             raise ValueError(f"found {name!r}, wanted a claim or a file of claims; {fix}")
-    judged = []
+    page = Page()
     for file in files:
         needed = file.needed(asked)
-        rows = {}
-        for name, experiment in file.experiments.items():
-            may_run = name in needed and not (simulate_only and _is_emulated(experiment))
-            rows[name] = _rows(experiment, root, rules if may_run else None)
-        for claim in file.claims:
-            name = claim.measure.experiment if claim.measure is not None else ""
-            verdict = judge(claim, file.experiments.get(name), rows.get(name, ""))
-            by_others = name in rows and _is_old(file.experiments[name], rows[name])
-            judged.append(Judged(file, claim, verdict, by_others))
-    return judged
+        rows = {
+            name: _rows(experiment, root, rules if name in needed else None)
+            for name, experiment in file.experiments.items()
+        }
+        old = {name for name in rows if _is_old(file.experiments[name], rows[name])}
+        for each in file.tested:
+            is_old = any(measure.experiment in old for measure in each.measures)
+            if isinstance(each, Claim):
+                page.judged.append(_judged(file, each, rows, is_old))
+                continue
+            found = [_number(file, measure, rows) for measure in each.measures]
+            if isinstance(each, Observation):
+                page.observed.append(Observed(file, each, found[0], is_old))
+            else:
+                page.beside.append(Beside(file, each, found, is_old))
+        for name in file.experiments:
+            page.made.add(_runs(root, name)[-1:])
+    return page
 
 
-def _is_old(experiment: Experiment, rows: pd.DataFrame | str) -> bool:
+def _judged(file: Claims, claim: Claim, rows: Mapping[str, _Rows], is_old: bool) -> Judged:
+    name = claim.measure.experiment if claim.measure is not None else ""
+    verdict = judge(claim, file.experiments.get(name), rows.get(name, ""))
+    even, found = claim.break_even, None
+    if even is not None and claim.published is not None:
+        name = even.measure.experiment
+        found = crossing(even, claim.published, file.experiments[name], rows[name])
+    return Judged(file, claim, verdict, found, is_old)
+
+
+def _number(file: Claims, measure: Measure, rows: Mapping[str, _Rows]) -> Number | str:
+    """The number, or the reason for having none."""
+    try:
+        return measured(measure, file.experiments[measure.experiment], rows[measure.experiment])
+    except Lacking as lacking:
+        return str(lacking)
+
+
+def _is_old(experiment: Experiment, rows: _Rows) -> bool:
     """Whether any of the rows was made by other code."""
     now = {version(cell.experiment) for cell in distinct(experiment)}
     return not isinstance(rows, str) and not now.issuperset(rows["version"])
 
 
-def write(judged: Sequence[Judged], root: Path) -> Path:
+def write(page: Page, root: Path) -> Path:
     """Write the page, as HTML, Markdown and CSV, into ``root``; the path of the HTML."""
     root.mkdir(parents=True, exist_ok=True)
-    return claims_page.write(judged, root)
+    return claims_page.write(page, root)
 
 
-def _is_emulated(experiment: Experiment) -> bool:
-    return any(cell.experiment.backend == "emulate" for cell in distinct(experiment))
+def _runs(root: Path, name: str) -> list[Path]:
+    return sorted(path.parent for path in (root / name).glob(f"*/{RESULTS}"))
 
 
-def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> pd.DataFrame | str:
+def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> _Rows:
     """An experiment's results, or the reason for having none; without ``rules`` nothing is run."""
-    runs = sorted(path.parent for path in (root / experiment.name).glob(f"*/{RESULTS}"))
+    runs = _runs(root, experiment.name)
     if rules is None:
         return results.read(runs[-1]).results if runs else "It was not requested."
     try:
@@ -124,7 +153,7 @@ def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> pd.DataFra
         if not evaluation.planned:
             return results.read(runs[-1]).results
         click.echo(f"{experiment.name}: {counted(len(evaluation.planned), 'cell')}", err=True)
-        directory, _ = evaluation.run((), Local())
+        directory, _ = evaluation.run(NOTHING, Local())
     except (DeploymentError, EmulationError) as error:
         return f"It cannot be run here: {error}"
     return results.read(directory).results

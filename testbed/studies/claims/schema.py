@@ -1,13 +1,15 @@
 """The format of a claims file: published claims, and experiments that test them.
 
-A file has ordinary experiments and, for each claim, a number from their results and the bounds on
-that number for each verdict. Bounds follow from the publication; a verdict is always computed and
-cannot be written in a file.
+A file has ordinary experiments and, for each claim, the published figure and a number from their
+results. The bounds of a verdict follow from the published figure by one rule for all claims
+(`Published`); a verdict is always computed and cannot be written in a file. A claim may have a
+break-even: one condition varied, to see where the claim would hold. Numbers that no paper claims
+are observations, which get no verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,48 +22,199 @@ from testbed.experiment.findings import Finding, shown, suggestion
 from testbed.experiment.load import build
 from testbed.experiment.schema import Experiment
 from testbed.located import Invalid, Located, Place, Problem, read
-from testbed.studies.claims.measures import ALONG, LEAST_POINTS, Bounds, Measure
+from testbed.studies.claims.measures import ALONG, LEAST_POINTS, Bounds, Measure, values
 
 REPRODUCED, DIRECTION, NOT = "reproduced", "reproduced in direction", "not reproduced"
+MORE = "much more than published"
 CANNOT, NOT_RUN = "cannot be tested here", "not run"
+GAIN_FACTOR, DIRECTION_FACTOR, VALUE_FACTOR = 1.5, 4.0, 1.1
+"""How far from the published figure a number may be: see `Published`."""
 
 
-class Judgement(Model):
-    """Bounds for the verdicts; a number within neither is not reproduced."""
+def _gain(value: Any) -> Any:
+    """``1.5`` or ``[1.38, 1.66]`` as (lowest, highest)."""
+    ends = [value] if not isinstance(value, (list, tuple)) else list(value)
+    if not all(map(is_number, ends)) or len(ends) not in (1, 2) or not 1 < ends[0] <= ends[-1]:
+        raise ValueError(
+            f"found {shown(value)}, wanted a number above 1, or the lowest and the highest of"
+            " several; write a time that is 20 % shorter as 1.25"
+        )
+    return (float(ends[0]), float(ends[-1]))
 
-    reproduced: Bounds = Field(
-        description="a mapping of at_least and at_most", examples=[{"at_least": 1.5}]
-    )
-    direction: Bounds | None = Field(
+
+class Published(Model):
+    """The published figure, of one of three kinds. The kind decides the bounds of the verdicts.
+
+    ``gain``: how many times as much. What exceeds 1 is compared: from ``1 / GAIN_FACTOR`` to
+    ``GAIN_FACTOR`` of the published excess is reproduced, and within ``DIRECTION_FACTOR`` is
+    reproduced in direction. More than that is another finding than the published one. A hardware
+    set-up that is known in part only rarely repeats closer, and a gain that is smaller than a
+    quarter of the published one would not have been published.
+
+    ``value``: a figure by itself, from a formula or a worked example, which has no set-up to
+    differ: reproduced within ``VALUE_FACTOR``, headers included.
+
+    ``trend``: a statement without a figure, so at most its direction can be reproduced.
+    """
+
+    gain: Annotated[tuple[float, float], BeforeValidator(_gain)] | None = Field(
         default=None,
-        description="a mapping of at_least and at_most, for a weaker verdict",
-        examples=[{"at_least": 1.05}],
+        description="how many times as much, a number above 1 or a list of two, for a range",
+        examples=[1.5],
+    )
+    value: float | None = Field(
+        default=None, gt=0, description="the published value, a number above 0", examples=[2.43]
+    )
+    trend: Bounds | None = Field(
+        default=None,
+        description="a mapping of at_least and at_most, for a statement without a figure",
+        examples=[{"at_least": 1}],
     )
     because: str = Field(
-        description="the reason for these bounds", examples=["The paper says more than 50 %."]
+        default="",
+        description="how the figure, or the bounds of a trend, follow from the text",
+        examples=["38.4 % less time is 1.62 times the rate."],
     )
+
+    @model_validator(mode="after")
+    def _one(self) -> Published:
+        kinds = [each for each in (self.gain, self.value, self.trend) if each is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"found {len(kinds)} of gain, value and trend, wanted one")
+        if self.trend is not None and not self.because:
+            raise ValueError("found a trend without because, wanted the reason for its bounds")
+        return self
+
+    @property
+    def reproduced(self) -> Bounds | None:
+        """None for a trend."""
+        if self.gain is not None:
+            return _excess(self.gain, GAIN_FACTOR)
+        if self.value is not None:
+            low, high = self.value / VALUE_FACTOR, self.value * VALUE_FACTOR
+            return Bounds(at_least=low, at_most=high)
+        return None
+
+    @property
+    def direction(self) -> Bounds | None:
+        """None for a value."""
+        return self.trend if self.gain is None else _excess(self.gain, DIRECTION_FACTOR)
+
+    @property
+    def holds(self) -> Bounds:
+        """The bounds of the strongest verdict there is."""
+        bounds = self.reproduced or self.trend
+        assert bounds is not None
+        return bounds
+
+    def __str__(self) -> str:
+        if self.gain is not None:
+            low, high = self.gain
+            return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+        return "no figure" if self.value is None else f"{self.value:.4g}"
+
+
+def _excess(gain: tuple[float, float], factor: float) -> Bounds:
+    """The bounds within ``factor`` of what a gain exceeds 1 by."""
+    low, high = gain
+    return Bounds(at_least=1 + (low - 1) / factor, at_most=1 + (high - 1) * factor)
+
+
+class BreakEven(Model):
+    """One condition is varied, to see from where on the claim would hold."""
+
+    varied: str = Field(description="a swept path", examples=["fabric.step_latency"])
+    means: str = Field(description="what is varied, as text", examples=["latency of a step"])
+    measure: Measure = Field(
+        description="a mapping that defines the number at each value", examples=[{}]
+    )
+
+    def values(self, experiment: Experiment) -> list[Any]:
+        """The values of ``varied``, as swept; those in the measure's ``where``, if it has some."""
+        swept = experiment.sweep.values.get(self.varied, ()) if experiment.sweep else ()
+        wanted = values(self.measure.where.get(self.varied, list(swept)))
+        found: list[Any] = []
+        for value in swept:  # a zip may have a value several times
+            if value in wanted and value not in found:
+                found.append(value)
+        return found
+
+
+class Observation(Model):
+    """A finding of our own, which no paper claims: a number without a verdict."""
+
+    name: Name = Field(
+        description="a name, unique among all claims and observations", examples=["rina-slow-steps"]
+    )
+    asked: str = Field(description="the question", examples=["Does NetReduce gain late?"])
+    ours: str = Field(description="our set-up", examples=["a leaf-spine"])
+    measure: Measure = Field(description="a mapping that defines the number", examples=[{}])
+    explained: str = Field(
+        default="", description="the cause of what was found", examples=["It is a ring then."]
+    )
+
+    @property
+    def measures(self) -> list[Measure]:
+        """What is measured for it."""
+        return [self.measure]
+
+
+class Bar(Model):
+    """One bar of a published figure."""
+
+    label: str = Field(description="what the paper calls it", examples=["Geryon"])
+    published: float = Field(gt=0, description="the published value", examples=[1])
+    of: dict[str, Any] = Field(
+        description="a mapping of swept paths to values: the cells for our bar",
+        examples=[{"jobs.0.system": "ps"}],
+    )
+
+
+class Drawn(Model):
+    """A published figure or table with our values over the same axes."""
+
+    name: Name = Field(description="a name, unique in the file", examples=["grid-figure-1"])
+    title: str = Field(description="which one it is", examples=["Figure 1"])
+    axis: str = Field(description="the axis of values, with its unit", examples=["Gbit/s"])
+    ours: str = Field(description="our set-up", examples=["a triangle"])
+    measure: Measure = Field(
+        description="a mapping that defines the number of every bar", examples=[{}]
+    )
+    bars: Annotated[tuple[Bar, ...], BeforeValidator(sequence)] = Field(
+        description="a list of bars", examples=[[]], min_length=1
+    )
+
+    @property
+    def measures(self) -> list[Measure]:
+        """The measure of each bar."""
+        return [
+            self.measure.model_copy(update={"of": {**self.measure.of, **bar.of}})
+            for bar in self.bars
+        ]
 
 
 class Claim(Model):
     """One published claim."""
 
-    name: Name = Field(description="a name, unique among all claims", examples=["rina-over-atp"])
+    name: Name = Field(
+        description="a name, unique among all claims and observations", examples=["rina-over-atp"]
+    )
     claimed: str = Field(description="the claim as text", examples=["Over 50 % more throughput"])
     read: str = Field(description="the part of the source with the claim", examples=["abstract"])
-    theirs: str = Field(description="the paper's set-up", examples=["not known"])
-    ours: str = Field(default="", description="our set-up", examples=["a leaf-spine"])
+    theirs: str = Field(description="the set-up as published", examples=["not known"])
+    ours: str = Field(default="", description="the set-up as run", examples=["a leaf-spine"])
     differs: str = Field(
         default="", description="the differences between ours and theirs", examples=["no GPUs"]
+    )
+    published: Published | None = Field(
+        default=None, description="a mapping of gain, value or trend", examples=[{"gain": 1.5}]
     )
     measure: Measure | None = Field(
         default=None, description="a mapping that defines the number", examples=[{}]
     )
-    verdict: Judgement | None = Field(
-        default=None, description="a mapping of bounds", examples=[{}]
-    )
     cannot: str | None = Field(
         default=None,
-        description="why it cannot be tested here, instead of measure and verdict",
+        description="why it cannot be tested here, instead of published and measure",
         examples=["It needs the authors' hardware."],
     )
     explained: dict[str, str] = Field(
@@ -69,23 +222,37 @@ class Claim(Model):
         description="a mapping of verdicts to their explanations",
         examples=[{"not reproduced": "Links here have no latency."}],
     )
+    break_even: BreakEven | None = Field(
+        default=None,
+        description="a mapping of varied, means and measure, to see where the claim would hold",
+        examples=[{}],
+    )
 
     @field_validator("explained")
     @classmethod
     def _words(cls, explained: dict[str, str]) -> dict[str, str]:
+        words = (REPRODUCED, DIRECTION, MORE, NOT)
         for word in explained:
-            if word not in (REPRODUCED, DIRECTION, NOT):
-                fix = suggestion(word, (REPRODUCED, DIRECTION, NOT))
+            if word not in words:
+                fix = suggestion(word, words)
                 raise ValueError(f"found {word!r}, wanted a verdict that has a number; {fix}")
         return explained
 
     @model_validator(mode="after")
     def _either(self) -> Claim:
-        if (self.measure is None) != (self.verdict is None):
-            raise ValueError("found one of measure and verdict, wanted both; add the other")
+        if (self.measure is None) != (self.published is None):
+            raise ValueError("found one of published and measure, wanted both; add the other")
         if (self.measure is None) == (self.cannot is None):
-            raise ValueError("found neither or both, wanted either measure and verdict or cannot")
+            raise ValueError("found neither or both, wanted published and measure, or cannot")
+        if self.measure is None and self.break_even is not None:
+            raise ValueError("found a break_even without a measure, wanted both; remove it")
         return self
+
+    @property
+    def measures(self) -> list[Measure]:
+        """What is measured for it: its number and its break-even."""
+        found = [self.measure, None if self.break_even is None else self.break_even.measure]
+        return [measure for measure in found if measure is not None]
 
 
 class ClaimsFile(Model):
@@ -100,15 +267,28 @@ class ClaimsFile(Model):
     claims: Annotated[tuple[Claim, ...], BeforeValidator(sequence)] = Field(
         description="a list of claims", examples=[[]]
     )
+    observations: Annotated[tuple[Observation, ...], BeforeValidator(sequence)] = Field(
+        default=(),
+        description="a list of findings of our own, which no paper claims",
+        examples=[[]],
+    )
 
-    @field_validator("claims")
-    @classmethod
-    def _named_once(cls, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-        names = [claim.name for claim in claims]
+    figures: Annotated[tuple[Drawn, ...], BeforeValidator(sequence)] = Field(
+        default=(), description="a list of published figures, to draw ours beside", examples=[[]]
+    )
+
+    @model_validator(mode="after")
+    def _named_once(self) -> ClaimsFile:
+        tested: list[Claim | Observation | Drawn] = [
+            *self.claims,
+            *self.observations,
+            *self.figures,
+        ]
+        names = [each.name for each in tested]
         for at, name in enumerate(names):
             if name in names[:at]:
                 raise ValueError(f"found the name {name!r} again, wanted each once; rename one")
-        return claims
+        return self
 
 
 @dataclass(frozen=True)
@@ -120,17 +300,29 @@ class Claims:
     source: str
     experiments: Mapping[str, Experiment]
     claims: tuple[Claim, ...]
+    observations: tuple[Observation, ...] = ()
+    figures: tuple[Drawn, ...] = ()
+
+    @property
+    def tested(self) -> list[Claim | Observation | Drawn]:
+        """Claims, observations and figures."""
+        return [*self.claims, *self.observations, *self.figures]
+
+    @property
+    def names(self) -> list[str]:
+        """The file's name, and those of its claims, observations and figures."""
+        return [self.name, *(each.name for each in self.tested)]
 
     def needed(self, names: Collection[str]) -> set[str]:
-        """The experiments of the claims in ``names``.
+        """The experiments of the claims, observations and figures in ``names``.
 
-        Those of all claims if ``names`` has this file or is empty.
+        Those of all if ``names`` has this file or is empty.
         """
         return {
-            claim.measure.experiment
-            for claim in self.claims
-            if claim.measure is not None
-            and (not names or self.name in names or claim.name in names)
+            measure.experiment
+            for each in self.tested
+            if not names or self.name in names or each.name in names
+            for measure in each.measures
         }
 
 
@@ -163,13 +355,58 @@ def load(
             problems.append(located.problem(place, message))
         experiments[experiment.name] = experiment
     if not problems:
-        for at, claim in enumerate(content.claims):
-            for finding in _unmeasurable(claim, experiments):
-                where = ("claims", at, "measure", *finding.place)
-                problems.append(located.problem(where, finding.message, at_key=finding.at_key))
+        for found in _placed(content, experiments):
+            problems.append(located.problem(found.place, found.message, at_key=found.at_key))
     if problems:
         raise Invalid(problems)
-    return Claims(path.stem, content.title, content.source, experiments, content.claims)
+    return Claims(
+        path.stem,
+        content.title,
+        content.source,
+        experiments,
+        content.claims,
+        content.observations,
+        content.figures,
+    )
+
+
+def _placed(content: ClaimsFile, experiments: Mapping[str, Experiment]) -> Iterator[Finding]:
+    """Every error in the measures of claims, break-evens and observations, at its place."""
+    for at, claim in enumerate(content.claims):
+        if claim.measure is not None:
+            yield from _below(("claims", at, "measure"), _unmeasurable(claim.measure, experiments))
+        if claim.break_even is not None:
+            place = ("claims", at, "break_even")
+            yield from _below(place, _no_break_even(claim.break_even, experiments))
+    for at, each in enumerate(content.observations):
+        problems = _unmeasurable(each.measure, experiments)
+        yield from _below(("observations", at, "measure"), problems)
+    for at, figure in enumerate(content.figures):
+        for bar, measure in enumerate(figure.measures):
+            for found in _unmeasurable(measure, experiments):
+                own = ("bars", bar) if found.place[:1] == ("of",) else ("measure",)
+                yield Finding(("figures", at, *own, *found.place), found.message, found.at_key)
+
+
+def _below(place: Place, findings: Iterable[Finding]) -> Iterator[Finding]:
+    for each in findings:
+        yield Finding((*place, *each.place), each.message, each.at_key)
+
+
+def _no_break_even(even: BreakEven, experiments: Mapping[str, Experiment]) -> Iterator[Finding]:
+    """The reasons why a break-even has no number at some value: those of the first such value."""
+    experiment = experiments.get(even.measure.experiment)
+    swept = experiment.sweep.values if experiment and experiment.sweep else {}
+    if experiment is not None and even.varied not in swept:
+        fix = suggestion(even.varied, list(swept))
+        message = f"found {even.varied!r}, wanted a path that the experiment sweeps; {fix}"
+        yield Finding(("varied",), message)
+        return
+    each = even.values(experiment) if experiment is not None else []
+    for measure in [even.measure.at(even.varied, value) for value in each] or [even.measure]:
+        if found := list(_unmeasurable(measure, experiments)):
+            yield from _below(("measure",), found)
+            return
 
 
 def _experiment(
@@ -186,11 +423,8 @@ def _experiment(
     return build(inner, systems=systems, workloads=workloads)
 
 
-def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterator[Finding]:
-    """The reasons why a claim's measure cannot be computed from its experiment's results."""
-    measure = claim.measure
-    if measure is None:
-        return
+def _unmeasurable(measure: Measure, experiments: Mapping[str, Experiment]) -> Iterator[Finding]:
+    """The reasons why a measure cannot be computed from its experiment's results."""
     if measure.experiment not in experiments:
         fix = suggestion(measure.experiment, list(experiments))
         message = f"found {measure.experiment!r}, wanted an experiment of this file; {fix}"
@@ -221,8 +455,8 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
         wrong = True
     elif measure.number in ALONG and not wrong:
         assert measure.along is not None
-        values = swept[measure.along]
-        if measure.number == "slope" and not all(is_number(each) and each > 0 for each in values):
+        places = swept[measure.along]
+        if measure.number == "slope" and not all(is_number(each) and each > 0 for each in places):
             message = f"found {measure.along!r}, whose values are not all numbers above 0"
             yield Finding(("along",), f"{message}, wanted only such values; take another path")
             wrong = True
@@ -233,8 +467,8 @@ def _unmeasurable(claim: Claim, experiments: Mapping[str, Experiment]) -> Iterat
     except ValueError as error:
         yield Finding((), str(error))
         return
-    places = [point.at for point in points]
-    if measure.number in ALONG and any(places.count(at) > 1 for at in places):
+    at = [point.at for point in points]
+    if measure.number in ALONG and any(at.count(each) > 1 for each in at):
         message = f"found several points at one {measure.along}, wanted one; set more in where"
         yield Finding(("where",), message)
     least = LEAST_POINTS.get(measure.number, 1)

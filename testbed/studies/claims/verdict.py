@@ -12,48 +12,67 @@ import numpy.typing as npt
 import pandas as pd
 
 from testbed.experiment import sweep
-from testbed.experiment.findings import counted
+from testbed.experiment.findings import counted, shown
 from testbed.experiment.schema import Experiment
-from testbed.report.data import SIMULATED, is_valid
+from testbed.report.backends import SIMULATED
+from testbed.report.data import is_valid
 from testbed.report.statistics import LEAST
 from testbed.studies.claims.measures import Measure, Point
 from testbed.studies.claims.schema import (
     CANNOT,
     DIRECTION,
+    DIRECTION_FACTOR,
+    GAIN_FACTOR,
+    MORE,
     NOT,
     NOT_RUN,
     REPRODUCED,
+    VALUE_FACTOR,
+    BreakEven,
     Claim,
-    Judgement,
+    Published,
 )
 
 Floats = npt.NDArray[np.float64]
 LEAST_CHANGE = 0.05
 """The least change for which `midway` has a meaning."""
 _RESAMPLES = 2000
-_BACKENDS = {SIMULATED: "simulated", "emulate": "emulated"}
+_BACKENDS = {SIMULATED: "flow simulation", "emulate": "emulation", "packet": "packets"}
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The verdict on a claim.
+class Number:
+    """What a measure came to.
 
     Attributes:
-        word: one of the words of `testbed.studies.claims.schema`.
-        reason: the reason for it.
-        number: None if nothing could be measured.
+        value: the number.
         low, high: its 95 % bootstrap interval over repeats or seeds; None where there is none.
         basis: the results behind the number, as text.
         points: each point's settings as text, and its value.
     """
 
+    value: float
+    low: float | None
+    high: float | None
+    basis: str
+    points: tuple[tuple[str, float], ...]
+
+    @property
+    def ends(self) -> list[float]:
+        """The number and the ends of its interval."""
+        return [each for each in (self.value, self.low, self.high) if each is not None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on a claim: one of the words of `testbed.studies.claims.schema`, and why.
+
+    ``number`` is None if nothing could be measured.
+    """
+
     word: str
     reason: str
-    number: float | None = None
-    low: float | None = None
-    high: float | None = None
-    basis: str = ""
-    points: tuple[tuple[str, float], ...] = ()
+    number: Number | None = None
 
 
 class Lacking(Exception):
@@ -66,38 +85,86 @@ class Lacking(Exception):
 
 def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str) -> Verdict:
     """The verdict on ``claim`` from its experiment's ``rows``, or from the reason for no rows."""
-    if claim.measure is None or claim.verdict is None or experiment is None:
+    if claim.measure is None or claim.published is None or experiment is None:
         return Verdict(CANNOT, claim.cannot or "")
-    if isinstance(rows, str):
-        return Verdict(NOT_RUN, rows)
-    measure = claim.measure
-    points = measure.points(experiment)
     try:
-        samples = [
-            _sample(measure, experiment, point, rows, number) for number, point in enumerate(points)
-        ]
+        number = measured(claim.measure, experiment, rows)
     except Lacking as lacking:
         return Verdict(lacking.word, str(lacking))
+    word = verdict_of(claim.published, number.ends)
+    why = [_reason(claim.published, number), claim.published.because]
+    return Verdict(word, " ".join(filter(None, [*why, claim.explained.get(word, "")])), number)
+
+
+def measured(measure: Measure, experiment: Experiment, rows: pd.DataFrame | str) -> Number:
+    """The number from ``rows``. Lacking, with the reason, if it cannot be computed."""
+    if isinstance(rows, str):
+        raise Lacking(NOT_RUN, rows)
+    points = measure.points(experiment)
+    samples = [_sample(measure, experiment, point, rows, at) for at, point in enumerate(points)]
     along = [point.at for point in points]
     change = samples[-1].value / samples[0].value - 1
     if measure.number == "midway" and abs(change) < LEAST_CHANGE:
-        return Verdict(CANNOT, f"The whole change is {change:+.1%}, too small to divide.")
-    number = summary(measure.number, along, [sample.value for sample in samples])
-    low, high = _interval(measure.number, along, samples)
-    word = _word(claim.verdict, [each for each in (number, low, high) if each is not None])
-    return Verdict(
-        word,
-        " ".join(filter(None, [_reason(claim.verdict, word, low), claim.explained.get(word, "")])),
-        number,
-        low,
-        high,
+        raise Lacking(CANNOT, f"The whole change is {change:+.1%}, too small to divide.")
+    return Number(
+        summary(measure.number, along, [sample.value for sample in samples]),
+        *_interval(measure.number, along, samples),
         _basis(samples, rows),
-        tuple(zip(_titles(points), (sample.value for sample in samples), strict=True)),
+        tuple(zip(_titles(points, measure.along), (each.value for each in samples), strict=True)),
     )
 
 
-def _titles(points: Sequence[Point]) -> list[str]:
-    """The settings in which each point differs from the others."""
+@dataclass(frozen=True)
+class Crossing:
+    """A break-even's number at each value of its condition, and where the claim would hold.
+
+    ``numbers`` has each value as text, with a Number, or with the reason for having none.
+    """
+
+    where: str
+    numbers: tuple[tuple[str, Number | str], ...]
+
+
+def crossing(
+    even: BreakEven, published: Published, experiment: Experiment, rows: pd.DataFrame | str
+) -> Crossing:
+    """The values of ``even``'s condition at which a claim of ``published`` would hold."""
+    found: list[tuple[str, Number | str]] = []
+    for value in even.values(experiment):
+        text = value if isinstance(value, str) else shown(value)
+        try:
+            found.append((text, measured(even.measure.at(even.varied, value), experiment, rows)))
+        except Lacking as lacking:
+            found.append((text, str(lacking)))
+    held = [
+        isinstance(number, Number) and all(map(published.holds.hold, number.ends))
+        for _, number in found
+    ]
+    return Crossing(_where([text for text, _ in found], held), tuple(found))
+
+
+def _where(values: Sequence[str], held: Sequence[bool]) -> str:
+    """``from 40us on``: the values at which something holds."""
+    true = [at for at, holds in enumerate(held) if holds]
+    if not true:
+        return f"at none of {', '.join(values)}"
+    first, last = true[0], true[-1]
+    if len(true) == len(values):
+        return f"everywhere from {values[0]} to {values[-1]}"
+    if len(true) <= last - first:  # not all of one piece
+        return f"at {', '.join(values[at] for at in true)}"
+    if last == len(values) - 1 and first < last:
+        return f"from {values[first]} on"
+    if first == 0 and first < last:
+        return f"up to {values[last]}"
+    return f"at {values[first]}" if first == last else f"from {values[first]} to {values[last]}"
+
+
+def _titles(points: Sequence[Point], along: str | None) -> list[str]:
+    """The settings in which each point differs from the others: its place ``along`` a path alone,
+    if no other point is there."""
+    if along is not None and len({str(point.at) for point in points}) == len(points) > 1:
+        return [f"{along.rpartition('.')[2]}={point.at}" for point in points]
     first = points[0].settings
     differ = [path for path in first if any(p.settings[path] != first[path] for p in points)]
     return [
@@ -124,26 +191,33 @@ def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
     return float(found.max() if name == "most" else found.min())
 
 
-def _word(verdict: Judgement, values: list[float]) -> str:
-    """The strongest verdict whose bounds contain the number and both ends of its interval."""
-    if all(map(verdict.reproduced.hold, values)):
+def verdict_of(published: Published, values: Sequence[float]) -> str:
+    """The strongest verdict whose bounds contain the number and both ends of its interval.
+
+    A gain that is within no bounds, but all above the least one for the direction, is more than
+    published.
+    """
+    reproduced, direction = published.reproduced, published.direction
+    if reproduced is not None and all(map(reproduced.hold, values)):
         return REPRODUCED
-    if verdict.direction is not None and all(map(verdict.direction.hold, values)):
+    if direction is not None and all(map(direction.hold, values)):
         return DIRECTION
-    return NOT
+    least = None if direction is None or published.gain is None else direction.at_least
+    return MORE if least is not None and min(values) >= least else NOT
 
 
-def _reason(verdict: Judgement, word: str, low: float | None) -> str:
-    what = "the number" if low is None else "the number with its interval"
-    bounds = {REPRODUCED: verdict.reproduced, DIRECTION: verdict.direction}.get(word)
-    if bounds is not None:
-        said = f"{what[0].upper()}{what[1:]} is {bounds}."
-        if word == DIRECTION:
-            said = f"{said[:-1]}, but not {verdict.reproduced}."
-    else:
-        also = f" or, for the direction, {verdict.direction}" if verdict.direction else ""
-        said = f"Required: {what} {verdict.reproduced}{also}."
-    return f"{said} {verdict.because}"
+def _reason(published: Published, number: Number) -> str:
+    """The bounds as a sentence, and how they follow from the figure."""
+    what = "the number" if number.low is None else "the number with its interval"
+    if published.trend is not None:
+        return f"Wanted: {what} {published.trend}. No figure is published."
+    if published.gain is None:
+        return f"Wanted: {what} {published.reproduced}, within {VALUE_FACTOR - 1:.0%}."
+    return (
+        f"Wanted: {what} {published.reproduced}, which is {GAIN_FACTOR:g} times as much or as"
+        f" little gain as published; {published.direction}, {DIRECTION_FACTOR:g} times, is the"
+        " direction."
+    )
 
 
 def _basis(samples: Sequence[_Sample], rows: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Compiles a program to a switch."""
+"""Compiles a program to a switch: a process, or a library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from testbed.compiler import BuildError, compiled
 from testbed.switches.native.emit import emit
 from testbed.switches.native.reader import read
 
-__all__ = ["BuildError", "build"]
+__all__ = ["BuildError", "build", "build_library"]
 
 _RUNTIME = Path(__file__).parent / "runtime"
 _WARNINGS = ["-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-Wno-unused"]
@@ -22,6 +22,13 @@ _SANITIZED = [
     *_WARNINGS,
 ]
 _SANITIZED += ["-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+
+
+def build_library(json_path: Path) -> Path:
+    """The same program as a shared library: see runtime/embedded.h. Raises as ``build`` does."""
+    sources = {path.name: path.read_text() for path in sorted(_RUNTIME.iterdir())}
+    sources["switch.c"] = emit(read(json_path), "embedded.h")
+    return compiled("switch-library", sources, [*_FLAGS, "-shared", "-fPIC"])
 
 
 def build(json_path: Path, sanitize: bool = False) -> Path:

@@ -46,10 +46,13 @@ _PASSES = frozenset(
 )
 
 
-def emit(program: Program) -> str:
-    """C source of the program; raises ``Unsupported`` for problems found only while emitting."""
+def emit(program: Program, around: str = "switch.h") -> str:
+    """C source of the program, with the header ``around`` it: switch.h, or embedded.h.
+
+    Raises ``Unsupported`` for what only shows while emitting.
+    """
     problems: list[str] = []
-    body = _Emitter(program, problems)
+    body = _Emitter(program, problems, around)
     text = body.text()
     if problems:
         raise Unsupported(program.name, problems)
@@ -57,8 +60,8 @@ def emit(program: Program) -> str:
 
 
 class _Emitter:
-    def __init__(self, program: Program, problems: list[str]) -> None:
-        self.program = program
+    def __init__(self, program: Program, problems: list[str], around: str) -> None:
+        self.program, self.around = program, around
         self.layout = Layout(program)
         self.code = Code()
         self.actions = Actions(self.code, self.layout, problems)
@@ -92,7 +95,7 @@ class _Emitter:
             lines.append(
                 f"static const uint8_t {name}[] __attribute__((aligned(64))) = {{{values}}};"
             )
-        tail = ['#include "switch.h"', ""]
+        tail = [f'#include "{self.around}"', ""]
         return "\n".join([*lines, "", *code.lines, *tail])
 
     def features(self) -> None:

@@ -1,4 +1,4 @@
-"""P4 switches whose every link loses, doubles and delays packets, each way."""
+"""P4 switches with links that lose, duplicate and delay packets in both directions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _MTU = 9216  # of any fabric
 
 @dataclass(frozen=True)
 class Links:
-    """Shares of packets: lost; sent twice, the second one later; overtaken by others."""
+    """Shares of packets that are lost, that are sent a second time later, and that are delayed, so
+    that others overtake them."""
 
     lost: float = 0.0
     doubled: float = 0.0
@@ -30,14 +31,14 @@ class Links:
 
 
 class HostileTarget:
-    """``target`` behind a relay: a process in the switch's namespace, between links and ports."""
+    """``target`` behind a relay, a process in the switch's namespace between links and ports."""
 
-    cuts_superframes = False  # each packet has a fate of its own
+    cuts_superframes = False  # each packet is treated by itself
 
     def __init__(self, target: SwitchTarget, links: Links) -> None:
         self._target, self._links = target, links
         self._relay: subprocess.Popen[str] | None = None
-        self.disturbed: dict[str, int] = {}  # of packets, how many: once it is closed
+        self.disturbed: dict[str, int] = {}  # numbers of packets, once it is closed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
@@ -69,11 +70,11 @@ class HostileTarget:
         self._relay.stdin.flush()
 
     def forget(self, registers: Sequence[str]) -> None:
-        """Lose all memory at one moment: nothing comes or goes until it is all gone."""
+        """Lose all memory at once: no packet comes in or leaves meanwhile."""
         assert self._relay is not None
         os.kill(self._relay.pid, signal.SIGSTOP)
         try:
-            time.sleep(0.02)  # what has come is done
+            time.sleep(0.02)  # packets that have arrived are handled first
             for register in registers:
                 self._target.reset_register(register)
         finally:

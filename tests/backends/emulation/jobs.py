@@ -24,7 +24,7 @@ from testbed.protocols.allocation import Allocation
 
 @dataclass
 class Reduction:
-    """What came of it; ``inodes`` are the namespaces that it had."""
+    """The results of a run; ``inodes`` are the namespaces of its nodes."""
 
     jobs: Sequence[DeployedJob]
     allocations: list[Allocation]
@@ -59,7 +59,7 @@ def reduce(
 ) -> Reduction:
     """Run all jobs of ``experiment``; ``disturb`` is called once, ``watch`` every 0.2 s.
 
-    ``made`` makes the switches that run the P4 program.
+    ``made`` creates the switches that run the P4 program.
     """
     fabric = build_fabric(experiment)
     jobs = deploy(experiment, fabric).jobs
@@ -69,7 +69,8 @@ def reduce(
     emulation = experiment.emulation
     program = targets.program(emulation.p4_program, fabric.values)
     running = made(emulation.target, p4, folder, program)
-    with Network(fabric, emulation.dilation, running, every, emulation.seed) as network:
+    routes = {flow: route for job in jobs for flow, route in job.plan.routes.items()}
+    with Network(fabric, emulation.dilation, running, every, emulation.seed, routes) as network:
         addresses = {node: network.addressing.ip(node) for node in fabric.nodes}
         told = [
             task

@@ -14,12 +14,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_socket(network: Network, node: str, kind: socket.SocketKind) -> socket.socket:
-    """An IPv4 socket in ``node``: it stays in the namespace that it was opened in."""
+    """An IPv4 socket in ``node``: a socket stays in the namespace in which it was opened."""
 
     def enter_and_open() -> socket.socket:
         descriptor = os.open(network.namespace(node), os.O_RDONLY)
         try:
-            # Moves this thread alone, which ends with the call.
+            # Only this thread moves, and it ends with the call.
             if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
         finally:

@@ -1,9 +1,9 @@
-"""Carries frames between pairs of interfaces, badly: ``HostileTarget`` starts it.
+"""Forwards frames between pairs of interfaces, unreliably. ``HostileTarget`` starts it.
 
     relay.py LOST DOUBLED DELAYED SEED a=b c=d …
 
-Carries all until it is told to begin (a line at its standard input). Ends when that does, and then
-says what it did to how many packets.
+Forwards all frames until a line on its standard input tells it to begin. Ends when its standard
+input ends, and then prints how many packets it lost, duplicated and delayed.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def main(lost: float, doubled: float, delayed: float, seed: int, pairs: list[str
         for one, other in (ends, reversed(ends)):
             sockets[one.fileno()], to[one.fileno()] = one, other
     order = count()
-    held: list[tuple[float, int, socket.socket, bytes]] = []  # until when
+    held: list[tuple[float, int, socket.socket, bytes]] = []  # first the time to send it
     print("ready", flush=True)
 
     def send(end: socket.socket, frame: bytes) -> None:
-        with contextlib.suppress(OSError):  # a full queue loses it
+        with contextlib.suppress(OSError):  # the queue is full, and the frame is lost
             end.send(frame)
 
     def hold(end: socket.socket, frame: bytes) -> None:
-        """From 0.1 ms to 30 ms: some are only overtaken, others come when nobody expects them."""
+        """For 0.1 ms to 30 ms: some are only overtaken, others arrive much too late."""
         until = time.monotonic() + 10 ** random.uniform(-4, -1.5)
         heapq.heappush(held, (until, next(order), end, frame))
 
@@ -79,7 +79,7 @@ def main(lost: float, doubled: float, delayed: float, seed: int, pairs: list[str
             begun = True
             ready.remove(0)
         for file in ready:
-            with contextlib.suppress(OSError):  # no more, or the link is gone
+            with contextlib.suppress(OSError):  # no more frames, or the link is gone
                 for _ in range(AT_ONCE):
                     carry(sockets[file].recv(1 << 16), to[file])
         while held and held[0][0] <= time.monotonic():

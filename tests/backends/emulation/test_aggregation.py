@@ -20,13 +20,13 @@ from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.fabric import Fabric
 
 JOB = 7
-_RCVBUFFORCE = 33  # beyond the system's limit, as root may; Python does not name it
+_RCVBUFFORCE = 33  # beyond the system's limit, which root may exceed; Python has no name for it
 FRAGMENTS = 40
 WORKERS, SERVER = ("h0", "h1", "h3", "h4"), "h5"
 
 
 def packets(kind: int, values: np.ndarray, bitmap: int) -> np.ndarray:
-    """A packet per row of ``values``, each with a slot of its own."""
+    """One packet for each row of ``values``, each with its own slot."""
     made = np.zeros(len(values), wire.PACKET)
     made["kind"], made["tree"], made["bitmap"] = kind, JOB, bitmap
     made["sequence"] = made["slot"] = np.arange(len(values))
@@ -35,7 +35,7 @@ def packets(kind: int, values: np.ndarray, bitmap: int) -> np.ndarray:
 
 
 def received(endpoint: socket.socket, count: int) -> np.ndarray:
-    """``count`` packets in the order of their sequence numbers, and none after them."""
+    """``count`` packets sorted by sequence number; no more must arrive."""
     got = np.concatenate([np.frombuffer(endpoint.recv(2048), wire.PACKET) for _ in range(count)])
     endpoint.settimeout(0.2)
     with pytest.raises(TimeoutError):
@@ -88,7 +88,7 @@ def test_the_server_gets_the_sum_and_every_worker_the_result(target, case, tmp_p
     fabric, tree = CASES[case]
     workers, server = tuple(tree.rank_of), tree.root
     switches = {name: targets.make(target, tmp_path / name) for name in tree.switches}
-    # All ranks' values reach both ends of an int32, so that sums wrap around.
+    # Values reach both limits of int32, so that sums wrap around.
     random = np.random.default_rng(1)
     shape = (len(workers), FRAGMENTS, wire.VALUES)
     values = random.integers(-(2**31), 2**31, shape, dtype=np.int32)
@@ -103,7 +103,7 @@ def test_the_server_gets_the_sum_and_every_worker_the_result(target, case, tmp_p
             for host, endpoint in sockets.items():
                 endpoint.bind(address[host])
                 endpoint.settimeout(10)
-                # All is sent before anything is read.
+                # All packets are sent before any is read.
                 endpoint.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, 1 << 20)
             for rank, host in enumerate(workers):
                 for packet in packets(wire.KIND_DATA, values[rank], 1 << rank):

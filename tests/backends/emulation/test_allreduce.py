@@ -1,4 +1,4 @@
-"""Whole all-reduces over the emulated fabric: exact, and summed where they are to be summed."""
+"""Whole all-reduces over the emulated fabric: exact, and summed in the right place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.topology.framing import Framing
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
-# BMv2 carries some ten thousand packets a second, beside everything else that runs here.
+# BMv2 handles some ten thousand packets a second next to the other processes of a run.
 DILATION = {"native": 200, "bmv2": 800}
 INA = {"none": "none", "the workers' ToR": ["t0"], "the server's ToR": ["t1"], "all": "all"}
 
@@ -32,7 +32,7 @@ def test_atp_is_exact_and_sums_where_it_shall(target, ina, tmp_path):
     done.assert_exact()
     (tree,) = (each.tree for each in done.allocations)
     assert len(tree.switches) == {"none": 0, "all": 2}.get(str(ina), 1)
-    # Every stream into the server carries every fragment once, and what was sent again.
+    # Every stream into the server carries every fragment once, plus retransmissions.
     (job,) = done.jobs
     fragments = 3 * job.gradient_bytes // 1024
     assert fragments == 3 * FRAGMENTS
@@ -50,7 +50,7 @@ def test_systems_on_tcp_are_exact(system, tmp_path):
 
 
 def two_jobs(folder, **options):
-    """Both have their server in the first rack, so that its ToR sums for both."""
+    """Both servers are in the first rack, so that its ToR sums for both jobs."""
     first = {
         "system": "atp", "workload": str(folder / "tiny.trace"), "iterations": 2,
         "bucket": "100KB", "first_bucket": "20KB", "options": options,

@@ -1,4 +1,4 @@
-"""A fabric in Mininet: it connects everybody at the configured rates, and leaves nothing."""
+"""A fabric in Mininet connects all hosts at the configured rates, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def rate_of_tcp(network, source, to):
 
 
 def rate_of_packets(network, source, to):
-    bytes_s, packets_s = transfer(network, source, to, "udp", wire.PACKET.itemsize)
-    assert bytes_s == pytest.approx(packets_s * wire.PACKET.itemsize)
+    size = wire.HEADER_BYTES + 4 * wire.VALUES
+    bytes_s, packets_s = transfer(network, source, to, "udp", size)
+    assert bytes_s == pytest.approx(packets_s * size)
     return 8 * Framing().frame * packets_s
 
 
@@ -96,7 +97,7 @@ def test_the_wire_is_silent_without_traffic():
 
 def test_a_full_queue_is_counted():
     with Network(fabric(racks=(2,)), DILATION, {}) as network:
-        # More than the queue holds, sent at once: none of it waits for the receiver.
+        # More than the queue holds, sent at once without waiting for the receiver.
         transfer(network, "h0", "h1", "burst", 1000)
         assert network.statistics().queue_drops > 0
 

@@ -1,4 +1,4 @@
-"""Clean-up ends what dead runs left, and touches nothing else."""
+"""Clean-up ends the leftovers of dead runs, and touches nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.alone
 
 @pytest.fixture
 def sleeper():
-    """Starts processes with the given tag (None: without one) and sees that they end."""
+    """Start processes with the given tag (None: without one), and end them after the test."""
     started = []
 
     def start(run: str | None) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""However the holder of a fabric ends, its namespaces, links and processes end with it."""
+"""Whenever the process that holds a fabric ends, its namespaces, links and processes end too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.usefixtures("root
 
 LIMIT_S = 10.0
 
-# A fabric with a P4 switch and a rank's process, held until a signal comes.
+# A fabric with a P4 switch, held until a signal arrives.
 HOLDER = """
 import multiprocessing, os, sys, time
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_a_dead_switch_is_named(target, tmp_path):
             time.sleep(0.05)
         assert list(dead) == ["t1"]
         assert dead["t1"]
-        # What is left can still be asked, and the reason does not change.
+        # The other switches still answer, and the reason does not change.
         assert network.statistics().lost["t0"] == 0
         assert network.dead() == dead
         inodes = namespaces(network)

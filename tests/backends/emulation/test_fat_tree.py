@@ -1,4 +1,4 @@
-"""A fat-tree of 16 hosts and 20 switches: up in moments, all ways used, nothing left."""
+"""A fat-tree of 16 hosts and 20 switches: quickly up, all paths used, nothing left behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOWS, SIZE = 200, 1000
 
 
 def flows(network: Network, source: str, to: str) -> dict[str, int]:
-    """One packet in each of many flows; how many of them left each interface of a switch."""
+    """Send one packet in each of many flows, and count those that leave each interface."""
     address = network.addressing.ip(to)
     before = network.statistics().sent_bytes
     with open_socket(network, source, socket.SOCK_DGRAM) as sender:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from traffic import TARGETS, fabric, switches
 
 from testbed.backends.emulation import node_setup
 from testbed.backends.emulation.network import EmulationError, Network
+from testbed.backends.links import shares
 from testbed.topology.fabric import Kind
 
 pytestmark = [
@@ -24,7 +26,7 @@ pytestmark = [
 ]
 
 
-# A lost packet may cost a timeout: one iteration, of few packets.
+# One iteration with few packets, because a lost packet may cost a timeout.
 ONE = {"jobs__0__iterations": 1, "jobs__0__warmup": 0}
 
 
@@ -34,7 +36,7 @@ def lose(network, nodes, hook, share):
         links = [network.addressing.interface(node, n) for n in network.fabric.neighbours(node)]
         done = subprocess.run(
             [*network.inside(node), "nft", "-f", "-"],
-            input=node_setup.loss(links, hook, share),
+            input="".join(node_setup.impairment("loss", hook, link, share) for link in links),
             capture_output=True,
             text=True,
             check=False,
@@ -61,7 +63,7 @@ def test_atp_is_exact_under_loss(share, place, tmp_path):
         nodes = [name for name, node in network.fabric.nodes.items() if node.kind is kind]
         lose(network, nodes, hook, share)
 
-    # Some ten losses at the least where the fewest packets pass, the spines; of up to six packets.
+    # At least about ten losses at the spines, which the fewest packets pass; up to six at a time.
     trace_file(tmp_path, fragments=round(30 / share))
     done = reduce(experiment(tmp_path, fabric__ina="all", **ONE), tmp_path, disturb)
     done.assert_exact()
@@ -79,7 +81,7 @@ def test_atp_is_exact_under_loss(share, place, tmp_path):
     ids=str,
 )
 def test_atp_is_exact_when_every_link_loses(ina, target, tmp_path):
-    """Here several packets may be lost as one."""
+    """Several packets that travel as one are lost together."""
     trace_file(tmp_path, fragments=256)
     tiny = experiment(tmp_path, fabric__ina=ina, emulation__target=target, **ONE)
     done = reduce(
@@ -129,19 +131,32 @@ def drain(receiver):
 @pytest.mark.parametrize("p4", [(), ("t0",)], ids=["kernel", "P4"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_network_loses_the_share_that_was_asked_for(target, p4, tmp_path):
-    # h0 and h1 hang on t0, h2 on t1: each way of a host's link loses, links above do not.
+    # h0 and h1 are under t0, h2 under t1. Hosts' links lose in both directions, others do not.
     share = 0.2
     made = switches(target, p4, tmp_path)
-    with Network(fabric(p4), 1.0, made, loss=share) as network:
+    with Network(fabric(p4), 1.0, made, loss=shares(share, fabric(p4))) as network:
         for source, to in [("h0", "h1"), ("h0", "h2"), ("h2", "h0")]:
             got = arrived(network, source, to, 4000)
             assert got == pytest.approx((1 - share) ** 2, abs=0.04), (source, to)
         assert not network.statistics().queue_drops
 
 
+@pytest.mark.parametrize("p4", [(), ("t0",), ("t0", "t1", "s0")], ids=["kernel", "a ToR", "P4"])
+def test_any_link_loses_and_copies_what_is_asked_of_it(p4, tmp_path):
+    made, asked = switches("native", p4, tmp_path), fabric(p4, spines=1)
+    lost, copied = shares({"s0-t0": 0.2}, asked), shares({"t1-s0": 0.3}, asked)
+    with Network(asked, 1.0, made, loss=lost, duplication=copied) as network:
+        assert arrived(network, "h0", "h1", 4000) == 1
+        for source, to in [("h0", "h2"), ("h2", "h0")]:
+            got = arrived(network, source, to, 4000)
+            assert got == pytest.approx(0.8 * 1.3, abs=0.05), (source, to)
+        assert not network.statistics().queue_drops
+
+
 @pytest.mark.parametrize("p4", [(), ("t0", "t1")], ids=["kernel", "P4"])
 def test_what_a_network_loses_tcp_sends_again(p4, tmp_path):
-    with Network(fabric(p4), 1.0, switches("native", p4, tmp_path), loss=0.02) as network:
+    made, lost = switches("native", p4, tmp_path), shares(0.02, fabric(p4))
+    with Network(fabric(p4), 1.0, made, loss=lost) as network:
         ends = network.addressing.ip("h3"), 5000
         with (
             open_socket(network, "h3", socket.SOCK_STREAM) as listener,
@@ -152,9 +167,14 @@ def test_what_a_network_loses_tcp_sends_again(p4, tmp_path):
             sender.connect(ends)
             receiver, _ = listener.accept()
             with receiver:
-                sender.sendall(bytes(100_000))
-                sender.shutdown(socket.SHUT_WR)
-                assert len(b"".join(iter(lambda: receiver.recv(1 << 16), b""))) == 100_000
+                # 70 segments over two links of 2 % would arrive whole in one run of twenty.
+                size = 1_000_000
+                with ThreadPoolExecutor(1) as sending:
+                    sent = sending.submit(sender.sendall, bytes(size))
+                    arrived = 0
+                    while arrived < size:
+                        arrived += len(receiver.recv(1 << 16))
+                    sent.result()
         text = Path(f"/proc/{network.pid('h0')}/net/snmp").read_text()
         names, counts = (line.split() for line in text.splitlines() if line.startswith("Tcp:"))
         assert int(counts[names.index("RetransSegs")]) > 0
@@ -164,7 +184,7 @@ def test_without_nft_nothing_is_lost_in_silence(monkeypatch):
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "nft" else which(tool))
     with (
-        pytest.raises(EmulationError, match="loss: nft is not installed"),
-        Network(fabric(), 1.0, {}, loss=0.1),
+        pytest.raises(EmulationError, match="nft is not installed"),
+        Network(fabric(), 1.0, {}, loss=shares(0.1, fabric())),
     ):
         pass

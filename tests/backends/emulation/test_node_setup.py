@@ -1,4 +1,4 @@
-"""What each node is told, as text: no root."""
+"""The set-up commands of each node, as text: no root."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def seeds(seed):
 def test_each_router_hashes_its_own_way_as_the_seed_has_it():
     assert len({*seeds(1), *seeds(2)}) == 2 * len(FABRIC.switches)
     assert seeds(1) == seeds(1)
-    assert "0" not in seeds(1)  # to the kernel, as many as there are boots
+    assert "0" not in seeds(1)  # with 0 the kernel draws a seed at each boot
 
 
 def test_a_p4_switch_leaves_routing_to_its_program():
@@ -51,18 +51,26 @@ def test_superframes_are_short_or_not_at_all():
     assert "gso off" in whole and "gso_max_segs" not in whole
 
 
-def test_a_pinned_flow_is_a_matter_of_its_own_tor():
-    pins = {("h0", "h15"): "a1", ("h1", "h15"): "a1"}
-    rules = re.findall(r"^rule add .*$", script("t0", pins=pins), re.MULTILINE)
+def test_a_routed_flow_has_rules_where_other_paths_are_as_short():
+    above = ("t0", "a1", "c2", "a7", "t7", "h15")
+    routes = {("h0", "h15"): ("h0", *above), ("h1", "h15"): ("h1", *above)}
+    rules = re.findall(r"^rule add .*$", script("t0", routes=routes), re.MULTILINE)
     assert rules == [
         "rule add from 10.0.0.1 to 10.7.0.2 lookup 104",
         "rule add from 10.0.0.2 to 10.7.0.2 lookup 104",
     ]
-    assert script("t0", pins=pins).count("table 104") == 1
-    assert "rule add" not in script("a1", pins=pins) + script("t7", pins=pins)
+    assert script("t0", routes=routes).count("table 104") == 1
+    assert script("a1", routes=routes).count("rule add") == 2
+    one_way = [script(switch, routes=routes) for switch in ("c2", "a7", "t7", "a0", "t1")]
+    assert "rule add" not in "".join(one_way)
 
 
 def test_a_share_of_packets_is_lost_at_each_interface():
-    text = node_setup.loss(["h0-t0", "h1-t0"], "ingress", 0.001)
-    assert text.count("numgen random mod 1000000 < 1000 drop") == 2
-    assert text.count("hook ingress device h1-t0") == 1
+    text = node_setup.impairment("loss", "ingress", "h0-t0", 0.001)
+    assert text.count("numgen random mod 1000000 < 1000 drop") == 1
+    assert text.count("hook ingress device h0-t0") == 1
+
+
+def test_a_copy_is_not_copied_again():
+    text = node_setup.impairment("duplication", "egress", "h0-t0", 0.001)
+    assert "meta mark 0 numgen random mod 1000000 < 1000 meta mark set 1 dup to h0-t0" in text

@@ -1,4 +1,4 @@
-"""A link that does not keep to its rate is seen, whatever it was told."""
+"""A link that does not keep its rate is detected, whatever rate was set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOWED = "t1-h3"
 
 
 def watched(network: Network) -> Rates:
-    """What the links made of their rates while h0 sent to h3 at all speed."""
+    """The links' rates while h0 sends to h3 at full speed."""
     rates = Rates(ports(network.fabric, network.addressing, 1.0), network.queues)
     sending = threading.Thread(target=transfer, args=(network, "h0", "h3", "tcp", 1 << 16))
     rates.start()
@@ -63,7 +63,7 @@ def test_a_faster_link_is_seen():
 def test_counters_are_those_of_tc():
     with Network(fabric(racks=(2,)), 1.0, {}) as network:
         transfer(network, "h0", "h1", "burst", 1000)
-        # The burst leaves its queues at their rate.
+        # Wait until the burst has left the queues.
         while any(queue.waiting_bytes for queue in network.queues().values()):
             time.sleep(0.02)
         readings, statistics = network.queues(), network.statistics()

@@ -1,4 +1,4 @@
-"""A P4 switch is killed in the middle of a run, and another one started in its place."""
+"""A P4 switch is killed during a run, and another one is started in its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
 
 class Restartable:
-    """``target``, and a note of all that it was told."""
+    """``target``, with a record of its configuration."""
 
     def __init__(self, target):
         self._target, self._told = target, []
@@ -43,7 +43,7 @@ class Restartable:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 def test_a_restarted_switch_never_makes_a_wrong_sum(style, target, tmp_path):
-    """ATP survives it. In the other styles who lacks a sum may ask in vain, which is reported."""
+    """ATP recovers. With other protocols a rank may ask for a lost sum in vain; the run says so."""
     made, counted = {}, []
 
     def restartable(target, names, folder, program):

@@ -1,4 +1,4 @@
-"""What a network says that it lost, and where."""
+"""The losses that a network counts, by place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.backends.emulation.network import Network
 from testbed.topology.builders import leaf_spine
 
 RATE = 20e6
-PACKET = bytes(wire.PACKET.itemsize)
+PACKET = bytes(wire.HEADER_BYTES + 4 * wire.VALUES)
 FABRIC = leaf_spine(1, 1, 3, RATE, RATE, 64_000)
 
 
@@ -39,7 +39,7 @@ def test_packets_that_a_host_was_too_slow_to_read_are_its_loss(network):
     ):
         for _ in range(50):
             sender.sendto(PACKET, receiver.getsockname())
-        time.sleep(0.5)  # nothing is read before the last packet has passed the link
+        time.sleep(0.5)  # until the last packet has passed the link
         receiver.settimeout(0.2)
         read = 0
         with pytest.raises(TimeoutError):
@@ -58,7 +58,7 @@ def test_packets_that_a_full_queue_dropped_are_told_apart(network):
         socket_of(network, "h0") as one,
         socket_of(network, "h1") as other,
     ):
-        # Twice as much as the last link takes, and more than its queue has room for.
+        # Twice the rate of the last link, and more than its queue holds.
         for _ in range(110):
             one.sendto(PACKET, receiver.getsockname())
             other.sendto(PACKET, receiver.getsockname())
@@ -72,4 +72,4 @@ def test_packets_that_a_full_queue_dropped_are_told_apart(network):
     assert statistics.queue_drops == 220 - read
     assert not any(statistics.lost.values())
     sent = (len(PACKET) + 42) * read
-    assert statistics.sent_bytes["t0-h2"] == pytest.approx(sent, abs=400)  # and the probe
+    assert statistics.sent_bytes["t0-h2"] == pytest.approx(sent, abs=400)  # with the probe

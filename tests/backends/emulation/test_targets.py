@@ -1,4 +1,4 @@
-"""What takes time once is done before the first cell, also on a machine that never ran one."""
+"""Compilation is done before the first cell, also on a machine that has never run one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.switches.compile import COMPILER, PROGRAM, SOURCES
 
 @pytest.fixture
 def new_machine(tmp_path, monkeypatch):
-    """The folder of compiled programs, not yet made."""
+    """The folder of compiled programs, which does not exist yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     aggregation.load.cache_clear()
     yield tmp_path / "ina-testbed"

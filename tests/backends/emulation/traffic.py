@@ -26,8 +26,8 @@ QUEUE = 256_000
 PORT = 5001
 WARM_UP_S = 0.4
 WINDOWS, WINDOW_S = 11, 0.15
-CLOSE = 0.03  # of a link's rate
-LENT = 0.03  # of a processor: more may explain a rate that is not close
+CLOSE = 0.03  # share of a link's rate
+LENT = 0.03  # share of a processor; more may explain a rate that is not close
 
 _RECEIVE = """
 import socket, sys, time
@@ -83,10 +83,10 @@ def switches(
 
 
 def transfer(network: Network, source: str, to: str, kind: str, size: int) -> tuple[float, float]:
-    """Payload bytes and receives a second between two hosts, sending ``size`` bytes a call.
+    """Payload bytes and receive calls per second between two hosts, for ``size`` bytes per send.
 
-    Medians: where the machine stands still for a moment, some windows have too little, and those
-    after them too much.
+    They are medians: if the machine stalls for a moment, some windows have too few bytes and the
+    next ones too many.
     """
     address = network.addressing.ip(to)
     receiver = subprocess.Popen(
@@ -111,15 +111,15 @@ def transfer(network: Network, source: str, to: str, kind: str, size: int) -> tu
 
 
 def stolen_s() -> float:
-    """Processor time, summed over processors, that the machine's host has lent to others."""
+    """Processor time, summed over processors, that the hypervisor gave to others."""
     return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def carried(wanted: float, measure: Callable[[], float], tries: int = 6) -> float:
-    """The measurement nearest to ``wanted``, tried again while other load disturbs it.
+    """The measurement nearest to ``wanted``, repeated while other load disturbs it.
 
-    Skips the test where the machine's host took processors away in every try: a link is served by
-    timers, and what they miss is lost to it.
+    Skips the test if the hypervisor gave processor time to others in every try: a link depends on
+    timers, and cannot catch up on those that it misses.
     """
     found, lent = [], []
     for _ in range(tries):

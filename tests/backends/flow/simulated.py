@@ -1,4 +1,4 @@
-"""Jobs for the simulator, from a system's name."""
+"""Jobs for the simulator, from the name of a system."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from testbed.workload.buckets import fill
 from testbed.workload.catalogue import load
 
 SUMMING = ("ps", "ring", "hierarchical-ring", "atp", "switchml", "netreduce", "rina", "grid")
+SIMPLE = {"ps": {"servers": "dedicated"}, "switchml": {"without_ina": "server"}}
+"""The options with which only the servers that a test names sum."""
+
 UPDATING = ("asp", "ssp", "r2sp")
 
 
 def plan(name: str, fabric: Fabric, workers: int, servers: int = 1, first: int = 0, **options: Any):
-    """The plan of ``workers`` from the host number ``first`` on; servers are the last hosts."""
+    """A plan for ``workers`` hosts, starting with number ``first``; servers are the last hosts."""
     system = registry[name]
     hosts = fabric.hosts
     taken = hosts[len(hosts) - servers :] if system.servers[1] else ()
-    assignment = Assignment(
-        hosts[first : first + workers], taken, system.settle(options), load("resnet50")
-    )
+    settled = system.settle(SIMPLE.get(name, {}) | options)
+    assignment = Assignment(hosts[first : first + workers], taken, settled, load("resnet50"))
     return system.plan(assignment, fabric)
 
 
 def units(plan, sizes: Sequence[int], ready: Sequence[float] | None = None) -> tuple[Unit, ...]:
-    """Units of so many bytes, rounded to what the plan can cut evenly."""
+    """Units of ``sizes`` bytes, rounded so that the plan can cut them evenly."""
     whole = plan.chunks * 256
     elements = [max(whole, size // 4 // whole * whole) for size in sizes]
     times = ready or [0.0] * len(sizes)

@@ -1,4 +1,4 @@
-"""Max-min fairness: textbook cases, and its definition on random ones."""
+"""Max-min fairness: textbook cases, and the definition on random cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.backends.flow.fairness import max_min
 
 
 def rates(capacity, flows, caps=None):
-    """``flows``: for each a mapping of link to amount."""
+    """``flows``: a mapping of link to amount for each."""
     entries = [(f, link, amount) for f, load in enumerate(flows) for link, amount in load.items()]
     flow, link, amount = (np.array(column) for column in zip(*entries, strict=True))
     cap = np.full(len(flows), np.inf) if caps is None else np.array(caps, float)
@@ -23,7 +23,7 @@ def test_a_link_is_shared_equally():
 
 
 def test_what_one_cannot_use_the_others_get():
-    # Bertsekas and Gallager: the long flow is held to 1/3 on the first link, not on the second.
+    # Bertsekas and Gallager: the first link limits the long flow to 1/3, not the second.
     assert rates([1, 1], [{0: 1, 1: 1}, {0: 1}, {0: 1}, {1: 1}]) == pytest.approx(
         [1 / 3, 1 / 3, 1 / 3, 2 / 3]
     )
@@ -31,7 +31,7 @@ def test_what_one_cannot_use_the_others_get():
 
 
 def test_a_tree_is_as_slow_as_its_slowest_edge():
-    # One transfer on three links, of which a stream shares the second.
+    # One transfer on three links; another stream shares the second of them.
     assert rates([10, 10, 10], [{0: 1, 1: 1, 2: 1}, {1: 1}]) == pytest.approx([5, 5])
 
 

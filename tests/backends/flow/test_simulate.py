@@ -1,4 +1,4 @@
-"""The simulator against the closed form where that is exact, and against what it leaves out."""
+"""The simulator compared with the closed form where that is exact, and effects it leaves out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from simulated import SUMMING, expected, job, plan, trained
 
 from testbed.backends.flow.scenario import Assumptions
-from testbed.backends.flow.simulate import Stalled, simulate
+from testbed.backends.flow.simulate import simulate
+from testbed.backends.measurements import Stalled
 from testbed.plan.program import Receive, Send
 from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.framing import Framing
@@ -28,8 +29,8 @@ FABRICS = [
 @pytest.mark.parametrize("name", SUMMING)
 def test_a_bucket_takes_what_the_closed_form_says(name, fabric):
     made = job(plan(name, fabric, 8))
-    # Chunks that share links in turn, as stages overlap, are not worked out as exactly; nor are
-    # a mixed ring's stages, which the closed form has wait for one another.
+    # The closed form is less exact where overlapping stages make chunks share links in turn. In a
+    # mixed ring it assumes that stages wait for one another.
     overlapping = name == "hierarchical-ring" and len(fabric.tors) > 1
     mixed = name == "rina" and 0 < len(fabric.ina) < len(fabric.tors)
     within = 0.17 if mixed else 0.06 if overlapping else 0.01
@@ -94,7 +95,7 @@ def test_iterations_follow_one_another_and_a_late_job_begins_late():
 
 
 def test_a_slow_link_does_not_make_few_iterations_seem_longer_than_many():
-    # Workers end their warm-up one after another, and its last iteration in the same order.
+    # Workers end the warm-up one after another, and the last iteration in the same order.
     links = (replace(link, rate=2.5e9) if "h3" in (link.a, link.b) else link for link in RACK.links)
     slow = replace(RACK, links=tuple(links))
     for sizes in ([64_000_000], [32_000_000] * 3):
@@ -113,7 +114,7 @@ def test_everyone_waits_for_a_straggler(name):
     found = simulate(fabric, [made], EVEN)
     alone = simulate(fabric, [job(made.plan, [6_400_000])], EVEN).jct_s(0)
     ends = [own[0].end for own in found.iterations[0]]
-    if name == "ps":  # the others' pushes are there already
+    if name == "ps":  # the others have pushed already
         assert 0.3 + alone / 4 < min(ends) <= max(ends) < 0.3 + alone
     else:
         assert ends == pytest.approx([0.3 + alone] * 4, rel=0.005)
@@ -122,14 +123,15 @@ def test_everyone_waits_for_a_straggler(name):
 def test_credit_bounds_what_is_under_way():
     ps = plan("ps", RACK, 2)
     sizes = [4_000_000] * 12
-    # With one piece under way push and pull take turns, with four they overlap.
-    one = simulate(RACK, [job(replace(ps, credit=1), sizes)]).jct_s(0)
+    # With one piece in flight push and pull alternate, with four they overlap.
+    alone = replace(ps, pipelining=replace(ps.pipelining, credit=1))
+    one = simulate(RACK, [job(alone, sizes)]).jct_s(0)
     four = simulate(RACK, [job(ps, sizes)]).jct_s(0)
     assert one == pytest.approx(four * 24 / 13, rel=0.05)
 
 
 def test_jobs_share_links():
-    # Two rings each way through one spine link: half the rate each, while both are there.
+    # Two rings share a spine link in both directions: half the rate for each while both run.
     fabric = leaf_spine(1, 2, 4, 1e10, 1e10, 10**6)
     hosts = fabric.hosts
     rings = [
@@ -141,7 +143,7 @@ def test_jobs_share_links():
     assert both.jct_s(0) == pytest.approx(2 * alone, rel=0.01)
     assert both.jct_s(1) == pytest.approx(2 * alone, rel=0.01)
     later = simulate(fabric, [job(rings[0]), job(rings[1], start_s=alone / 2)])
-    # Alone for half of it, then together until the first has done the other half.
+    # The first runs alone for half of its work, then both share until it has done the rest.
     assert later.jct_s(0) == pytest.approx(1.5 * alone, rel=0.02)
 
 
@@ -173,14 +175,16 @@ def test_a_switch_aggregates_no_more_than_its_capacity():
     assert simulate(fabric, [made]).jct_s(0) == pytest.approx(64e6 * 8 / 2.5e9, rel=0.01)
 
 
-def test_pinned_flows_take_their_way():
+def test_routed_flows_take_their_paths():
     fabric = leaf_spine(2, 2, 4, 1e10, 1e10, 10**6)
     ps = plan("ps", fabric, 2)
     server = ps.hosts[-1]
-    pins = {("h0", server): "s0", ("h1", server): "s0", (server, "h0"): "s1", (server, "h1"): "s1"}
-    found = simulate(fabric, [job(replace(ps, pins=pins))]).carried
+    routes = {(host, server): (host, "t0", "s0", "t1", server) for host in ("h0", "h1")} | {
+        (server, host): (server, "t1", "s1", "t0", host) for host in ("h0", "h1")
+    }
+    found = simulate(fabric, [job(replace(ps, routes=routes))]).carried
     assert found["t0", "s0"] > 128e6 and found["s1", "t0"] > 128e6
-    # Acknowledgements of what comes down by s1 go up by s0, as their sender's flows do.
+    # Acknowledgements of flows that come down from s1 go up through s0, as their sender's flows do.
     assert ("t0", "s1") not in found and ("s0", "t0") not in found
 
 

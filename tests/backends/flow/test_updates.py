@@ -1,4 +1,4 @@
-"""Answers to updates come when `Consistency` lets them."""
+"""Answers to updates arrive when `Consistency` allows it."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def test_a_straggler_is_left_behind_by_no_more_than_the_staleness():
     assert free[0][-1].end < 1.2 and free[2][-1].end > 4.0
     slow = bound[2]
     for own in bound[:2]:
-        # Iteration i (from 0) ends with the slowest's update i - 2 in the answer.
+        # Iteration i (from 0) ends when the answer contains the slowest worker's update i - 2.
         assert all(own[i].end >= slow[i - 2].start + 0.5 for i in range(2, 8))
         assert own[-1].end == pytest.approx(slow[-3].end, rel=0.01)

@@ -1,7 +1,7 @@
-"""simple_switch in a namespace of its own, to give it packets and to see what leaves.
+"""simple_switch in its own namespace, to which tests send packets, and the packets that leave it.
 
-A marker follows each packet: a result whose copies leave at every port. What is seen before its
-copies is the packet's effect, because no queue of BMv2 lets packets overtake.
+A marker follows each packet: a result whose copies leave at every port. All that leaves before
+these copies is the packet's effect, because packets do not overtake in BMv2's queues.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def _namespace() -> Iterator[int]:
-    """The process that keeps it."""
+    """A new network namespace; yields the process that keeps it."""
     with subprocess.Popen(
         ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep infinity"],
         stdout=subprocess.PIPE,
@@ -47,7 +47,7 @@ def _open(namespace: int, interface: str) -> socket.socket:
     def enter_and_open() -> socket.socket:
         descriptor = os.open(f"/proc/{namespace}/ns/net", os.O_RDONLY)
         try:
-            # Moves this thread alone, which ends with the call.
+            # Only this thread moves, and it ends with the call.
             if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
         finally:
@@ -61,13 +61,13 @@ def _open(namespace: int, interface: str) -> socket.socket:
 
 
 class WiredBmv2(Bmv2Switch):
-    """Gives packets to a started switch through ``ends``, a socket at every port."""
+    """Sends packets to a started switch through ``ends``, a socket at every port."""
 
     ends: Mapping[int, socket.socket]
     _markers = 0
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """What leaves, and where. TimeoutError if the switch says nothing any more."""
+        """The frames that leave, by port. TimeoutError if the switch does not answer."""
         self.ends[port].send(frame)
         self._markers += 1
         self.ends[port].send(_marker(self._markers))
@@ -100,7 +100,7 @@ def _marker(number: int) -> bytes:
 
 def _is_marker(data: bytes) -> bool:
     at = LINK.itemsize + UDP.itemsize
-    if len(data) != at + wire.HEADER.itemsize or data[at] != wire.KIND_ACK:
+    if len(data) != at + wire.HEADER_BYTES or data[at] != wire.KIND_ACK:
         return False
     return bool(np.frombuffer(data[at:], wire.HEADER)["tree"][0] == MARKER.number)
 

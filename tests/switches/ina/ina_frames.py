@@ -1,4 +1,4 @@
-"""Packets on a link as the switch parses them, with their fields to read and to change."""
+"""Packets on a link as the switch parses them; their fields can be read and changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed import wire
 
 
 def _header(fields: str) -> np.dtype:
-    """From ``name:type`` for each field, in the order of the wire."""
+    """A header's type, from ``name:type`` for each field in wire order."""
     pairs = (field.split(":") for field in fields.split())
     return np.dtype([(name, kind) for name, kind in pairs])
 
@@ -37,7 +37,7 @@ IPV4, VERSION_AND_LENGTH, PROTOCOL_UDP, OFFSET = 0x0800, 0x45, 17, 0x1FFF
 
 @dataclass
 class Packet:
-    """Headers are arrays of one element, None where the packet has none; ``rest`` follows them."""
+    """Headers are arrays of one element, None if the packet has none; ``rest`` follows them."""
 
     link: np.ndarray
     udp: np.ndarray | None = None
@@ -60,9 +60,9 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.rest = data
 
-    def take(self, kind: np.dtype, count: int = 1) -> np.ndarray | None:
-        """None, and nothing taken, where too little is left."""
-        size = kind.itemsize * count
+    def take(self, kind: np.typing.DTypeLike, count: int = 1) -> np.ndarray | None:
+        """The next elements; None, without taking any, if too few bytes are left."""
+        size = np.dtype(kind).itemsize * count
         if len(self.rest) < size:
             return None
         taken, self.rest = self.rest[:size], self.rest[size:]
@@ -70,7 +70,7 @@ class _Reader:
 
 
 def parse(data: bytes, values: int = wire.VALUES) -> Packet | None:
-    """None for what is not IPv4."""
+    """A frame's headers; None if it is not IPv4."""
     reader = _Reader(data)
     link = reader.take(LINK)
     if link is None or link["type"][0] != IPV4:
@@ -95,7 +95,7 @@ def parse(data: bytes, values: int = wire.VALUES) -> Packet | None:
 
 
 def number(field: np.ndarray) -> int:
-    """The 24-bit number in the only element of ``field``."""
+    """The 24-bit number in the single element of ``field``."""
     return int.from_bytes(field[0].tobytes(), "big")
 
 
@@ -104,7 +104,7 @@ def set_number(field: np.ndarray, value: int) -> None:
 
 
 def set_checksum(link: np.ndarray) -> None:
-    """IPv4's checksum of the header (RFC 791)."""
+    """Set IPv4's header checksum (RFC 791)."""
     link["checksum"] = 0
     total = int(np.frombuffer(link.tobytes()[14:], ">u2").sum())
     while total > 0xFFFF:

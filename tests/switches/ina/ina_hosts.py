@@ -1,7 +1,7 @@
-"""Honest hosts, reduced to what the protocol lets them say: a member, and the root of a tree.
+"""Correct hosts, reduced to the packets that the protocol allows: a member, and a tree's root.
 
-They never decide when to speak: a test does, at the worst moments. Values are such that who is in
-a sum can be told from it.
+They do not decide when to send: the test does, at the worst moments. A sum of their values shows
+which ranks contributed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ina_frames import (
 from ina_traffic import address, values
 
 from testbed import wire
+from testbed.plan.trees import Tree
 from testbed.protocols import TreeProtocol
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
@@ -38,20 +39,20 @@ FIRST_SEQUENCE = 0xFFFF_FFFC  # so that it wraps around
 
 
 def contribution(tree: int, rank: int, sequence: int, style: TreeProtocol) -> np.ndarray:
-    drawn = values(tree << 48 | rank << 40 | (sequence % (1 << 32)) << 1)
-    # An overflow is another matter, in the style that looks for it.
+    drawn = values(tree << 48 | rank << 34 | (sequence % (1 << 32)) << 1)
+    # Small enough not to overflow, for the protocol that watches overflow.
     return (drawn // 128).astype(">i4") if style is ATP else drawn
 
 
 @dataclass
 class Host:
-    """``name``'s part in a tree. ``send`` takes a packet for the network."""
+    """``name``'s role in a tree. ``send`` gives a packet to the network."""
 
     name: str
     allocation: Allocation
     addressing: Addressing
     send: Callable[[Packet], None]
-    multicasts: bool = False  # the tree's operation, in style RACK
+    multicasts: bool = False  # the tree's operation, with protocol RACK
     done: set[int] = field(default_factory=set)  # fragments, from 0
 
     @property
@@ -88,12 +89,14 @@ class Host:
         ina["kind"], ina["tree"], ina["bitmap"] = kind, self.allocation.number, bitmap
         ina["sequence"] = (FIRST_SEQUENCE + s) % (1 << 32)
         ina["slot"] = ina["next_slot"] = self.slot(s)
+        if self.name in self.allocation.tree.parent and self.allocation.tree.is_wide:
+            ina["next_slot"] = self.allocation.tree.number(self.name)
         for name, value in fields.items():
             ina[name] = value
         return Packet(link, udp, ina=ina)
 
     def place(self, packet: Packet) -> int | None:
-        """Which fragment of mine a packet is of; None for one of another tree."""
+        """The number of a packet's fragment, from 0; None for a packet of another tree."""
         if packet.ina is None or packet.ina["tree"][0] != self.allocation.number:
             return None
         return (int(packet.ina["sequence"][0]) - FIRST_SEQUENCE) % (1 << 32)
@@ -101,7 +104,7 @@ class Host:
 
 @dataclass
 class Member(Host):
-    """Sends DATA until it hears RESULT or ACK; or sends RECEIPTs of what the root sends to all."""
+    """Sends DATA until it gets RESULT or ACK, or sends RECEIPTs for the root's multicasts."""
 
     sent: set[int] = field(default_factory=set)
     slots: dict[int, int] = field(default_factory=dict)  # ATP: by place in the window
@@ -109,6 +112,10 @@ class Member(Host):
     @property
     def rank(self) -> int:
         return self.allocation.tree.rank_of[self.name]
+
+    @property
+    def bits(self) -> int:
+        return self.allocation.tree.bits(self.name)
 
     def slot(self, s: int) -> int:
         if self.style is not ATP:
@@ -123,7 +130,7 @@ class Member(Host):
         flags = wire.FLAG_RESEND if again else 0
         self.sent.add(s)
         parent = self.allocation.tree.parent[self.name]
-        packet = self.packet(wire.KIND_DATA, s, parent, 1 << self.rank, flags=flags)
+        packet = self.packet(wire.KIND_DATA, s, parent, self.bits, flags=flags)
         sequence = FIRST_SEQUENCE + s
         packet.values = contribution(self.allocation.number, self.rank, sequence, self.style)
         self.send(packet)
@@ -135,7 +142,7 @@ class Member(Host):
         if self.multicasts and kind == wire.KIND_RESULT:
             self.done.add(s)
             parent = self.allocation.tree.parent[self.name]
-            self.send(self.packet(wire.KIND_RECEIPT, s, parent, 1 << self.rank))
+            self.send(self.packet(wire.KIND_RECEIPT, s, parent, self.bits))
         elif s in self.sent and s not in self.done:
             self.slots[s % WINDOW] = int(packet.ina["next_slot"][0])
             self.done.add(s)
@@ -143,16 +150,16 @@ class Member(Host):
 
 @dataclass
 class Root(Host):
-    """Counts each contribution once, and answers; or sends to all, and counts receipts."""
+    """Counts each contribution once and answers, or multicasts and counts receipts."""
 
-    heard: dict[int, int] = field(default_factory=dict)  # bitmap by fragment
+    heard: dict[int, frozenset[int]] = field(default_factory=dict)  # ranks by fragment
     collided: set[int] = field(default_factory=set)
     slots: dict[int, int] = field(default_factory=dict)
     random: Random = field(default_factory=lambda: Random(1))
 
     @property
-    def everyone(self) -> int:
-        return sum(1 << rank for rank in self.allocation.tree.rank_of.values())
+    def everyone(self) -> frozenset[int]:
+        return frozenset(self.allocation.tree.rank_of.values())
 
     def due(self) -> list[int]:
         return super().due() if self.multicasts else []
@@ -162,12 +169,12 @@ class Root(Host):
             self._answer(s, child)
 
     def _answer(self, s: int, to: str) -> None:
-        """The values are what they should be: nothing that arrives is ever anything else."""
+        """Send the true sum. The test makes sure that arrived packets add up to it."""
         tree, sums = self.allocation.tree, self.style is not RACK
         kind = wire.KIND_RESULT if sums or self.multicasts else wire.KIND_ACK
         slot = self.slots.get(s, self.slot(s))
         following = self.random.randrange(self.allocation.slots) if s in self.collided else slot
-        packet = self.packet(kind, s, to, self.everyone, slot=slot, next_slot=following)
+        packet = self.packet(kind, s, to, 1, slot=slot, next_slot=following)
         if kind == wire.KIND_RESULT:
             ranks = tree.rank_of.values() if sums else [63]
             packet.values = total(self.allocation.number, ranks, FIRST_SEQUENCE + s, self.style)
@@ -177,15 +184,15 @@ class Root(Host):
         s = self.place(packet)
         if s is None or s >= FRAGMENTS:
             return
-        bitmap, flags = int(packet.ina["bitmap"][0]), int(packet.ina["flags"][0])
+        ranks, flags = contributors(packet, self.allocation.tree), int(packet.ina["flags"][0])
         if s in self.done:
             if not self.multicasts and (self.style is not ATP or flags & wire.FLAG_RESEND):
-                self._answer_again(s, bitmap)
+                self._answer_again(s, ranks)
             return
-        counted = self.heard.get(s, 0)
-        if counted & bitmap and not self.multicasts:
+        counted = self.heard.get(s, frozenset())
+        if counted & ranks and not self.multicasts:
             return
-        self.heard[s] = counted | bitmap
+        self.heard[s] = counted | ranks
         self.slots[s] = int(packet.ina["slot"][0])
         if flags & wire.FLAG_COLLISION:
             self.collided.add(s)
@@ -194,23 +201,20 @@ class Root(Host):
             if not self.multicasts:
                 self.speak(s)
 
-    def _answer_again(self, s: int, bitmap: int) -> None:
+    def _answer_again(self, s: int, ranks: frozenset[int]) -> None:
         tree = self.allocation.tree
         if self.style is ATP:
-            asking = [host for host, rank in tree.rank_of.items() if bitmap >> rank & 1]
+            asking = [host for host, rank in tree.rank_of.items() if rank in ranks]
         else:
-            asking = [
-                child
-                for child in tree.children(self.name)
-                if any(bitmap >> rank & 1 for rank in tree.ranks_below(child))
-            ]
+            children = tree.children(self.name)
+            asking = [child for child in children if ranks & tree.ranks_below(child)]
         for each in asking:
             self._answer(s, each)
 
 
 @dataclass
 class Neighbour(Host):
-    """NetReduce: sends on its connection to the next rank, and hears sums from the one before."""
+    """NetReduce: sends on its connection to the next rank, and gets sums from the one before."""
 
     after: Neighbour | None = None
     passes: bool = True  # whether its ToR sees what it sends to the next rank
@@ -221,7 +225,7 @@ class Neighbour(Host):
         return self.allocation.tree.rank_of[self.name]
 
     def due(self) -> list[int]:
-        """What is open, and what the next rank has not got."""
+        """Fragments of open messages, and those that the next rank lacks."""
         open_message = self.lowest // MESSAGE
         end = min((open_message + WINDOW // MESSAGE) * MESSAGE, FRAGMENTS)
         first = min(self.lowest, self.after.lowest)
@@ -237,7 +241,7 @@ class Neighbour(Host):
         tree, is_sum = self.allocation.tree, s in self.done
         sequence, first = FIRST_SEQUENCE + s, s - s % MESSAGE
         to = self.after.name if self.passes or is_sum else tree.parent[self.name]
-        packet = self.packet(wire.KIND_DATA, first, to, 1 << self.rank)
+        packet = self.packet(wire.KIND_DATA, first, to, tree.bits(self.name))
         packet.udp["dport"] = wire.ROCE_PORT
         message = s // MESSAGE
         packet.ina["slot"] = message % (2 * WINDOW // MESSAGE) * MESSAGE
@@ -256,7 +260,7 @@ class Neighbour(Host):
     def hear(self, packet: Packet) -> None:
         ring = sorted(self.allocation.tree.rank_of.values())
         before = ring[ring.index(self.rank) - 1]
-        if packet.bth is None:
+        if packet.bth is None or not packet.bth["reserved"][0] & IS_SUM:
             return
         if number(packet.bth["connection"]) == wire.connection(self.allocation.number, before):
             s = (number(packet.bth["sequence"]) - FIRST_SEQUENCE) % (1 << 24)
@@ -264,31 +268,41 @@ class Neighbour(Host):
                 self.done.add(s)
 
 
+def contributors(packet: Packet, tree: Tree) -> frozenset[int]:
+    """The ranks whose contributions an upward packet names."""
+    bitmap, number = int(packet.ina["bitmap"][0]), int(packet.ina["next_slot"][0])
+    if not tree.is_wide:
+        return frozenset(rank for rank in tree.rank_of.values() if bitmap >> rank & 1)
+    bits = (bit for bit in range(wire.BITMAP) if bitmap >> bit & 1)
+    return frozenset().union(*(tree.behind[number, bit] for bit in bits))
+
+
 def total(tree: int, ranks: Iterable[int], sequence: int, style: TreeProtocol) -> np.ndarray:
-    """What the sum of these ranks' contributions is, wrapped around."""
+    """The sum of these ranks' contributions, with wrap-around."""
     parts = [contribution(tree, rank, sequence, style) for rank in ranks]
     return np.sum(parts, axis=0, dtype=np.int64).astype(np.int32).astype(">i4")
 
 
-def wrong(packet: Packet, trees: Mapping[int, Allocation], multicasts: bool, arrived: bool) -> bool:
-    """Whether a packet carries anything but the sum of whom it says it carries.
+def wrong(packet: Packet, trees: Mapping[int, Allocation], multicasts: bool) -> bool:
+    """Whether a packet's values are not the sum of the ranks that it names.
 
-    ``arrived``: at a host. What is under way on a connection may be a contribution or the sum.
+    On a connection, a packet is the sum if it is marked, and otherwise a contribution, which no
+    host takes.
     """
     if packet.values is None:
         return False
     if packet.bth is not None:
-        allocation = trees[number(packet.bth["connection"]) // wire.MAX_WORKERS]
+        allocation = trees[number(packet.bth["connection"]) // wire.MAX_RANKS]
         known = (number(packet.bth["sequence"]) - FIRST_SEQUENCE) % (1 << 24)
-        if not arrived:
+        if not packet.bth["reserved"][0] & IS_SUM:
             return False
         sequence, ranks = FIRST_SEQUENCE + known, list(allocation.tree.rank_of.values())
     else:
         assert packet.ina is not None
         allocation, sequence = trees[int(packet.ina["tree"][0])], int(packet.ina["sequence"][0])
-        bitmap, everyone = int(packet.ina["bitmap"][0]), allocation.tree.rank_of.values()
-        ranks = [rank for rank in everyone if bitmap >> rank & 1]
         if packet.ina["kind"][0] == wire.KIND_RESULT:
-            ranks = [63] if multicasts else list(everyone)
+            ranks = [63] if multicasts else list(allocation.tree.rank_of.values())
+        else:
+            ranks = list(contributors(packet, allocation.tree))
     expected = total(allocation.number, ranks, sequence, allocation.tree.protocol)
     return not np.array_equal(packet.values, expected)

@@ -1,4 +1,4 @@
-"""A switch with a part in trees of every style: as their root, below it, above another switch."""
+"""A switch in trees of every protocol: as the root, below the root, above another switch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+from testbed import wire
 from testbed.plan.trees import Tree
 from testbed.protocols import TreeProtocol
 from testbed.protocols.allocation import Allocation
@@ -29,12 +30,13 @@ PORTS = tuple(range(1, len(FABRIC.neighbours(SWITCH)) + 1))
 SLOTS, SHARED_SLOTS = 4, 16  # few, so that fragments meet
 
 RANKS = {"h0": 0, "h1": 1, "h2": 2, "h3": 3, "h4": 62, "h5": 63}
+MANY = 900  # added to ranks, so that a bitmap has no bit for them
 
 
-def tree(style: TreeProtocol, root: str, **children: str) -> Tree:
-    """``children`` of each inner node, separated by blanks."""
+def tree(style: TreeProtocol, root: str, more: int = 0, **children: str) -> Tree:
+    """``children`` of each inner node, separated by blanks; ``more`` is added to ranks."""
     parent = {child: at for at, names in children.items() for child in names.split()}
-    members = {host: RANKS[host] for host in RANKS if host in parent}
+    members = {host: RANKS[host] + more for host in RANKS if host in parent}
     return Tree(root, members, parent, style, RANKS.get(root))
 
 
@@ -44,34 +46,39 @@ TREES = {
         tree(ATP, "h4", t0="h0 h1", h4="t0"),
         tree(ATP, "h2", t0="h0 t1", t1="h3 h5", h2="t0"),
         tree(ATP, "h3", t0="h1", h3="t0"),
+        tree(ATP, "h5", MANY, t0="h0 h1", s0="t0 t1", t1="h3 h4", h5="s0"),
+        tree(ATP, "h3", MANY, t0="h0 t1", t1="h4 h5", h3="t0 h2"),
     ),
     SWITCHML: (
         tree(SWITCHML, "t0", t0="h0 h1 h2"),
         tree(SWITCHML, "t1", t0="h0 h2", t1="t0 h5"),
         tree(SWITCHML, "t0", t0="h0 t1", t1="h3 h4 h5"),
         tree(SWITCHML, "h4", t0="h1 h2", h4="t0 h5"),
+        tree(SWITCHML, "t1", MANY, t0="h0 h2", t1="t0 h5"),
     ),
     RACK: (
         tree(RACK, "h2", t0="h0 h1", h2="t0"),
         tree(RACK, "h3", t0="h0 h1 h2", h3="t0"),
+        tree(RACK, "h4", MANY, t0="h1 h2", h4="t0"),
     ),
     NETREDUCE: (
         tree(NETREDUCE, "t0", t0="h0 h1 h2"),
         tree(NETREDUCE, "s0", t0="h0 h1", s0="t0 t1", t1="h3 h4"),
         tree(NETREDUCE, "t0", t0="h0 t1", t1="h4 h5"),
+        tree(NETREDUCE, "s0", MANY, t0="h0 h1", s0="t0 h3"),
     ),
 }
 
 PROTOCOLS = tuple(TREES)
 
-# Copies of its results reach every port: they say that what came before has left the switch.
+# Copies of its results leave at every port, after all earlier packets.
 MARKER = Allocation(200, 255, tree(ATP, "h5", t0="h0 h1 h2 h3", h5="t0"), 0, 0)
 
 
 def _allocations() -> tuple[Allocation, ...]:
-    """ATP's trees share their slots; every two trees are a job's."""
+    """ATP's trees share slots; each job has two trees."""
     trees = [tree for trees in TREES.values() for tree in trees]
-    numbers = [0, 0xFFFF, *range(1, len(trees))]
+    numbers = [0, wire.MAX_NUMBERS - 1, *range(1, len(trees))]
     made = []
     for place, tree in enumerate(trees):
         own = SHARED_SLOTS + SLOTS * place, SLOTS
@@ -91,12 +98,12 @@ def _registers(program: Path) -> tuple[str, ...]:
 
 
 def forget(switch: Control, program: Path = PROGRAM) -> None:
-    """Lose all memory, as a switch does that starts again."""
+    """Lose all memory, like a switch that restarts."""
     for register in _registers(program):
         switch.reset_register(register)
 
 
 def counted(switch: Control) -> Counter[tuple[int, Event]]:
-    """What was counted of every job but the marker's."""
+    """The events of every job except the marker's."""
     jobs = (job for job in JOBS if job != MARKER.job)
     return Counter({(job, event): n for job in jobs for event, n in read(switch, job).items()})

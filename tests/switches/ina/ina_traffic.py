@@ -34,7 +34,7 @@ Arrival = tuple[int, bytes]
 """Port and frame."""
 
 Due = tuple[int, str]
-"""A contribution that a fragment or message wants: which packet of it, and from whom."""
+"""A missing contribution to a fragment or message: the number of its packet, and the sender."""
 
 EXTREMES = np.array([-(2**31), 2**31 - 1, -1, 0, 1, 2**30], np.int64)
 MESSAGE = 2  # packets of NetReduce's messages
@@ -43,7 +43,7 @@ LONGEST = 9000
 
 
 def values(seed: int, lanes: int = wire.VALUES) -> np.ndarray:
-    """Any int32s, or mostly those at the ends of the range. The same on every machine."""
+    """Random int32, or mostly those at the limits; the same on every machine."""
     drawn = hashlib.shake_128(seed.to_bytes(8, "big")).digest(4 * lanes)
     found = np.frombuffer(drawn, ">i4")
     return EXTREMES[found % len(EXTREMES)].astype(">i4") if seed % 2 else found
@@ -51,8 +51,8 @@ def values(seed: int, lanes: int = wire.VALUES) -> np.ndarray:
 
 @dataclass
 class Traffic:
-    """Draws one arrival after the other. ``styles`` limits whose trees take part, ``lanes`` are the
-    values of a packet."""
+    """Draws one arrival after another, for trees of the protocols ``styles``. A packet has
+    ``lanes`` values."""
 
     random: Random
     styles: Sequence[TreeProtocol] = PROTOCOLS
@@ -89,7 +89,8 @@ class Traffic:
         return self.random.randrange(one_in) == 0
 
     def _due(self, number: int, wanted: Iterable[Due]) -> Due | None:
-        """What the tree's present fragment or message still wants; None, and on to the next."""
+        """A missing contribution to the tree's current fragment or message. If there is none, None,
+        and the next call is about the next one."""
         missing = sorted(set(wanted) - self._sent[number])
         if not missing:
             self._sent[number].clear()
@@ -100,7 +101,7 @@ class Traffic:
         return due
 
     def _sequence(self, number: int) -> int:
-        """The tree's present place in the sequence; now and then behind it or far from it."""
+        """The tree's current sequence number; sometimes an older or an unrelated one."""
         if self._chance(100):
             return self.random.getrandbits(32)
         behind = self.random.choice((1, 2, 3, 4, 40)) if self._chance(6) else 0
@@ -114,7 +115,7 @@ class Traffic:
         return sequence % allocation.slots
 
     def _fragment(self, allocation: Allocation) -> Arrival:
-        """A packet with the INA header, up from a child or down from the parent."""
+        """A packet with the INA header, from a child or from the parent."""
         random, tree = self.random, allocation.tree
         ina = np.zeros(1, wire.HEADER)
         due = self._due(allocation.number, ((0, child) for child in tree.children(SWITCH)))
@@ -123,7 +124,8 @@ class Traffic:
         if (Multicast in protocol_of(tree).operations and sequence % 3 == 0) or self._chance(20):
             kind = wire.KIND_RECEIPT
         sender = due[1] if due else random.choice(tree.children(SWITCH))
-        bitmap = sum(1 << rank for rank in tree.ranks_below(sender))
+        bitmap = tree.bits(sender)
+        number = tree.number(sender)
         if due is None:
             self._base[allocation.number] += 1
         if (due is None and random.randrange(4)) or self._chance(10):
@@ -138,7 +140,7 @@ class Traffic:
             flags = (1, 1, 1, 2, 4, 8, 16, random.getrandbits(8))
             ina["flags"] = random.choice(flags)
         ina["sequence"], ina["slot"] = sequence, self._slot(allocation, sequence)
-        ina["next_slot"] = random.getrandbits(32) if self._chance(4) else ina["slot"]
+        ina["next_slot"] = random.getrandbits(32) if self._chance(4) else number or ina["slot"]
         packet = Packet(*self._headers(sender, ADDRESSING.ip(SWITCH), wire.PORT), None, ina)
         if kind in (wire.KIND_DATA, wire.KIND_RESULT):
             packet.values = values(random.getrandbits(16), self.lanes)
@@ -174,7 +176,7 @@ class Traffic:
             ina["slot"] = self._slot(allocation, first)
             count = random.choice((MESSAGE,) * 8 + (0, 1, 0xFFFFFF))
             ina["next_slot"] = (message % wire.LIVE_MESSAGES) << 24 | count
-            ina["bitmap"] = 1 << tree.rank_of[sender]
+            ina["bitmap"] = tree.bits(sender)
         # Hosts whose ToR does not sum address the switch that does.
         to = SWITCH if self._chance(4) else receiver
         headers = self._headers(sender, ADDRESSING.ip(to), wire.ROCE_PORT)
@@ -182,7 +184,7 @@ class Traffic:
         return self._finished(packet, sender)
 
     def _plain(self) -> Arrival:
-        """A packet of something else."""
+        """A packet of another protocol."""
         random = self.random
         sender, receiver = random.choice(sorted(RANKS)), random.choice(sorted(FABRIC.nodes))
         address = random.choice((ADDRESSING.ip(receiver), "10.1.99.9", "192.168.0.1"))
@@ -215,7 +217,7 @@ class Traffic:
         return ADDRESSING.port(SWITCH, hop), bytes(packet)
 
     def _mangled(self, port: int, frame: bytes) -> Arrival:
-        """Cut, lengthened, from elsewhere, or with some bytes of its headers changed."""
+        """A packet cut, lengthened, at another port, or with some bytes of its headers changed."""
         how = self.random.randrange(4)
         if how == 0:
             return port, frame[: self.random.randrange(14, len(frame) + 1)]
@@ -225,7 +227,7 @@ class Traffic:
             return self.random.choice(PORTS), frame
         changed = bytearray(frame)
         for _ in range(self.random.randrange(1, 4)):
-            # The addresses of the link layer matter to nobody.
+            # Ethernet addresses have no effect.
             changed[self.random.randrange(12, min(90, len(frame)))] = self.random.getrandbits(8)
         return port, bytes(changed)
 

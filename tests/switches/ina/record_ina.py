@@ -1,9 +1,9 @@
-"""Asks BMv2 what it does with the traffic of ``ina_traffic.py``, and writes the answers down.
+"""Sends the traffic of ``ina_traffic.py`` to BMv2, and records its answers.
 
     sudo python tests/switches/ina/record_ina.py
 
-The files ``recorded/*.npz`` then stand in for BMv2 where it is not installed. They hold the heads
-and a digest of every packet that left; what went in is drawn again from the seed.
+The files ``recorded/*.npz`` replace BMv2 where it is not installed. They hold the first bytes and a
+digest of every packet that left; the packets that arrived are drawn again from the seed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ RECORDED = Path(__file__).parent / "recorded"
 PACKETS, SEED = 400, 2025
 SETS: dict[str, tuple[TreeProtocol, ...]] = {style.name: (style,) for style in PROTOCOLS}
 SETS["together"] = PROTOCOLS
-HEAD = LINK.itemsize + UDP.itemsize + 12 + wire.HEADER.itemsize
+HEAD = LINK.itemsize + UDP.itemsize + 12 + wire.HEADER_BYTES
 
 LEFT = np.dtype(
     [("step", "u2"), ("port", "u2"), ("size", "u2"), ("head", "u1", HEAD), ("digest", "S8")]
 )
-"""A packet that left: after which arrival, where, how long, how it begins, and what it is."""
+"""A packet that left: the number of the arrival before it, port, size, first bytes, digest."""
 
 
 def arrivals(name: str) -> list[Arrival]:
@@ -50,7 +50,7 @@ def digest(found: list[Arrival]) -> str:
 
 
 def left(name: str, process: Callable[[int, bytes], list[Arrival]]) -> np.ndarray:
-    """Everything that ``process`` makes of the arrivals, as ``LEFT``."""
+    """All packets that ``process`` returns for the arrivals, as ``LEFT``."""
 
     def rows() -> Iterator[tuple[int, int, int, np.ndarray, bytes]]:
         for step, (port, frame) in enumerate(arrivals(name)):
@@ -63,7 +63,7 @@ def left(name: str, process: Callable[[int, bytes], list[Arrival]]) -> np.ndarra
 
 
 def events(found: dict[tuple[int, Event], int]) -> np.ndarray:
-    """By job and event."""
+    """The table of counts by job and event."""
     table = np.zeros((max(JOBS) + 1, len(Event)), np.uint32)
     for (job, event), count in found.items():
         table[job, event] = count

@@ -1,7 +1,7 @@
-"""The reference as a switch: frames in, frames out, told of a fabric's trees like the targets.
+"""The reference as a switch: frames in, frames out, configured with a fabric's trees.
 
-A packet for the switch that belongs to one of its trees is aggregated as the protocol's reference
-says; every other is routed, without a choice of ways: ECMP is not the reference's.
+A packet to the switch that belongs to one of its trees is aggregated by the protocol's reference
+model. All others are routed, always on one path: the reference has no ECMP.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from testbed.protocols.events import Event
 from testbed.protocols.reference import (
     CHILDREN,
     DATA,
+    RESULT,
     Aggregation,
     Child,
     Ina,
@@ -45,7 +46,7 @@ from testbed.topology.fabric import Fabric
 
 
 def has_connections(tree: Tree) -> bool:
-    """Whether hosts send on connections (RoCEv2), as NetReduce's do."""
+    """Whether hosts send on connections (RoCEv2), as in NetReduce."""
     return tree.protocol.port == wire.ROCE_PORT
 
 
@@ -57,7 +58,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Message:
-    """NetReduce: what a message's first packet says of all its packets."""
+    """NetReduce: the data in a message's first packet, which applies to all its packets."""
 
     psn: int
     sequence: int
@@ -66,7 +67,7 @@ class Message:
 
 
 class ReferenceSwitch:
-    """The switch ``name``. ``events`` counts as the program does, by job and event."""
+    """The switch ``name``. Like the program, ``events`` counts by job and event."""
 
     def __init__(
         self,
@@ -84,7 +85,10 @@ class ReferenceSwitch:
         self._parts = {each.number: self._part(each) for each in joined}
         self._connects = {each.number: has_connections(each.tree) for each in joined}
         self._senders = {
-            (self._ip(child), wire.connection(each.number, rank)): (each.number, 1 << rank)
+            (self._ip(child), wire.connection(each.number, rank)): (
+                each.number,
+                each.tree.bits(child),
+            )
             for each in joined
             if has_connections(each.tree)
             for child in each.tree.children(name)
@@ -96,7 +100,7 @@ class ReferenceSwitch:
         self.events: Counter[tuple[int, Event]] = Counter()
 
     def process(self, data: bytes) -> list[tuple[int, bytes]]:
-        """What leaves, by port, when the frame ``data`` comes in."""
+        """The frames that leave, by port, when the frame ``data`` arrives."""
         packet = parse(data, self._lanes)
         if packet is None:
             return []
@@ -117,10 +121,10 @@ class ReferenceSwitch:
         packet.link["src"], packet.link["dst"] = content.source, content.to
         return self._forward(_with_content(packet, content, connects))
 
-    # Whose packet it is
+    # The packet's tree
 
     def _addressed(self, packet: Packet) -> int | None:
-        """The tree's number."""
+        """The tree's number, if the packet is addressed to this switch."""
         if packet.ina is None or packet.link["dst"][0] != self._ip(self._name):
             return None
         tree = int(packet.ina["tree"][0])
@@ -162,7 +166,7 @@ class ReferenceSwitch:
         content.slot = (message.slot + offset) % (1 << 32)
         return True
 
-    # Where it goes
+    # Forwarding
 
     def _forward(self, packet: Packet) -> list[tuple[int, bytes]]:
         link = packet.link
@@ -192,7 +196,7 @@ class ReferenceSwitch:
         set_checksum(packet.link)
         return hop.port, bytes(packet)
 
-    # What it was told
+    # Configuration
 
     def _ip(self, node: str) -> int:
         return int(ipaddress.ip_address(self._addressing.ip(node)))
@@ -211,12 +215,14 @@ class ReferenceSwitch:
             job=allocation.job,
             model=protocol_of(tree).reference,
             own=self._ip(self._name),
-            members=sum(1 << rank for rank in tree.ranks_below(self._name)),
+            members=sum(map(tree.bits, tree.children(self._name))),
             parent=None if parent is None else self._ip(parent),
             children=tuple(self._child(allocation, node) for node in tree.children(self._name)),
             first=allocation.first,
             slots=allocation.slots,
             watch=protocol_of(tree).watches_overflow,
+            total=(tree.bits(self._name), tree.number(self._name)) if parent else None,
+            number=tree.number(tree.children(self._name)[0]) if tree.protocol.shares_slots else 0,
         )
 
     def _child(self, allocation: Allocation, node: str) -> Child:
@@ -242,7 +248,7 @@ def _content(packet: Packet) -> Ina:
 
 
 def _with_content(packet: Packet, content: Ina, connects: bool) -> Packet:
-    """A packet that carries ``content``, on a connection where that says so."""
+    """A packet that carries ``content``, on a connection if ``connects``."""
     made = Packet(packet.link.copy(), packet.udp.copy(), rest=packet.rest)
     made.udp["checksum"] = 0
     made.ina = np.zeros(1, wire.HEADER)
@@ -257,8 +263,10 @@ def _with_content(packet: Packet, content: Ina, connects: bool) -> Packet:
         made.bth["opcode"], made.bth["flags"] = content.on.opcode, content.on.flags
         made.bth["partition"] = content.on.partition
         set_number(made.bth["sequence"], content.on.psn)
+        if content.kind == RESULT:
+            made.bth["reserved"] = IS_SUM
         if content.to == CHILDREN:
-            made.bth["reserved"] = made.bth["acknowledge"] = 0
+            made.bth["acknowledge"] = 0
         if content.on.opcode not in (FIRST, ONLY):
             made.ina = None
     made.udp["dport"] = wire.PORT if made.bth is None else wire.ROCE_PORT

@@ -1,4 +1,4 @@
-"""Native switch and BMv2 against the protocol's reference: every packet out, every event."""
+"""Native switch and BMv2 compared with the protocol's reference: all packets and all events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sanitized():
 
 
 def compare(switch, styles, random, count):
-    """Returns the events, which say what the traffic was good for."""
+    """Returns the events, which show what the traffic has tested."""
     forget(switch)
     before = counted(switch)
     reference = ReferenceSwitch(SWITCH, FABRIC, ALLOCATIONS)
@@ -90,13 +90,13 @@ def test_bmv2(bmv2, styles):
 
 
 def test_a_difference_would_be_seen(switch):
-    """Without a memory that it should have, the switch and the reference part ways."""
+    """If the switch loses memory, it differs from the reference."""
     with pytest.raises(AssertionError, match="found"):
         compare(Forgetful(switch), (SWITCHML,), Random(1), 250)
 
 
 class Forgetful:
-    """A switch that loses an addition now and then."""
+    """A switch that loses an addition sometimes."""
 
     def __init__(self, switch):
         self._switch, self._packets = switch, 0

@@ -1,4 +1,4 @@
-"""The native switch does to hostile traffic what BMv2 did when it was asked (``record_ina.py``)."""
+"""The native switch handles hostile traffic as BMv2 did in the recording (``record_ina.py``)."""
 
 from __future__ import annotations
 

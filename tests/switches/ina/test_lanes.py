@@ -1,4 +1,4 @@
-"""Addition in every lane against numpy, on both targets, for every build of the program."""
+"""Addition in every lane, compared with numpy, on both targets and for every build."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Build:
         return f"{self.lanes}{' saturating' if self.saturate else ''}"
 
 
-COMMITTED, SATURATING = [Build(size) for size in wire.SIZES], Build(wire.VALUES, saturate=True)
+COMMITTED, SATURATING = [Build(size) for size in PROGRAMS], Build(wire.VALUES, saturate=True)
 
 
 def targets():
-    """The committed programs are tested everywhere, the others where they can be compiled."""
+    """Committed programs are tested everywhere, others only where p4c can compile them."""
     compiled = [
         pytest.mark.bmv2,
         pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed"),
@@ -70,7 +70,7 @@ def targets():
 
 
 def compiled(build):
-    """The program of a build, compiled once for these sources: p4c takes its time."""
+    """The program of a build, compiled once for these sources, because p4c is slow."""
     if build in COMMITTED:
         return PROGRAMS[build.lanes]
     made = cache() / f"ina-{'-'.join(build.defines)}-{sources_digest()}.json"
@@ -103,7 +103,7 @@ def target(request, tmp_path_factory):
 
 
 def add(switch, allocation, contributions):
-    """The sum of ``contributions`` (members × lanes) as a tree's switch makes it, and its flags."""
+    """The switch's sum of ``contributions`` (members × lanes), and its flags."""
     sequence = next(fragments)
     for host, values in zip(MEMBERS, contributions, strict=True):
         link, udp, ina = np.zeros(1, LINK), np.zeros(1, UDP), np.zeros(1, wire.HEADER)
@@ -144,7 +144,7 @@ def three(first, second, lanes):
 
 
 def test_every_pair_of_limits_in_every_lane(target):
-    """Neighbours are other limits, whose carries and borrows must not cross."""
+    """Neighbouring lanes have other limits, and carries and borrows must not cross over."""
     lanes = target.build.lanes
     pairs = np.array([(x, y) for x in LIMITS for y in LIMITS])
     for shift in range(len(pairs)):

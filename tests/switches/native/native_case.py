@@ -1,4 +1,4 @@
-"""What a case is: a program of our own, set up and given packets."""
+"""A case: a test program, its configuration and its packets."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from testbed.switches.control import Control
 
 PROGRAMS = Path(__file__).parent / "programs"
 
-PORTS = (1, 2, 3)  # that have an interface; what is sent elsewhere is lost
+PORTS = (1, 2, 3)  # those with an interface; packets to others are lost
 
 Packet = tuple[int, bytes]  # port and bytes
 
 
 @dataclass(frozen=True)
 class Case:
-    """``packets`` are the same at every call. ``counters`` are read at the end, each so many.
+    """``packets`` are the same at every call. ``counters``, with their sizes, are read at the end.
 
-    Of packets shorter than ``least`` bytes the program reads headers that are not there, which P4
-    leaves undefined: BMv2 finds an earlier packet's there, the native switch zeros.
+    In packets shorter than ``least`` bytes the program reads headers that do not exist. P4 leaves
+    this undefined: BMv2 reads those of an earlier packet, the native switch zeros.
     """
 
     set_up: Callable[[Control], None]
@@ -37,7 +37,7 @@ class Case:
 
 
 def fingerprint(name: str) -> str:
-    """Of a program's source; it ties what was recorded to what was compiled."""
+    """The digest of a program's source, by which a recording shows if it is stale."""
     return hashlib.sha256((PROGRAMS / f"{name}.p4").read_bytes()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The cases; ``record_bmv2.py`` asks BMv2 for the answers."""
+"""The cases; ``record_bmv2.py`` records BMv2's answers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def router_packets() -> list[Packet]:
         packets += [(1, bytes(frame)), (2, bytes(frame)), (3, bytes(frame))]
     good = packets[0][1]
     packets += [(1, good[:n]) for n in (14, 15, 20, 33, 34, 35)]
-    packets.append((1, good[:24] + b"\0\0" + good[26:]))  # checksum
-    packets.append((1, good[:14] + b"\x65" + good[15:]))  # version
+    packets.append((1, good[:24] + b"\0\0" + good[26:]))  # wrong checksum
+    packets.append((1, good[:14] + b"\x65" + good[15:]))  # wrong version
     packets.append((1, good[:12] + b"\x08\x06" + good[14:]))  # not IPv4
     return packets
 
@@ -154,7 +154,7 @@ def shapes_packets() -> list[Packet]:
     for n in range(16):
         packets.append((1, bytes([0xC0 | n]) + bytes(generator.getrandbits(8) for _ in range(17))))
         packets.append((1, bytes([0x40 | n]) + bytes(2 * n)))
-    # Nothing shorter than an Ethernet header passes an interface, on the way out either.
+    # An interface neither receives nor sends packets that are shorter than an Ethernet header.
     return [(port, packet.ljust(40, b"\x5a")) for port, packet in packets]
 
 

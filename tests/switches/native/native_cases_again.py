@@ -15,7 +15,7 @@ def mirror(switch: Control) -> None:
     switch.multicast_group(2, [Replica(3, 1), Replica(3, 2)])
     switch.mirror_session(0, port=1)
     switch.mirror_session(5, port=3)
-    switch.mirror_session(5, port=2)  # the last one holds
+    switch.mirror_session(5, port=2)  # the last one counts
     switch.mirror_session(6, group=1)
     switch.mirror_session(32767, group=2)
 

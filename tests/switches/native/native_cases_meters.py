@@ -1,4 +1,4 @@
-"""Flows that empty their buckets. The rates give nothing back, so that time does not matter."""
+"""Flows that empty their buckets. Rates are zero, so that time does not matter."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Hostile packets and control requests, into a switch built with sanitizers.
+"""Hostile packets and control requests to a switch built with sanitizers.
 
     python tests/switches/native/native_fuzz.py [--minutes 10] [--seed N] [case ...]
 
-Whatever comes, the switch must live on: a sanitizer's complaint ends its process, and so this
-program, with the packet that did it. Also run for a moment per program by ``test_native_fuzz.py``.
+The switch must survive all of them: a sanitizer's complaint ends its process, and this program
+fails with the packet that caused it. ``test_native_fuzz.py`` does a short run of each program.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _seeds(name: str) -> list[bytes]:
 
 
 def mangled(pick: random.Random, seeds: list[bytes]) -> bytes:
-    """A known packet, changed; its first bytes, where headers are, most of all."""
+    """A changed copy of a known packet; mostly its first bytes change, where the headers are."""
     packet = bytearray(pick.choice(seeds))
     for _ in range(pick.choice((0, 1, 1, 2, 4, 16))):
         if not packet:
@@ -141,12 +141,12 @@ class Fuzzer:
             case 6 if program.meters:
                 rates = (pick.random() * 1e6, pick.randrange(5)), (1e6, pick.randrange(5000))
                 switch.meter_rates(pick.choice(program.meters).name, pick.randrange(9), *rates)
-            case 7:  # no request at all
+            case 7:  # not a valid request
                 operation = pick.choice(b"IDGRWZCEMPSX")
                 switch._request(struct.pack("=B", operation) + pick.randbytes(pick.randrange(40)))
 
     def number(self, width: int) -> int:
-        """Among all of a width, those at the edges and those that packets may hold."""
+        """A number of this width: any, one at the limits, or one from a packet."""
         pick = self.generator
         some = pick.choice(self.seeds)
         at = pick.randrange(len(some) + 1)

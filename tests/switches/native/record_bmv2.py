@@ -1,8 +1,8 @@
-"""Compiles the programs, asks BMv2 what it does with the cases' packets, and writes that down.
+"""Compiles the programs, sends the cases' packets to BMv2, and records its answers.
 
     sudo python tests/switches/native/record_bmv2.py [case ...]
 
-The files ``programs/*.recorded.json`` then stand in for BMv2 where it is not installed.
+The files ``programs/*.recorded.json`` replace BMv2 where it is not installed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from native_cases import CASES
 
 from testbed.switches.bmv2 import Bmv2Switch
 
-# Seconds after which nothing more is expected of a packet: BMv2's threads may wait for a processor.
+# Seconds to wait for a packet's first and next output: BMv2's threads may wait for a processor.
 _NO_ANSWER, _NO_MORE = 1.5, 0.3
 _ALL = 0x0003
 
 
 def _command(text: str, folder: Path | None = None) -> str:
     run = subprocess.run(text.split(), check=True, capture_output=True, text=True, cwd=folder)
-    return run.stdout + run.stderr  # p4c tells its version in the latter
+    return run.stdout + run.stderr  # p4c prints its version on standard error
 
 
 @contextlib.contextmanager
 def ends() -> Iterator[dict[int, socket.socket]]:
-    """A veth pair per port, ``record<port>`` the switch's end; sockets on the other ends."""
+    """One veth pair per port, with ``record<port>`` at the switch; sockets at the other ends."""
     sockets: dict[int, socket.socket] = {}
     try:
         for port in PORTS:
@@ -55,8 +55,8 @@ def ends() -> Iterator[dict[int, socket.socket]]:
 def answers(
     sockets: dict[int, socket.socket], port: int, packet: bytes, expected: int | None = None
 ) -> list[Packet]:
-    """What comes out. Where it is known how many to expect, that many are waited for and no more;
-    a packet too many is then found among the answers to the next."""
+    """The packets that come out. If ``expected`` is given, wait only for this number of packets; an
+    extra packet then appears among the answers to the next one."""
     sockets[port].send(packet)
     left: list[Packet] = []
     by_file = {s.fileno(): number for number, s in sockets.items()}

@@ -1,4 +1,4 @@
-"""Random packets through BMv2 and the native switch at once: all that leaves is the same."""
+"""Random packets through BMv2 and the native switch: the same packets leave both."""
 
 from __future__ import annotations
 

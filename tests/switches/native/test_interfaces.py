@@ -1,4 +1,4 @@
-"""The native switch on real interfaces: veth pairs, whose far ends the tests hold."""
+"""The native switch on real interfaces: veth pairs, whose other ends the tests use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_packets_pass_interfaces(pairs):
         switch.start({1: pairs[0], 2: pairs[1]})
         CASES["router"].set_up(switch)
         with far_end(pairs[0]) as source, far_end(pairs[1]) as sink:
-            for _ in range(20):  # no more at a time than the sink's buffer holds
+            for _ in range(20):  # no more at once than the sink's buffer holds
                 for _ in range(50):
                     source.send(frame)
                 for _ in range(50):
@@ -83,7 +83,7 @@ def shape(interface: str, rate: str) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("size", [1250, 4150])
 def test_a_program_sees_the_queue_of_a_slow_link_grow_and_drain(pairs, size):
-    """A packet leaves every 10 ms, and ten of them come every 2 ms."""
+    """A packet leaves every 10 ms, and ten packets arrive every 2 ms."""
     for name in pairs:
         for end in (name, f"{name}e"):
             subprocess.run(["ip", "link", "set", end, "mtu", "9000"], check=True)
@@ -129,7 +129,7 @@ def test_an_unshaped_link_has_no_queue(pairs):
 
 @pytest.mark.root
 def test_a_program_sees_vlan_tags(pairs):
-    """Which the kernel takes out of packets; what leaves here has another header in front."""
+    """The kernel removes the tags from packets. This program adds another header in front."""
     frame = bytes(12) + b"\x81\x00\x20\x07\x88\xb9" + bytes(60)
     with (
         NativeSwitch(PROGRAMS / "meters.json") as switch,
@@ -146,9 +146,9 @@ UDP_L4, TCP_V4, ECN = 5, 1, 0x80
 
 
 def superframe(kind: int, carried: int, piece: int) -> bytes:
-    """Bytes that a packet socket takes for one: what is left to hardware (struct virtio_net_hdr),
-    and the frame, in whose transport header only the pseudo header is summed yet. Without a
-    ``piece`` it is a plain frame whose checksum is missing."""
+    """The bytes of a superframe for a packet socket: a struct virtio_net_hdr with the tasks of the
+    hardware, and the frame, whose transport checksum covers only the pseudo header so far. Without
+    a ``piece`` it is a plain frame without its checksum."""
     tcp = kind & ~ECN == TCP_V4
     ends = {"sport": 7, "dport": 8}
     transport = TCP(**ends, seq=2**32 - 150, flags="FPAC") if tcp else UDP(**ends)
@@ -163,7 +163,7 @@ def superframe(kind: int, carried: int, piece: int) -> bytes:
 
 
 def passed(pairs: list[str], sent: bytes, offload: str) -> tuple[list[bytes], int]:
-    """What leaves a router that ``sent`` comes to, and how many packets it counted."""
+    """The frames that leave a router when ``sent`` arrives, and the number of packets it counts."""
     superframe = 6 if offload == "on" else 1
     features = f"tso {offload} tx-udp-segmentation {offload} tx {offload}".split()
     subprocess.run(["ethtool", "-K", f"{pairs[0]}e", *features], check=True, capture_output=True)
@@ -205,10 +205,10 @@ def test_superframes_are_cut_as_the_kernel_cuts_them(pairs, kind, carried, piece
 
 @pytest.mark.root
 def test_packets_without_a_checksum_leave_joined_and_come_out_as_they_were(pairs):
-    """Cut again by the kernel, which adds the checksum."""
+    """The kernel splits them again and adds the checksum."""
     ip = IP(src="172.16.0.1", dst="10.0.0.1")
     sent = []
-    for n in (100, 101, 102, 103, 104, 7, 8):  # of the identification
+    for n in (100, 101, 102, 103, 104, 7, 8):  # IPv4 identification
         ip.id = n
         udp = UDP(sport=7, dport=8, chksum=0)
         sent.append(bytes(Ether(dst="02:00:00:00:00:01") / ip / udp / bytes([n] * 901)))
@@ -225,7 +225,7 @@ def test_packets_without_a_checksum_leave_joined_and_come_out_as_they_were(pairs
             CASES["router"].set_up(switch)
             source.send(sent[0])
             found[offload] = [sink.recv(10000)]
-            for frame in sent:  # they come while it naps after the first one
+            for frame in sent:  # they arrive while it sleeps after the first one
                 source.send(frame)
             while sum(map(len, found[offload])) - 42 * len(found[offload]) < 8 * 901:
                 found[offload].append(sink.recv(10000))

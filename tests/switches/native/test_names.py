@@ -1,4 +1,4 @@
-"""What a program calls its parts is its own affair: C's words, and names that look alike in C."""
+"""A program may use any names: C's keywords, and names that look alike in C."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NEW_NAMES = {
 
 
 def renamed(part):
-    """A compiled program, or a part of it, with the names of its tables, conditions, parser
-    states and calculations replaced wherever they stand."""
+    """A compiled program, or a part of it, with all names of its tables, conditions, parser states
+    and calculations replaced."""
     if isinstance(part, dict):
         return {key: renamed(value) for key, value in part.items()}
     if isinstance(part, list):
@@ -36,7 +36,7 @@ def renamed(part):
 def test_a_program_does_the_same_under_names_that_are_none_in_c(tmp_path):
     program = json.loads((PROGRAMS / "router.json").read_text())
     for part in ("parsers", "pipelines", "calculations", "checksums", "actions"):
-        # Headers and fields are named beside them, in lists of their own.
+        # Headers and fields have lists of their own, which stay.
         program[part] = renamed(program[part])
     (ipv4,) = (state for state in program["parsers"][0]["parse_states"] if state["name"] == "ipv4")
     ipv4["name"] = "a_b"

@@ -1,4 +1,4 @@
-"""No packet and no request brings a switch down; ``native_fuzz.py`` is the long form."""
+"""No packet and no request crashes a switch; ``native_fuzz.py`` is the long version."""
 
 from __future__ import annotations
 

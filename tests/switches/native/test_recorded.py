@@ -1,4 +1,4 @@
-"""The native switch does to every packet what BMv2 did when it was asked (``record_bmv2.py``)."""
+"""The native switch handles every packet as BMv2 did in the recording (``record_bmv2.py``)."""
 
 from __future__ import annotations
 

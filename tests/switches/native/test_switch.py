@@ -1,4 +1,4 @@
-"""The native switch's control plane, its refusals, and its calm in the face of garbage."""
+"""The native switch's control plane, the requests that it rejects, and garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A toy: worker 0 sums what the others send it, and sends them the sum."""
+"""A toy: worker 0 sums the gradients of the others, and sends them the sum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 class StarOptions(Options):
-    """An option to be checked and described."""
+    """One option, which is checked and described."""
 
     rays: int = Field(default=5, description="a number", examples=[5])
 

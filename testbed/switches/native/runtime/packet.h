@@ -106,9 +106,12 @@ static struct output outputs[MAX_OUTPUTS];
 static struct iovec segments[MAX_SEGMENTS];
 static unsigned output_count, segment_count;
 
-// Defined by the switch around the program: send or collect all outputs; length of a port's queue.
+// Defined by the switch around the program: send or collect all outputs; length of a port's queue;
+// a request that not every switch takes.
+struct request;
 static void flush(void);
 static unsigned queue_depth(unsigned port);
+static uint32_t other_request(char op, struct request *r);
 
 // Sends all outputs, and frees the arena except for its first `keep` bytes.
 INLINE void outputs_done(size_t keep) {

@@ -1,1 +1,1 @@
-"""A toy: whoever asks a switch again for a sum lets everybody have it once more."""
+"""A toy: a switch that is asked again for a sum sends it again to all members."""

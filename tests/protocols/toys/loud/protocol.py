@@ -1,8 +1,6 @@
-"""A toy protocol: a P4 control of its own, and the hosts of another."""
+"""A toy protocol: its own P4 control, and the hosts of another protocol."""
 
 from __future__ import annotations
-
-from testbed.protocols.loud.reference import MODEL
 
 from testbed.plan.program import SwitchAllReduce
 from testbed.protocols.protocol import TreeProtocol
@@ -11,7 +9,7 @@ from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 
 class Loud(TreeProtocol):
-    """Its hosts are SwitchML's, and never know."""
+    """Its hosts behave as SwitchML's."""
 
     def role(self, place: Place) -> Role | Neighbours:
         return SWITCHML.role(place)
@@ -20,12 +18,11 @@ class Loud(TreeProtocol):
 PROTOCOL = Loud(
     name="loud",
     citation="none: a toy",
-    published=("A switch answers everybody again when one asks again.",),
-    reading=("All else is SwitchML's.",),
+    published=("A switch answers all members again when one asks again.",),
+    reading=("Everything else is as in SwitchML.",),
     loss=SWITCHML.loss,
     operations=(SwitchAllReduce,),
     number=5,
     control="loud.p4",
     switch_may_be_root=True,
-    reference=MODEL,
 )

@@ -17,7 +17,7 @@ from testbed.protocols.reference import (
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """All are answered, the first time and every time after it."""
+    """All members get each answer, the first one and every later one."""
     if packet.kind == RESULT:
         packet.to = CHILDREN
         if slot is not None and slot.holds(packet) and not slot.answered:

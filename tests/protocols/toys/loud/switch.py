@@ -1,6 +1,6 @@
-"""The toy's program, compiled from ``loud.p4`` as a user's own.
+"""The toy's program, compiled from ``loud.p4`` like a user's own program.
 
-``python tests/protocols/toys/loud/switch.py`` compiles it anew (needs p4c).
+``python tests/protocols/toys/loud/switch.py`` compiles it again (needs p4c).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("loud.p4")
 
 
 def program() -> Path:
-    """A program that experiments may name as their own (``emulation.p4_program``)."""
+    """The path of the program, for ``emulation.p4_program`` of an experiment."""
     return SOURCE.with_suffix(".json")
 
 

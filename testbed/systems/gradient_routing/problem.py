@@ -1,47 +1,20 @@
-"""Gradient routing: where in the network each worker's gradients are summed, and at what rate.
-
-The problem is GRIA of GRID (Fang et al., IEEE/ACM ToN 31(5), 2023, §3.2): every worker picks one
-node, a programmable switch or the parameter server itself, such that the lowest rate of all workers
-is as high as possible. Switches add, and the server's link receives, at a limited rate.
-
-A worker gains nothing from sending faster than the slowest one, so all may send at one rate, and
-the problem is linear in the time that a bit of gradient takes. Only the number of a rack's workers
-on each way matters, not which ones. The paper assumes that links suffice; here each link may be a
-constraint. Flows take shortest paths and share ECMP sets evenly; returning sums count as well.
-"""
+"""The problem of gradient routing, and its solutions."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from testbed.systems.gradient_routing.ways import Way, there_and_back
 from testbed.systems.racks import by_rack
 from testbed.topology.fabric import Fabric
-from testbed.topology.paths import EvenPaths
-
-Load: TypeAlias = Mapping[tuple[str, str], float]
-"""The part of a stream on each directed link."""
 
 Vector: TypeAlias = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Way:
-    """How gradients leave a rack: to ``switch``, which sums them, or straight to the server (None).
-
-    ``load`` is the load of the stream in both directions, without the worker's own link. ``pins``
-    are the neighbours of the worker's and of the server's ToR to which flows between these two
-    hosts go first, None for shortest paths.
-    """
-
-    switch: str | None
-    load: Load = field(compare=False)
-    pins: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,53 +32,6 @@ class Routing:
     summed: Mapping[str, float]
 
 
-def flow(fabric: Fabric, source: str, to: str) -> Load:
-    """The part of a flow on each directed link, ECMP sets sharing evenly."""
-    return EvenPaths(fabric).shares(source, to)
-
-
-def there_and_back(fabric: Fabric, a: str, b: str) -> Load:
-    """A stream from ``a`` to ``b``, and the sums that return."""
-    return _together(flow(fabric, a, b), flow(fabric, b, a))
-
-
-def past_switches(fabric: Fabric, tor: str, server: str) -> Way:
-    """To the server by shortest paths."""
-    return Way(None, there_and_back(fabric, tor, server))
-
-
-def to_switch(fabric: Fabric, tor: str, switch: str) -> Way:
-    """To be summed in ``switch``, by shortest paths."""
-    return Way(switch, there_and_back(fabric, tor, switch))
-
-
-def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
-    """To the server and back through a neighbour of the ToR that is on no shortest path."""
-    home = fabric.tor_of(server)
-    shortest = flow(fabric, tor, server)
-    found = []
-    for there in fabric.neighbours(tor):
-        if there not in fabric.switches or tor == home or (tor, there) in shortest:
-            continue
-        up = _together({(tor, there): 1.0}, flow(fabric, there, server))
-        for back in fabric.neighbours(home):
-            if back not in fabric.switches:
-                continue
-            down = _together({(server, home): 1.0, (home, back): 1.0}, flow(fabric, back, tor))
-            # Skipped if a shortest path leads back over the ToR, or the sums take other links.
-            if set(down) == {(b, a) for a, b in up} and set(up).isdisjoint(down):
-                found.append(Way(None, _together(up, down), (there, back)))
-    return found
-
-
-def _together(*loads: Load) -> Load:
-    total: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for load in loads:
-        for ends, amount in load.items():
-            total[ends] += amount
-    return dict(total)
-
-
 class Problem:
     """Workers that send to ``server``, each on one of the ``ways`` of its rack (keyed by its ToR).
 
@@ -114,7 +40,7 @@ class Problem:
 
     A *column* is a way of a rack. Counts are numbers of workers, one for each column. Times are per
     bit of gradient; the unit is the time of a bit on the slowest of the hosts' links. This class
-    states the problem and the cost of a solution; `gradient_solvers` find solutions.
+    states the problem and the cost of a solution; `solvers` find solutions.
 
     Attributes:
         columns: the rack (its ToR) and the way of each; ``own`` lists the columns of each rack.
@@ -171,8 +97,6 @@ class Problem:
         self.per_sum = np.vstack(
             [times[:, len(self.columns) :], np.zeros((len(adding), len(adding)))]
         )
-        from scipy import sparse  # slow to import, and few runs need it
-
         # Mostly zeros; and the threads of a dense product stall one another on a busy machine.
         self.limits = sparse.csr_array(np.hstack([self.per_worker, self.per_sum]))
 

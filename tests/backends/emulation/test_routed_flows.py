@@ -1,4 +1,4 @@
-"""Flows that are pinned to a way around the shortest."""
+"""Flows on a path that is not the shortest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 import pytest
 from namespaces import open_socket
 
-from testbed.backends.emulation.network import EmulationError, Network
+from testbed.backends.emulation import targets
+from testbed.backends.emulation.network import Network
 from testbed.topology.builders import graph
 
 # GRID's worked example (Fig. 1): three switches in a triangle.
@@ -20,8 +21,14 @@ FABRIC = graph(
 )
 
 
+ROUTES = {
+    ("W4", "PS"): ("W4", "S1", "S2", "S3", "PS"),
+    ("W6", "PS"): ("W6", "S2", "S1", "S3", "PS"),
+}
+
+
 def used(network: Network, source: str, to: str) -> set[str]:
-    """The interfaces between switches that packets of one host to another leave by."""
+    """The interfaces between switches that forward packets from one host to another."""
     before = network.statistics().sent_bytes
     with open_socket(network, source, socket.SOCK_DGRAM) as sender:
         for port in range(5000, 5020):
@@ -35,21 +42,12 @@ def used(network: Network, source: str, to: str) -> set[str]:
 
 
 @pytest.mark.root
-def test_a_pinned_flow_goes_round_and_no_other_does():
-    pins = {("W4", "PS"): "S2", ("W6", "PS"): "S1"}
-    with Network(FABRIC, 1, {}, pins=pins) as network:
+@pytest.mark.parametrize("p4", [(), ("S1", "S2", "S3")], ids=["kernel", "p4"])
+def test_a_routed_flow_goes_round_and_no_other_does(p4, tmp_path):
+    running = {name: targets.make("native", tmp_path / name) for name in p4}
+    with Network(FABRIC, 1, running, routes=ROUTES) as network:
         assert used(network, "W4", "PS") == {"S1-S2", "S2-S3"}
         assert used(network, "W6", "PS") == {"S2-S1", "S1-S3"}
         for source, to in [("W3", "PS"), ("W4", "W7")]:
             assert used(network, source, to) == {"S1-S3"}
         assert used(network, "PS", "W4") == {"S3-S1"}
-
-
-def test_a_switch_that_runs_the_p4_program_cannot_tell_flows_apart():
-    with pytest.raises(EmulationError, match="from W4 to PS cannot be pinned: S1 runs the P4"):
-        Network(FABRIC, 1, {"S1": None}, pins={("W4", "PS"): "S2"})
-
-
-def test_a_pin_that_leads_nowhere_is_refused():
-    with pytest.raises(EmulationError, match="via X, which is not a switch next to S1"):
-        Network(FABRIC, 1, {}, pins={("W4", "PS"): "X"})

@@ -1,12 +1,14 @@
-"""Three ways to solve a gradient routing problem: exactly, by randomised rounding, and greedily."""
+"""Solves gradient routing problems: exactly, by randomised rounding, by search, and greedily."""
 
 from __future__ import annotations
 
 import random
 
 import numpy as np
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
 
-from testbed.systems.gradient_routing import Problem, Routing, Vector
+from testbed.systems.gradient_routing.problem import Problem, Routing, Vector
 
 DRAWS, KEPT = 32, 8
 
@@ -32,22 +34,21 @@ def exact(problem: Problem) -> Routing:
     return problem.routing(np.rint(_solve(problem, whole=True, within=fastest)))
 
 
-def rounded(problem: Problem, seed: int) -> Routing:
+def rounded(problem: Problem, seed: int, draws: int) -> Routing:
     """The relaxation, with one way per worker drawn in proportion to its rates (§4.1).
 
-    This project's own additions: the best of several draws are kept. The relaxation does not see
-    that every switch in use costs a stream to the server, so switches are then removed one at a
-    time, and the best solution found on the way is taken.
+    The best of several draws counts; the paper draws once.
     """
-    relaxed, dice = _solve(problem, whole=False).clip(0), random.Random(seed)
-    draws = []
-    for _ in range(DRAWS):
-        counts = np.zeros(len(problem.columns))
-        for tor, own in problem.own.items():
-            for column in dice.choices(own, relaxed[own].tolist(), k=problem.sizes[tor]):
-                counts[column] += 1
-        draws.append(problem.without_lone(counts))
-    draws.sort(key=problem.cost)
+    return problem.routing(min(_drawn(problem, seed, draws), key=problem.cost))
+
+
+def searched(problem: Problem, seed: int) -> Routing:
+    """This project's own: draws as in `rounded`, from which switches are removed one at a time.
+
+    The relaxation does not see that every switch in use costs a stream to the server. The best
+    solution found on the way counts.
+    """
+    draws = sorted(_drawn(problem, seed, DRAWS), key=problem.cost)
     several = TRIALS // max(1, len(problem.switches))
     best = [
         _with_fewer(problem, counts, tries)
@@ -55,6 +56,19 @@ def rounded(problem: Problem, seed: int) -> Routing:
         for tries in sorted({1, max(1, min(len(problem.switches), several // KEPT))})
     ]
     return problem.routing(min(best, key=problem.cost))
+
+
+def _drawn(problem: Problem, seed: int, draws: int) -> list[Vector]:
+    """Counts, drawn ``draws`` times from the relaxation's solution."""
+    relaxed, dice = _solve(problem, whole=False).clip(0), random.Random(seed)
+    found = []
+    for _ in range(draws):
+        counts = np.zeros(len(problem.columns))
+        for tor, own in problem.own.items():
+            for column in dice.choices(own, relaxed[own].tolist(), k=problem.sizes[tor]):
+                counts[column] += 1
+        found.append(problem.without_lone(counts))
+    return found
 
 
 def greedy(problem: Problem) -> Routing:
@@ -125,9 +139,6 @@ def _solve(problem: Problem, whole: bool, within: float | None = None) -> Vector
 
     Fractional unless ``whole``. Variables: the counts, how far each switch is in use, and the time.
     """
-    from scipy import sparse
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     count, switches = len(problem.columns), len(problem.switches)
     sizes = np.array([problem.sizes[tor] for tor, _ in problem.columns], dtype=float)
     everyone = np.array([[tor == of for of, _ in problem.columns] for tor in problem.own])

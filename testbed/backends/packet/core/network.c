@@ -1,0 +1,190 @@
+#include "network.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PACKETS_AT_ONCE = 1024 };
+
+/* SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+uint64_t random_next(uint64_t *state)
+{
+    return mix(*state += UINT64_C(0x9e3779b97f4a7c15));
+}
+
+struct network *network_open(uint32_t nodes, uint32_t data_room)
+{
+    struct network *network = calloc(1, sizeof *network);
+    uint32_t size = 16;
+    while (size < 2 * nodes)
+        size *= 2;
+    if (!network || !(network->nodes = calloc(nodes, sizeof *network->nodes)) ||
+        !(network->by_address = calloc(size, sizeof(struct node *))))
+        abort();
+    network->nodes_count = nodes;
+    network->address_mask = size - 1;
+    network->data_room = data_room;
+    for (uint32_t i = 0; i < nodes; i++)
+        network->nodes[i] = (struct node){.network = network, .number = i};
+    return network;
+}
+
+void network_close(struct network *network)
+{
+    for (uint32_t i = 0; i < network->nodes_count; i++) {
+        struct node *node = &network->nodes[i];
+        for (uint32_t p = 0; p < node->ports_count; p++) {
+            port_close(node->ports[p]);
+            free(node->ports[p]);
+        }
+        free(node->ports);
+        for (uint32_t to = 0; node->next_hops && to < network->nodes_count; to++)
+            free(node->next_hops[to]);
+        free(node->next_hops);
+        free(node->routes);
+        if (node->processor)
+            port_close(node->processor);
+        free(node->processor);
+    }
+    for (uint32_t i = 0; i < network->blocks_count; i++)
+        free(network->blocks[i]);
+    free(network->blocks);
+    clock_close(&network->clock);
+    free(network->by_address);
+    free(network->nodes);
+    free(network);
+}
+
+static void more_packets(struct network *network)
+{
+    size_t each = sizeof(struct packet) + ((network->data_room + 15) & ~15u);
+    each = (each + 15) & ~(size_t)15;
+    uint8_t *block = malloc(PACKETS_AT_ONCE * each);
+    network->blocks = realloc(network->blocks, (network->blocks_count + 1) * sizeof(void *));
+    if (!block || !network->blocks)
+        abort();
+    network->blocks[network->blocks_count++] = block;
+    for (uint32_t i = PACKETS_AT_ONCE; i-- > 0;) {
+        struct packet *packet = (struct packet *)(void *)(block + i * each);
+        packet->next = network->free_packets;
+        network->free_packets = packet;
+    }
+}
+
+struct packet *packet_new(struct network *network)
+{
+    if (!network->free_packets)
+        more_packets(network);
+    struct packet *packet = network->free_packets;
+    network->free_packets = packet->next;
+    packet->length = 0;
+    return packet;
+}
+
+struct packet *packet_copy(struct network *network, const struct packet *packet)
+{
+    struct packet *copy = packet_new(network);
+    *copy = *packet;
+    if (packet->key.protocol == PROTOCOL_UDP) {
+        copy->data = (uint8_t *)(copy + 1);
+        memcpy(copy->data, packet->data, packet->length);
+    }
+    return copy;
+}
+
+void packet_free(struct network *network, struct packet *packet)
+{
+    packet->next = network->free_packets;
+    network->free_packets = packet;
+}
+
+static uint32_t spread(uint32_t address)
+{
+    return (address * UINT32_C(2654435761)) >> 8;
+}
+
+void network_name(struct network *network, struct node *node)
+{
+    uint32_t i = spread(node->address) & network->address_mask;
+    while (network->by_address[i])
+        i = (i + 1) & network->address_mask;
+    network->by_address[i] = node;
+}
+
+struct node *network_find(const struct network *network, uint32_t address)
+{
+    uint32_t i = spread(address) & network->address_mask;
+    while (network->by_address[i] && network->by_address[i]->address != address)
+        i = (i + 1) & network->address_mask;
+    return network->by_address[i];
+}
+
+/* As a router's ECMP: by addresses, ports and protocol, each router with its own salt. */
+static uint64_t hash(const struct node *node, const struct flow_key *key)
+{
+    uint64_t ends = mix(node->salt ^ ((uint64_t)key->source << 32 | key->to));
+    return mix(ends ^ (uint64_t)key->source_port << 24 ^ (uint64_t)key->to_port << 8 ^
+               key->protocol);
+}
+
+void network_forward(struct node *node, struct packet *packet, instant now)
+{
+    struct network *network = node->network;
+    const struct node *to = network_find(network, packet->key.to);
+    const uint32_t *hops = to ? node->next_hops[to->number] : NULL;
+    if (!hops) {
+        packet_free(network, packet);
+        return;
+    }
+    for (uint32_t i = 0; i < node->routes_count; i++)
+        if (node->routes[i].source == packet->key.source && node->routes[i].to == packet->key.to) {
+            port_send(node->ports[node->routes[i].port], packet, now);
+            return;
+        }
+    uint32_t count = hops[0];
+    uint32_t chosen = count == 1 ? 0 : (uint32_t)(hash(node, &packet->key) % count);
+    port_send(node->ports[hops[1 + chosen]], packet, now);
+}
+
+void network_charge(struct node *host, instant packet_cost, instant message_cost)
+{
+    struct port *processor = calloc(1, sizeof *processor);
+    if (!processor)
+        abort();
+    *processor = (struct port){
+        .from = host->number,
+        .to = host->number,
+        .to_port = FROM_PROCESSOR,
+        .rate = INT64_MAX,
+        .each = packet_cost,
+        .limit = UINT64_MAX,
+    };
+    port_open(processor, host->network);
+    host->processor = processor;
+    host->message_cost = message_cost;
+}
+
+/* Keeps the processor busy for `cost` more. Returns when it is done. */
+static instant occupy(struct port *processor, instant cost, instant now)
+{
+    instant begins = processor->free_at > now ? processor->free_at : now;
+    return processor->free_at = begins + cost;
+}
+
+instant network_send(struct node *host, struct packet *packet, instant now)
+{
+    if (host->processor)
+        now = occupy(host->processor, host->processor->each, now);
+    return port_send(host->ports[0], packet, now);
+}
+
+instant network_handle(struct node *host, instant now)
+{
+    return host->processor ? occupy(host->processor, host->message_cost, now) : now;
+}

@@ -1,0 +1,93 @@
+/* The fabric: nodes, their ports, and next hops. */
+#ifndef NETWORK_H
+#define NETWORK_H
+
+#include "clock.h"
+#include "packet.h"
+#include "port.h"
+
+enum node_kind { HOST, ROUTER, SWITCH };
+
+struct node;
+
+/* Overrides the next hop of packets from one host to another. */
+struct route {
+    uint32_t source, to; /* addresses */
+    uint32_t port;
+};
+
+typedef void receive(struct node *node, uint32_t port, struct packet *packet, instant now);
+
+struct node {
+    struct network *network;
+    enum node_kind kind;
+    uint32_t number, address;
+    uint64_t salt;            /* of a router's hash */
+    struct port **ports;
+    uint32_t ports_count;
+    uint32_t **next_hops;     /* by destination node: count, then ports on shortest paths */
+    struct route *routes;     /* tried first */
+    uint32_t routes_count;
+    receive *receive;
+    void *owner;              /* used by `receive` */
+    struct port *processor;   /* of a host: packets and messages take it one after another */
+    instant message_cost;
+};
+
+struct network {
+    struct clock clock;
+    struct node *nodes;
+    uint32_t nodes_count;
+    struct node **by_address; /* open addressing, a power of two */
+    uint32_t address_mask;
+    struct packet *free_packets;
+    uint32_t data_room;       /* bytes of the longest UDP packet */
+    uint32_t values_from;     /* a longer packet carries values, */
+    uint32_t uncarried;       /* and counts as so many bytes more */
+    void **blocks;
+    uint32_t blocks_count;
+    uint64_t hops;            /* packets put on links */
+    void (*watch)(struct network *network, const struct port *port, const struct packet *packet,
+                  instant now); /* sees each packet that leaves; may be NULL */
+    void *watcher;
+    void (*drop)(struct network *network, const struct port *port, const struct packet *packet,
+                 instant now);
+};
+
+struct network *network_open(uint32_t nodes, uint32_t data_room);
+void network_close(struct network *network);
+
+struct packet *packet_new(struct network *network);
+struct packet *packet_copy(struct network *network, const struct packet *packet);
+void packet_free(struct network *network, struct packet *packet);
+
+/* Adds the node to the table of addresses. */
+void network_name(struct network *network, struct node *node);
+
+struct node *network_find(const struct network *network, uint32_t address);
+
+/* Bytes on a link of a packet of which `length` are carried. */
+static inline uint32_t counted(const struct network *network, uint32_t length)
+{
+    return length + (length > network->values_from ? network->uncarried : 0);
+}
+
+/* Sends a packet on from `node` by one of the shortest paths. */
+void network_forward(struct node *node, struct packet *packet, instant now);
+
+/* What comes from a host's processor, to the host; not a number of a port. */
+#define FROM_PROCESSOR UINT32_MAX
+
+/* Makes each packet and each message, sent or received, take so much of a host's time. */
+void network_charge(struct node *host, instant packet_cost, instant message_cost);
+
+/* Sends a packet by a host's link, after what its processor has to do before. See port_send. */
+instant network_send(struct node *host, struct packet *packet, instant now);
+
+/* When a host's processor has handled a message that is there now. */
+instant network_handle(struct node *host, instant now);
+
+/* The next of a stream of 64 random bits. */
+uint64_t random_next(uint64_t *state);
+
+#endif

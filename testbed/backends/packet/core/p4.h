@@ -1,0 +1,30 @@
+/* A switch that runs a compiled P4 program (testbed/switches/native/runtime/embedded.h). */
+#ifndef P4_H
+#define P4_H
+
+#include <sys/uio.h>
+
+#include "network.h"
+
+struct p4_calls {
+    void (*attach)(void *owner,
+                   void (*put)(void *owner, unsigned port, const struct iovec *pieces,
+                               unsigned count),
+                   unsigned (*depth)(void *owner, unsigned port));
+    void (*process)(unsigned port, uint8_t *packet, size_t length, uint64_t microseconds);
+};
+
+struct p4 {
+    struct node *node;
+    struct p4_calls calls;
+    struct port *adder;   /* passes gradients one after another; NULL without a limit */
+    struct packet *taken; /* the packet that the program processes */
+    instant now;
+};
+
+/* `capacity`: gradients that the switch can add, bit/s on a link; 0 for no limit. */
+void p4_open(struct p4 *p4, struct node *node, const struct p4_calls *calls, int64_t capacity);
+
+void p4_close(struct p4 *p4);
+
+#endif

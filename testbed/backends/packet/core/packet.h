@@ -1,0 +1,44 @@
+/* A packet. A TCP segment is only a description, without data; an INA or RoCE packet has its bytes,
+   from the Ethernet header on, for the P4 program. */
+#ifndef PACKET_H
+#define PACKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum protocol { PROTOCOL_TCP = 6, PROTOCOL_UDP = 17 };
+enum { SACK_BLOCKS = 3 }; /* beside timestamps there is room for so many (RFC 2018) */
+
+struct flow_key {
+    uint32_t source, to; /* IPv4 addresses, host order */
+    uint16_t source_port, to_port;
+    uint8_t protocol;
+};
+
+struct span {
+    uint64_t start, end;
+};
+
+/* Data of the sender, or an acknowledgement of the receiver; positions are bytes of the stream. */
+struct segment {
+    uint64_t start;
+    uint32_t length;           /* 0: an acknowledgement */
+    uint64_t acknowledged;     /* all bytes before this position have arrived */
+    int64_t stamp;             /* when the data left; in an acknowledgement, the echo (RFC 7323) */
+    struct span blocks[SACK_BLOCKS];
+    uint32_t connection;
+};
+
+struct packet {
+    struct packet *next;       /* while it is free */
+    uint32_t bytes;            /* on a link, with the Ethernet header: what it counts as */
+    uint32_t length;           /* of `data` */
+    struct flow_key key;
+    uint32_t ingress;          /* the port of a switch with limited capacity at which it arrived */
+    union {
+        struct segment segment;
+        uint8_t *data;
+    };
+};
+
+#endif

@@ -1,0 +1,122 @@
+#include "port.h"
+
+#include <stdlib.h>
+
+#include "network.h"
+
+static const int64_t BYTE_AT_1_BIT_PER_S = INT64_C(8) * SECOND;
+
+static struct port *of_arrival(struct event *event)
+{
+    return (struct port *)((char *)event - offsetof(struct port, arrival));
+}
+
+static struct frame *frame_at(const struct port *port, uint32_t index)
+{
+    return ring_at(&port->frames, index, sizeof(struct frame));
+}
+
+/* Takes frames whose transmission has begun off the count of waiting bytes. */
+static void begin(struct port *port, instant now)
+{
+    while (port->begun != port->frames.tail && frame_at(port, port->begun)->starts <= now)
+        port->waiting -= frame_at(port, port->begun++)->bytes;
+}
+
+static void set_arrival(struct port *port)
+{
+    const struct frame *first = frame_at(port, port->frames.head);
+    clock_set(&port->network->clock, &port->arrival, first->arrives, first->order);
+}
+
+static bool happens(struct port *port, uint64_t chance)
+{
+    return chance && random_next(&port->random) < chance;
+}
+
+static void arrive(struct event *event, instant now)
+{
+    struct port *port = of_arrival(event);
+    begin(port, now);
+    struct packet *packet = frame_at(port, port->frames.head++)->packet;
+    if (!ring_is_empty(&port->frames))
+        set_arrival(port);
+    struct node *node = &port->network->nodes[port->to];
+    if (port->is_down || happens(port, port->loss)) {
+        port->counters.lost++;
+        packet_free(port->network, packet);
+        return;
+    }
+    struct packet *again = NULL;
+    if (happens(port, port->duplication)) {
+        port->counters.duplicated++;
+        again = packet_copy(port->network, packet);
+    }
+    node->receive(node, port->to_port, packet, now);
+    if (again)
+        node->receive(node, port->to_port, again, now);
+}
+
+void port_open(struct port *port, struct network *network)
+{
+    port->network = network;
+    port->arrival.happen = arrive;
+}
+
+void port_close(struct port *port)
+{
+    free(port->frames.items);
+}
+
+instant port_send(struct port *port, struct packet *packet, instant now)
+{
+    struct network *network = port->network;
+    begin(port, now);
+    bool is_idle = port->free_at <= now;
+    if (port->is_down || (!is_idle && port->waiting + packet->bytes > port->limit)) {
+        port->counters.dropped++;
+        if (network->drop)
+            network->drop(network, port, packet, now);
+        packet_free(network, packet);
+        return NEVER;
+    }
+    instant takes = (instant)packet->bytes * BYTE_AT_1_BIT_PER_S / port->rate + port->each;
+    instant starts = port->free_at;
+    if (is_idle && port->jitter)
+        starts = now + (instant)(random_next(&port->random) % (uint64_t)port->jitter);
+    else if (starts < now - port->burst)
+        starts = now - port->burst;
+    instant ends = starts + takes;
+    struct frame *frame = ring_add(&port->frames, sizeof *frame);
+    *frame = (struct frame){packet, starts, (ends > now ? ends : now) + port->delay,
+                            clock_order(&network->clock), packet->bytes};
+    port->free_at = ends;
+    if (starts <= now) {
+        port->begun = port->frames.tail;
+    } else {
+        port->waiting += packet->bytes;
+        if (port->waiting > port->counters.most_waiting)
+            port->counters.most_waiting = port->waiting;
+    }
+    port->counters.sent_bytes += packet->bytes;
+    port->counters.sent_frames++;
+    bool is_link = port->from != port->to; /* else a switch's own adder */
+    network->hops += is_link;
+    if (network->watch && is_link)
+        network->watch(network, port, packet, starts);
+    if (!is_set(&port->arrival))
+        set_arrival(port);
+    return starts > now ? starts : now;
+}
+
+uint64_t port_waiting(struct port *port, instant now)
+{
+    begin(port, now);
+    return port->waiting;
+}
+
+uint32_t port_depth(struct port *port, instant now)
+{
+    begin(port, now);
+    return port->frames.tail - port->begun;
+}

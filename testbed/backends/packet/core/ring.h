@@ -1,0 +1,46 @@
+/* A queue of items of one type, in an array that grows: zeroed, it is empty. Indices count from the
+   start of time and wrap; an item keeps its own while it is in the queue. */
+#ifndef RING_H
+#define RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ring {
+    void *items;
+    uint32_t mask; /* their room less 1: a power of two */
+    uint32_t head, tail;
+};
+
+static inline bool ring_is_empty(const struct ring *ring)
+{
+    return ring->head == ring->tail;
+}
+
+/* The item with this index; `each` is the size of an item. */
+static inline void *ring_at(const struct ring *ring, uint32_t index, size_t each)
+{
+    return (char *)ring->items + (index & ring->mask) * each;
+}
+
+/* Room for another item, behind the last. */
+static inline void *ring_add(struct ring *ring, size_t each)
+{
+    enum { FIRST = 64 };
+    if (!ring->items || ring->tail - ring->head > ring->mask) {
+        struct ring larger = *ring;
+        larger.mask = ring->items ? 2 * ring->mask + 1 : FIRST - 1;
+        larger.items = malloc(((size_t)larger.mask + 1) * each);
+        if (!larger.items)
+            abort();
+        for (uint32_t i = ring->head; i != ring->tail; i++)
+            memcpy(ring_at(&larger, i, each), ring_at(ring, i, each), each);
+        free(ring->items);
+        *ring = larger;
+    }
+    return ring_at(ring, ring->tail++, each);
+}
+
+#endif

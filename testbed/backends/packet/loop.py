@@ -1,0 +1,177 @@
+"""Drives the steps of all ranks on the simulation's clock."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from testbed.backends.measurements import BrokenConnection, Stalled
+from testbed.backends.packet.simulation import SECOND, Kind, Simulation
+from testbed.backends.packet.streams import Streams
+from testbed.backends.packet.transport import VirtualTransport
+from testbed.hosts.rank import make
+from testbed.hosts.task import RankOutcome, Task
+from testbed.hosts.transport import Rank, Steps
+
+_LONGEST_SILENCE = 1000 * SECOND
+"""Simulated time after which ranks that only wait for one another are given up."""
+
+
+class _Job:
+    """The ranks of one job."""
+
+    def __init__(
+        self, tasks: Sequence[Task], nodes: Sequence[int], simulation: Simulation, pace: float
+    ) -> None:
+        self.tasks, self.nodes = tasks, nodes
+        self.streams = Streams(simulation, nodes, tasks[0].layout.message_bytes)
+        self.transports = [
+            VirtualTransport(task, node, simulation, self.streams, pace)
+            for task, node in zip(tasks, nodes, strict=True)
+        ]
+        self.rank_of = {
+            each.engine: rank
+            for rank, each in enumerate(self.transports)
+            if each.engine is not None
+        }
+        self.ranks: list[Rank] = [
+            make(task, transport) for task, transport in zip(tasks, self.transports, strict=True)
+        ]
+        self.steps: list[Steps] = [rank.steps(0.0) for rank in self.ranks]
+        self.timers = [0] * len(tasks)  # the number of each rank's latest timer
+        self.working = {task.rank for task in tasks if task.is_worker}
+
+
+class Loop:
+    """All jobs of a run. Ranks resume one after another, in the same order in every run.
+
+    ``pace``: seconds of the hosts' engines in a simulated second.
+    """
+
+    def __init__(self, simulation: Simulation, pace: float) -> None:
+        self._simulation, self._pace = simulation, pace
+        self._jobs: list[_Job] = []
+        self._timers: list[tuple[int, int, int, int, float]] = []
+        self._count = 0
+        self._actions: list[tuple[int, int, Callable[[], None]]] = []
+        self._gone: set[int] = set()
+        self._of_engine: dict[int, int] = {}
+        self._of_stream: dict[int, int] = {}
+
+    def add(self, tasks: Sequence[Task], nodes: Sequence[int]) -> None:
+        """Add a job: its ranks' tasks, and the node of each."""
+        job = _Job(tasks, nodes, self._simulation, self._pace)
+        self._of_engine.update(dict.fromkeys(job.rank_of, len(self._jobs)))
+        self._jobs.append(job)
+
+    def at(self, instant: int, action: Callable[[], None]) -> None:
+        """Call ``action`` at this time, picoseconds after the start."""
+        self._count += 1
+        heapq.heappush(self._actions, (instant, self._count, action))
+
+    def end_ranks(self, node: int) -> None:
+        """Let the ranks of a host end, as if it had died."""
+        self._gone.add(node)
+
+    def outcomes(self) -> list[list[RankOutcome]]:
+        """The outcomes of each job's ranks."""
+        return [[rank.outcome() for rank in job.ranks] for job in self._jobs]
+
+    def timeouts(self) -> list[int]:
+        """TCP's retransmission timeouts of each job."""
+        return [job.streams.timeouts() for job in self._jobs]
+
+    def run(self) -> None:
+        """Run until every worker has ended.
+
+        Stalled if ranks wait for ever, BrokenConnection if TCP gave up.
+        """
+        for number, job in enumerate(self._jobs):
+            for rank, steps in enumerate(job.steps):
+                self._wait(number, rank, next(steps), 0.0)
+        while any(job.working for job in self._jobs):
+            planned = [queue[0][0] for queue in (self._timers, self._actions) if queue]
+            until = min(planned, default=self._simulation.now + _LONGEST_SILENCE)
+            event = self._simulation.run(until)
+            now = self._simulation.now / SECOND
+            if event is not None:
+                self._take(*event, now)
+            elif not planned:
+                raise Stalled(f"these ranks wait for ever: {self._left()}")
+            while self._actions and self._actions[0][0] <= self._simulation.now:
+                heapq.heappop(self._actions)[2]()
+            while self._timers and self._timers[0][0] <= self._simulation.now:
+                _, count, number, rank, due = heapq.heappop(self._timers)
+                if self._jobs[number].timers[rank] == count:
+                    self._resume(number, rank, max(now, due))
+
+    def _take(self, kind: Kind, number: int, now: float) -> None:
+        if kind is Kind.ENGINE:
+            job = self._of_engine[number]
+            rank = self._jobs[job].rank_of[number]
+            completed = self._jobs[job].transports[rank].completed()
+            self._handle(job, rank, completed)
+            return
+        if number not in self._of_stream:
+            self._of_stream[number] = next(
+                job for job, each in enumerate(self._jobs) if each.streams.owns(number)
+            )
+        job = self._of_stream[number]
+        streams = self._jobs[job].streams
+        if kind is Kind.BROKEN:
+            source, to = streams.ends(number)
+            raise BrokenConnection(
+                f"job {job}: TCP gave up the connection from rank {source} to rank {to} at"
+                f" {now:.6g} s, after many timeouts in a row"
+            )
+        _, rank = streams.ends(number)
+        for _ in range(streams.arrived(number)):
+            self._handle(job, rank, partial(streams.deliver, number))
+
+    def _handle(self, job: int, rank: int, message: Callable[[], None]) -> None:
+        """Resume a rank with a message when its host has handled that."""
+        at = self._simulation.handle_message(self._jobs[job].nodes[rank])
+
+        def resume() -> None:
+            message()
+            self._resume(job, rank, at / SECOND)
+
+        if at > self._simulation.now:
+            self.at(at, resume)
+        else:
+            resume()
+
+    def _resume(self, number: int, rank: int, now: float) -> None:
+        """Resume a rank, and those on its own host to which it has sent messages."""
+        job = self._jobs[number]
+        waiting = [rank]
+        while waiting:
+            each = waiting.pop()
+            if job.nodes[each] in self._gone:
+                continue
+            try:
+                until = job.steps[each].send(now)
+                while until <= now:
+                    until = job.steps[each].send(now)
+            except StopIteration:
+                job.working.discard(each)
+                until = math.inf
+            self._wait(number, each, until, now)
+            while job.streams.woken:
+                waiting.append(job.streams.woken.popleft())
+
+    def _wait(self, number: int, rank: int, until: float, now: float) -> None:
+        self._count += 1
+        self._jobs[number].timers[rank] = self._count
+        if until < math.inf:
+            at = max(self._simulation.now, math.ceil(max(until, now) * SECOND))
+            heapq.heappush(self._timers, (at, self._count, number, rank, until))
+
+    def _left(self) -> str:
+        return ", ".join(
+            f"job {number} rank {rank}"
+            for number, job in enumerate(self._jobs)
+            for rank in sorted(job.working)
+        )

@@ -1,0 +1,116 @@
+"""Carries messages between ranks in virtual time, over TCP connections of the C core."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from testbed.backends.packet.simulation import Simulation
+from testbed.hosts.messages import Answer, Chunk, Message
+from testbed.hosts.stream import PORT
+
+_FIRST_EPHEMERAL = 32_768
+
+
+class Streams:
+    """The connections of one job's ranks. A connection is opened when a rank first sends.
+
+    Args:
+        simulation: where the connections are.
+        hosts: the node of each rank.
+        message_bytes: the size of a message on its stream.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        hosts: Sequence[int],
+        message_bytes: Callable[[Message], int],
+    ) -> None:
+        self._simulation, self._hosts = simulation, hosts
+        self._message_bytes = message_bytes
+        self._connections: dict[tuple[int, int], _Connection] = {}
+        self._by_number: dict[int, _Connection] = {}
+        self.inboxes: list[deque[tuple[int, Message]]] = [deque() for _ in hosts]
+        self.woken: deque[int] = deque()
+
+    def send(self, source: int, to: int, message: Message) -> None:
+        copy = _copied(message)
+        if self._hosts[source] == self._hosts[to]:
+            self.inboxes[to].append((source, copy))
+            self.woken.append(to)
+            return
+        if (source, to) not in self._connections:
+            number = self._simulation.connect(
+                self._hosts[source],
+                self._hosts[to],
+                _FIRST_EPHEMERAL + len(self._connections) % _FIRST_EPHEMERAL,
+                PORT + to,
+            )
+            found = _Connection(number, source, to)
+            self._connections[source, to] = self._by_number[number] = found
+        connection, simulation = self._connections[source, to], self._simulation
+        size = self._message_bytes(message)
+        connection.written += size
+        connection.messages.append((connection.written, copy))
+        if len(connection.messages) == connection.arrived + 1:
+            simulation.expect(connection.number, connection.written)
+        simulation.handle_message(self._hosts[source])
+        simulation.write(connection.number, size)
+
+    def owns(self, number: int) -> bool:
+        return number in self._by_number
+
+    def ends(self, number: int) -> tuple[int, int]:
+        """The ranks that a connection joins: its source and its destination."""
+        connection = self._by_number[number]
+        return connection.source, connection.to
+
+    def arrived(self, number: int) -> int:
+        """How many more messages have arrived in full."""
+        connection, before = self._by_number[number], self._by_number[number].arrived
+        received = self._simulation.received(number)
+        for end, _ in islice(connection.messages, before, None):
+            if end > received:
+                self._simulation.expect(number, end)
+                break
+            connection.arrived += 1
+        return connection.arrived - before
+
+    def deliver(self, number: int) -> None:
+        """Deliver the first of the messages that have arrived."""
+        connection = self._by_number[number]
+        message = connection.messages.popleft()[1]
+        self.inboxes[connection.to].append((connection.source, message))
+        connection.arrived -= 1
+
+    def timeouts(self) -> int:
+        """Retransmission timeouts of all connections."""
+        return sum(self._simulation.tcp(number).timeouts for number in self._by_number)
+
+    def retransmitted(self, source: int) -> int:
+        """Segments that a rank has retransmitted."""
+        return sum(
+            self._simulation.tcp(each.number).retransmitted
+            for each in self._connections.values()
+            if each.source == source
+        )
+
+
+class _Connection:
+    __slots__ = ("arrived", "messages", "number", "source", "to", "written")
+
+    def __init__(self, number: int, source: int, to: int) -> None:
+        self.number, self.source, self.to = number, source, to
+        self.written = 0
+        self.arrived = 0  # how many of the messages are there and not yet delivered
+        self.messages: deque[tuple[int, Message]] = deque()
+
+
+def _copied(message: Message) -> Message:
+    if isinstance(message, Answer):
+        return message._replace(values=message.values.copy(), counts=tuple(message.counts))
+    if isinstance(message, Chunk):
+        return message._replace(values=message.values.copy())
+    return message

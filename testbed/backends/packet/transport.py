@@ -1,0 +1,96 @@
+"""Connects a rank with others in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from testbed.backends.packet.simulation import EngineCalls, Simulation
+from testbed.backends.packet.streams import Streams
+from testbed.hosts.aggregation import Engine
+from testbed.hosts.messages import Message, Values
+from testbed.hosts.task import RankOutcome, Task
+from testbed.hosts.tree_flow import TreeFlow
+from testbed.plan.program import TreeOperation
+
+
+class VirtualFlow(TreeFlow):
+    """A tree of an engine in the simulation. Its host handles what is pushed and what is done."""
+
+    def __init__(
+        self, engine: Engine, number: int, simulation: Simulation, driven: int, node: int
+    ) -> None:
+        super().__init__(engine, number)
+        self._simulation, self._driven, self._node = simulation, driven, node
+        self.handled: int | None = 0 if simulation.is_charged(node) else None
+        """What its host has handled of what is done; None if that takes no time."""
+
+    def done(self) -> int:
+        return super().done() if self.handled is None else self.handled
+
+    def handle(self, until: int) -> None:
+        """The host has handled everything before fragment ``until``."""
+        if self.handled is not None:
+            self.handled = until
+
+    def completed(self) -> int:
+        """The number of fragments done, handled or not."""
+        return super().done()
+
+    def push(self, operation: TreeOperation, values: Values) -> int:
+        self._simulation.handle_message(self._node)
+        fragments = super().push(operation, values)
+        self._simulation.pump(self._driven)
+        return fragments
+
+
+class VirtualTransport:
+    """A rank's transport; see `testbed.hosts.transport`.
+
+    ``engine`` is its engine's number in the simulation; None for a rank that is in no tree.
+    ``pace``: seconds of the engine in a simulated second.
+    """
+
+    def __init__(
+        self, task: Task, node: int, simulation: Simulation, streams: Streams, pace: float
+    ) -> None:
+        self._rank, self._streams = task.rank, streams
+        self.flows: dict[int, VirtualFlow] = {}
+        self.engine: int | None = None
+        self._engine: Engine | None = None
+        for tree, role in enumerate(task.trees):
+            if role is None:
+                continue
+            if self._engine is None or self.engine is None:
+                self._engine = Engine(task.layout.carried)
+                calls = EngineCalls(*map(self._engine.function, EngineCalls.names))
+                self.engine = simulation.engine(
+                    node, self._engine.handle, calls, role.protocol.port, pace
+                )
+            number = self._engine.add(role)
+            self.flows[tree] = VirtualFlow(self._engine, number, simulation, self.engine, node)
+
+    def send(self, to: int, message: Message) -> None:
+        self._streams.send(self._rank, to, message)
+
+    def arrived(self) -> Iterator[tuple[int, Message]]:
+        inbox = self._streams.inboxes[self._rank]
+        while inbox:
+            yield inbox.popleft()
+
+    def flush(self) -> None:
+        pass
+
+    def completed(self) -> Callable[[], None]:
+        """What the host has to do with what its flows have done by now."""
+        done = [(flow, flow.completed()) for flow in self.flows.values()]
+
+        def handle() -> None:
+            for flow, until in done:
+                flow.handle(until)
+
+        return handle
+
+    def account(self, outcome: RankOutcome) -> None:
+        outcome.retransmitted += self._streams.retransmitted(self._rank)
+        for flow in self.flows.values():
+            flow.account(outcome)

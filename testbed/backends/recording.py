@@ -1,0 +1,76 @@
+"""What a run records of itself, beside its measurements, in the directory of a cell's logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from testbed.backends.links import ends
+from testbed.deployment.errors import DeploymentError
+from testbed.topology.fabric import Fabric
+from testbed.units import parse_time
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to record; nothing by default.
+
+    Attributes:
+        captures: links such as h0-t0, whose packets are written to a pcap file.
+        series_s: the interval, in seconds of simulated time, at which the state of queues, windows
+            and slots is written to a table; None for no table.
+        timeline: whether to write when ranks, links and switches were busy.
+    """
+
+    captures: tuple[str, ...] = ()
+    series_s: float | None = None
+    timeline: bool = False
+
+    def data(self) -> dict[str, Any]:
+        """As plain data, for `of`."""
+        return asdict(self)
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Recording:
+        """The recording with this ``data``, also after it was JSON."""
+        return Recording(**{**data, "captures": tuple(data["captures"])})
+
+    def check(self, cells: Sequence[tuple[str, Fabric]]) -> None:
+        """DeploymentError if no cell can record this, or a link is missing from one that could.
+
+        ``cells``: the back end and the fabric of each.
+        """
+        backends = {backend for backend, _ in cells}
+        asked: dict[str, tuple[str, ...]]
+        asked = {f"--pcap {link}": ("packet", "emulate") for link in self.captures}
+        asked |= {"--series": ("packet",)} if self.series_s is not None else {}
+        asked |= {"--timeline": ("packet",)} if self.timeline else {}
+        for option, able in asked.items():
+            if backends and backends.isdisjoint(able):
+                raise DeploymentError(
+                    f"{option}: found backend: {', '.join(sorted(backends))}, wanted"
+                    f" {' or '.join(able)}"
+                )
+        for backend, fabric in cells:
+            for link in self.captures if backend != "simulate" else ():
+                try:
+                    ends(link, fabric)
+                except ValueError as error:
+                    raise DeploymentError(f"--pcap {link}: {error}") from error
+
+
+NOTHING = Recording()
+
+
+def recorded(
+    captures: Sequence[str] = (), series: str | None = None, timeline: bool = False
+) -> Recording:
+    """The recording that a user asks for; ``series`` is an interval such as 10us.
+
+    ValueError if that is no time above 0.
+    """
+    interval = None if series is None else parse_time(series)
+    if interval == 0:
+        raise ValueError(f"found {series!r}, wanted a time above 0; write for example 10us")
+    return Recording(tuple(captures), interval, timeline)

@@ -1,0 +1,55 @@
+"""A digest of what a job sends, and when.
+
+Jobs with the same digest do the same, whatever their systems are called: without INA, Rina is a
+ring. A difference between their times is noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from testbed.deployment.deploy import DeployedJob
+from testbed.protocols import Protocol
+
+
+def digest(job: DeployedJob) -> str:
+    """Sixteen hexadecimal digits for a job's plan and timing, without the system's name."""
+    made = job.plan
+    content = [
+        [
+            made.hosts, made.workers, made.chunks, made.programs, made.trees, made.pipelining,
+            made.shares, made.deferred, made.consistency, made.routes,
+        ],
+        [job.units, job.compute_s, job.paces, job.step_s, job.start_s, job.window],
+        [job.job.iterations, job.job.warmup],
+    ]  # fmt: skip
+    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON data, in a fixed order; reals to nine digits."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Protocol):
+        return value.name
+    if is_dataclass(value) and not isinstance(value, type):
+        content = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return [type(value).__name__, content]
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, Mapping):
+        return sorted([_plain(key), _plain(each)] for key, each in value.items())
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_plain, value))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,74 @@
+"""Where the units of a gradient and their chunks are in a rank's values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from testbed.hosts.messages import Message, Turn, size
+from testbed.plan.program import Plan
+from testbed.plan.units import Unit, grain
+
+
+class Layout:
+    """Positions in a rank's values, and the sizes of its messages.
+
+    In virtual time a rank may carry fewer values than the gradient has: ``carried`` of every
+    ``values`` (packets of ``values`` are whole, so each carries ``carried``). Message sizes stay
+    those of the whole gradient.
+
+    Args:
+        plan, units: the plan, and the units of one iteration.
+        values: int32 values in a packet.
+        carried: how many of them are carried; ``values`` for all.
+    """
+
+    def __init__(
+        self, plan: Plan, units: Sequence[Unit], values: int, carried: int | None = None
+    ) -> None:
+        self._plan, self._units = plan, units
+        self._values, self.carried = values, carried or values
+        self._whole: dict[int, tuple[int, ...]] = {}
+        self._cuts: dict[int, tuple[int, ...]] = {}
+
+    @cached_property
+    def elements(self) -> int:
+        """Number of values that a rank carries."""
+        return self._at(sum(unit.elements for unit in self._units))
+
+    def unit(self, number: int) -> slice:
+        """The part of the values that is unit ``number``, counted over all iterations."""
+        unit = self._units[number % len(self._units)]
+        return slice(self._at(unit.offset), self._at(unit.offset + unit.elements))
+
+    def cuts(self, number: int) -> tuple[int, ...]:
+        """Where each chunk of unit ``number`` begins, and the last one ends, within the unit."""
+        index = number % len(self._units)
+        if index not in self._cuts:
+            unit = self._units[index]
+            first = self._at(unit.offset)
+            self._cuts[index] = tuple(
+                self._at(unit.offset + cut) - first for cut in self._whole_cuts(index)
+            )
+        return self._cuts[index]
+
+    def chunk(self, number: int, chunk: int) -> slice:
+        """The part of the values that is ``chunk`` of unit ``number``."""
+        first, cuts = self.unit(number).start, self.cuts(number)
+        return slice(first + cuts[chunk], first + cuts[chunk + 1])
+
+    def message_bytes(self, message: Message) -> int:
+        """Bytes of ``message`` on its stream, as `testbed.hosts.messages` encodes it."""
+        if isinstance(message, Turn):
+            return size(message, 0)
+        cuts = self._whole_cuts(message.unit % len(self._units))
+        return size(message, cuts[message.chunk + 1] - cuts[message.chunk])
+
+    def _at(self, position: int) -> int:
+        return -(-position * self.carried // self._values)
+
+    def _whole_cuts(self, index: int) -> tuple[int, ...]:
+        if index not in self._whole:
+            elements = self._units[index].elements
+            self._whole[index] = self._plan.cuts(elements, grain(self._plan, self._values))
+        return self._whole[index]

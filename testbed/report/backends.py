@@ -1,0 +1,15 @@
+"""The back ends as reports speak of them."""
+
+from __future__ import annotations
+
+SIMULATED = "simulate"
+RUN_BY = {"simulate": "simulation", "packet": "packets in virtual time", "emulate": "emulation"}
+FLOOR = {"simulate": 0.03, "packet": 0.02, "emulate": 0.04}
+"""The noise floor: the smallest difference between systems that counts, as a share. For the
+simulator and packets it is their median error against the emulator (`ina-testbed ladder`), rounded
+up; for the emulator, how far apart runs of one plan were."""
+
+
+def mark(backend: str) -> str:
+    """How a back end is told in a list of settings; empty for the emulator."""
+    return {"simulate": " (simulated)", "packet": " (packets)"}.get(backend, "")

@@ -1,0 +1,105 @@
+"""Whether two systems differ, and how sure that is.
+
+The size of a difference comes first: one below the noise floor is a tie, whatever a test says, and
+so are identical plans. Then comes a rank test, corrected by Holm for all comparisons of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Any
+
+import numpy as np
+
+from testbed.report.backends import FLOOR, SIMULATED
+from testbed.report.statistics import LEVEL, holm, least_p, rank_tests, ratio_interval
+
+Record = Mapping[str, Any]
+"""A row of `data.summary`."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much longer ``slower`` takes than ``faster``, by their means.
+
+    Attributes:
+        ratio: of the mean JCTs, at least 1.
+        interval: its 95 % bootstrap interval; nan with too few repeats.
+        p: of the rank test, corrected; nan where it was not made.
+        floor: the smallest difference that counts here.
+    """
+
+    faster: Record
+    slower: Record
+    ratio: float
+    interval: tuple[float, float]
+    p: float
+    floor: float
+
+    @property
+    def same_plan(self) -> bool:
+        """Whether both did the same, so that all of the difference is noise."""
+        return _same_plan(self.faster, self.slower)
+
+    @property
+    def tested(self) -> bool:
+        return not isnan(self.p)
+
+    @property
+    def tie(self) -> str:
+        """Why no difference is claimed; empty if one is, or if repeats are too few to say."""
+        if self.same_plan:
+            return "the same plan"
+        if self.ratio < 1 + self.floor:
+            return f"within {self.floor:.0%}"
+        if self.tested and self.p >= LEVEL:
+            return f"not told apart, p = {self.p:.2g}"
+        return ""
+
+    @property
+    def sure(self) -> str:
+        """How sure the difference is, or why none is claimed, as text."""
+        if self.tie:
+            return f"tie: {self.tie}"
+        if self.faster["backend"] == SIMULATED:
+            return "simulated"
+        if not self.tested:
+            first, second = (len(each["times"]) for each in (self.faster, self.slower))
+            return f"too few repeats ({first} and {second})"
+        return f"p = {self.p:.2g}"
+
+
+def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
+    """The difference within each pair of a table, faster first in each result."""
+    ordered = [tuple(sorted(pair, key=lambda row: float(row["jct_s"]))) for pair in pairs]
+    least = {
+        at: least_p(len(first["times"]), len(second["times"]))
+        for at, (first, second) in enumerate(ordered)
+        if first["backend"] != SIMULATED and not _same_plan(first, second)
+    }
+    # With too few repeats, or too many comparisons for them, no test could show anything.
+    family = sum(p <= LEVEL for p in least.values())
+    tested = [at for at, p in least.items() if p * family <= LEVEL and p <= LEVEL]
+    samples = [
+        (np.asarray(first["times"], float), np.asarray(second["times"], float))
+        for first, second in map(ordered.__getitem__, tested)
+    ]
+    p_of = dict(zip(tested, holm(rank_tests(samples)), strict=True))
+    return [
+        Difference(
+            first,
+            second,
+            ratio=second["jct_s"] / first["jct_s"],
+            interval=ratio_interval(second["times"], first["times"]),
+            p=p_of.get(at, nan),
+            floor=FLOOR.get(str(first["backend"]), 0.0),
+        )
+        for at, (first, second) in enumerate(ordered)
+    ]
+
+
+def _same_plan(first: Record, second: Record) -> bool:
+    """Whether both had the same plans in all repeats. Older rows do not say."""
+    return first is second or (bool(first["plans"]) and first["plans"] == second["plans"])

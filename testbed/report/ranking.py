@@ -1,0 +1,107 @@
+"""The fastest system in each setting, those that tie with it, and its lead over the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from testbed.report import data
+from testbed.report.backends import SIMULATED
+from testbed.report.differences import Difference, Record, differences
+from testbed.report.statistics import LEVEL
+from testbed.report.system_style import Series, Styles, style_of
+
+Titles = Mapping[Series, str]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The systems of a setting at one place of INA.
+
+    Attributes:
+        place: the labels of the setting.
+        best: the one with the least mean JCT.
+        behind: how far each other one is behind it, in their order.
+    """
+
+    place: Mapping[str, Any]
+    best: Record
+    behind: Sequence[Difference]
+
+    @property
+    def tied(self) -> list[Difference]:
+        return [each for each in self.behind if each.tie]
+
+    @property
+    def next(self) -> Difference | None:
+        """The first that is behind ``best`` for sure, or as far as so few repeats say."""
+        return next((each for each in self.behind if not each.tie), None)
+
+
+def rankings(table: pd.DataFrame, styles: Styles) -> Iterator[Ranking]:
+    """The ranking of each setting in a summary (`data.summary`), with one correction for all.
+
+    Systems whose workers do not wait for one another are left out: times do not show what their
+    speed costs in accuracy.
+    """
+    ranked = []
+    for place, group in data.settings(table):
+        rows: list[Record] = [
+            row for row in group.to_dict("records") if style_of(row["system"], styles).waits
+        ]
+        if rows:
+            ranked.append((place, sorted(rows, key=lambda row: float(row["jct_s"]))))
+    pairs = [(rows[0], other) for _, rows in ranked for other in rows[1:]]
+    found = iter(differences(pairs))
+    for place, rows in ranked:
+        yield Ranking(place, rows[0], [next(found) for _ in rows[1:]])
+
+
+def headlines(table: pd.DataFrame, titles: Titles, styles: Styles) -> list[str]:
+    """A sentence for each setting: who is fastest, by how much, and how sure that is."""
+    sentences = [
+        f"{data.where(ranking.place)}: {_said(ranking, titles)}."
+        for ranking in rankings(table, styles)
+    ]
+    if not len(table) or not data.is_shown(table).any():
+        sentences.append(
+            "No row is valid: this machine could not carry the run. There is no comparison."
+        )
+    return sentences
+
+
+def _said(ranking: Ranking, titles: Titles) -> str:
+    name = _title(ranking.best, titles)
+    if not ranking.behind:
+        return f"only {name} has a valid row"
+    tied = [_title(each.slower, titles) for each in ranking.tied]
+    lead = ranking.next
+    if tied:
+        first = f"{', '.join([name, *tied[:-1]])} and {tied[-1]} tie"
+        if lead is None:
+            return first
+        first += ", "
+    else:
+        first = f"{name} is fastest, "
+    assert lead is not None
+    return f"{first}{lead.ratio:.2f} times as fast as {_title(lead.slower, titles)}{_sure(lead)}"
+
+
+def _title(row: Record, titles: Titles) -> str:
+    return titles[row["system"], row["variant"]]
+
+
+def _sure(lead: Difference) -> str:
+    """How certain a lead is, as the end of a sentence."""
+    if lead.faster["backend"] == SIMULATED:
+        return " (simulated)"
+    low, high = lead.interval
+    interval = "" if pd.isna(low) else f"95 % interval {low:.2f} to {high:.2f}; "
+    if not lead.tested:
+        first, second = (len(each["times"]) for each in (lead.faster, lead.slower))
+        return f" ({interval}{first} and {second} repeats are too few for a rank test)"
+    assert lead.p < LEVEL
+    return f" ({interval}rank test p = {lead.p:.2g})"

@@ -1,0 +1,69 @@
+"""Links, switches and hosts that fail at a given time."""
+
+from __future__ import annotations
+
+import pytest
+from tiny import data
+
+import testbed
+from testbed.located import Invalid
+
+
+def run(folder, name="one", faults=(), **changes):
+    asked = data(folder, backend="packet", fabric__spines=1, fabric__ina="all", **changes)
+    asked["emulation"]["faults"] = list(faults)
+    return testbed.run(asked, folder / name)
+
+
+def undisturbed(folder, system):
+    found = run(folder, "undisturbed", jobs__0__system=system)
+    return found.results.jct_s.item(), found.iterations.end_s.max()
+
+
+@pytest.mark.parametrize("system", ["ring", "ps", "atp", "switchml", "rina", "netreduce"])
+def test_a_job_survives_a_link_that_comes_back(system, tmp_path):
+    jct, end = undisturbed(tmp_path, system)
+    # After the warm-up, which takes about half of ``end``.
+    outage = {"at": f"{end * 1e6:.0f}us", "until": "50ms", "link": "t0-s0"}
+    first, second = (
+        run(tmp_path, name, [outage], jobs__0__system=system).results for name in ("a", "b")
+    )
+    assert (first.error.item(), first.verified.item()) == ("", True)
+    assert first.jct_s.item() > 0.037 > 2 * jct
+    assert first.jct_s.item() == second.jct_s.item()
+
+
+@pytest.mark.parametrize("system", ["atp", "switchml", "rina"])
+def test_a_switch_that_loses_its_memory_changes_no_sum(system, tmp_path):
+    _, end = undisturbed(tmp_path, system)
+    faults = [{"at": f"{end * part * 1e6 / 50:.0f}us", "switch": "t0"} for part in range(1, 100)]
+    (row,) = run(tmp_path, "restarted", faults, jobs__0__system=system).results.itertuples()
+    assert (row.error, row.verified) == ("", True)
+    assert row.retransmitted > 0
+
+
+@pytest.mark.parametrize("system", ["ring", "ps", "atp"])
+def test_a_dead_worker_ends_the_run_with_an_error(system, tmp_path):
+    _, end = undisturbed(tmp_path, system)
+    dead = {"at": f"{end / 2 * 1e6:.0f}us", "host": "h0"}
+    (row,) = run(tmp_path, "dead", [dead], jobs__0__system=system).results.itertuples()
+    assert "TCP gave up" in row.error or "wait for ever" in row.error
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"link": "h0-s9"}, '0.link: found "h0-s9", wanted an existing link'),
+        ({"switch": "t7"}, '0.switch: found "t7", wanted an existing switch'),
+        ({"host": "s0"}, '0.host: found "s0", wanted an existing host'),
+    ],
+)
+@pytest.mark.parametrize("is_swept", [False, True])
+def test_what_fails_must_exist_in_every_cell(is_swept, fault, said, tmp_path):
+    bad, good = [{"at": "1ms", **fault}], [{"at": "1ms", "link": "s0-t0"}]
+    changes = {"sweep": {"emulation.faults": [bad, good]}} if is_swept else {}
+    with pytest.raises(Invalid) as caught:
+        run(tmp_path, faults=good if is_swept else bad, **changes)
+    (problem,) = caught.value.problems
+    assert said in str(problem)
+    assert not (tmp_path / "one").exists()

@@ -1,0 +1,282 @@
+"""Whole experiments packet by packet, beside the flow back end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from tiny import FRAGMENTS, data
+
+import testbed
+from testbed.deployment.errors import DeploymentError
+
+SLOWER = {
+    "ring": 0.02, "ps": 0.3, "atp": 0.01, "switchml": 0.01, "rina": 0.03, "netreduce": 0.01,
+    "grid": 0.01,
+}  # fmt: skip
+SYSTEMS = tuple(SLOWER)
+
+
+def run(folder, name="one", **changes):
+    asked = {"backend": "packet", "fabric__spines": 1, "fabric__ina": "all"} | changes
+    return testbed.run(data(folder, **asked), folder / name)
+
+
+# TCP does not share a server's link evenly, so PS overlaps its two directions less than flows do.
+@pytest.mark.parametrize(("system", "slower"), SLOWER.items())
+def test_large_messages_take_as_long_as_flows(system, slower, tmp_path):
+    seconds = {}
+    for backend in ("packet", "simulate"):
+        found = run(
+            tmp_path,
+            backend,
+            backend=backend,
+            jobs__0__system=system,
+            jobs__0__workload="synthetic/8MB",
+            jobs__0__iterations=2,
+            jobs__0__placement="spread",
+            emulation__scale="1",
+            fabric__queue="4MB",
+        )
+        (row,) = found.results.itertuples()
+        assert (row.error, row.verdict) == ("", "valid")
+        seconds[backend] = row.jct_s
+    assert 0.98 <= seconds["packet"] / seconds["simulate"] <= 1 + slower
+
+
+@pytest.mark.parametrize("ina", [0.5, "all"])
+def test_grids_streams_take_the_paths_of_its_plan(ina, tmp_path):
+    """Hashed, some of them would share a link, on which the job then takes 1.3 times as long."""
+    fat_tree = {"kind": "fat-tree", "k": 4, "host_rate": "10Gbit", "queue": "512KB", "ina": ina}
+    found = run(
+        tmp_path,
+        fabric=fat_tree,
+        jobs__0__system="grid",
+        jobs__0__workload="synthetic/8MB",
+        jobs__0__workers=12,
+        emulation__scale="1",
+    )
+    (row,) = found.results.itertuples()
+    assert (row.error, row.verdict) == ("", "valid")
+    assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.05)
+
+
+@pytest.mark.parametrize("system", ["ring", "atp", "rina"])
+def test_the_same_seed_gives_the_same_times(system, tmp_path):
+    first, second = (
+        run(tmp_path, name, jobs__0__system=system, emulation__loss=0.01) for name in ("a", "b")
+    )
+    for table in ("results", "iterations", "links"):
+        left, right = (
+            getattr(each, table).drop(columns=["run", "started_at"], errors="ignore")
+            for each in (first, second)
+        )
+        assert left.equals(right), table
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_sums_are_exact_where_packets_are_lost(system, tmp_path):
+    (row,) = run(tmp_path, jobs__0__system=system, emulation__loss=0.02).results.itertuples()
+    assert row.error == ""
+    assert row.verified
+    assert row.retransmitted > 0
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_sums_are_exact_where_packets_arrive_twice(system, tmp_path):
+    impaired = {"emulation__duplication": {"all": 0.05}, "emulation__loss": {"t1-s0": 0.02}}
+    (row,) = run(tmp_path, jobs__0__system=system, **impaired).results.itertuples()
+    assert (row.error, row.verified) == ("", True)
+
+
+def test_a_link_loses_what_is_asked_of_it(tmp_path):
+    """By its name, as one of the hosts' links, or as one of all."""
+    seconds = {}
+    for name, loss in {
+        "none": 0, "one": {"h0-t0": 0.1}, "other": {"all": 0.1, "t0-h0": 0, "hosts": 0},
+        "number": 0.02, "hosts": {"hosts": 0.02},
+    }.items():  # fmt: skip
+        found = run(tmp_path, name, jobs__0__system="atp", emulation__loss=loss)
+        seconds[name] = found.results.jct_s.item()
+    assert len(set(seconds.values())) == 4
+    assert seconds["number"] == seconds["hosts"]
+    assert min(seconds.values()) == seconds["none"]
+
+
+@pytest.mark.parametrize("system", ["atp", "switchml", "rina", "netreduce", "grid"])
+def test_switches_are_sent_nothing_twice_without_loss(system, tmp_path):
+    """But a group of Rina's may wait for a single worker, and asks for the sum by a packet."""
+    (row,) = run(tmp_path, jobs__0__system=system).results.itertuples()
+    assert row.retransmitted <= (5 if system == "rina" else 0)
+
+
+@pytest.mark.parametrize("ina", ["all", 0], ids=["with INA", "without"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_job_may_have_more_workers_than_a_bitmap_has_bits(system, ina, tmp_path):
+    """Without INA a server has more children than that, too."""
+    changes = {"fabric__hosts_per_leaf": [36, 36], "jobs__0__workers": 70, "fabric__ina": ina}
+    if system == "switchml" and not ina:
+        changes["jobs__0__options"] = {"without_ina": "server"}
+    found = run(tmp_path, jobs__0__system=system, emulation__scale="1/65536", **changes)
+    (row,) = found.results.itertuples()
+    assert (row.error, row.verified) == ("", True)
+
+
+WHOLE = {"jobs__0__bucket": "100MB", "jobs__0__first_bucket": "100MB"}
+
+
+def with_costs(folder, system, **costs):
+    """Seconds of a job of two iterations that synchronise their gradient at once."""
+    changes = {f"fabric__{name}": cost for name, cost in costs.items()}
+    found = run(folder, "-".join(costs.values()), jobs__0__system=system, **WHOLE, **changes)
+    assert (found.results.error.item(), found.results.verified.item()) == ("", True)
+    return found.results.jct_s.item()
+
+
+# A worker of ATP sends its gradient and receives the sum; in a ring of four, each of 6 steps does.
+@pytest.mark.parametrize(("system", "messages"), [("atp", 2), ("netreduce", 2), ("ring", 12)])
+def test_hosts_handle_messages_one_after_another(system, messages, tmp_path):
+    free, costly = (with_costs(tmp_path, system, message_cost=cost) for cost in ("0s", "10us"))
+    assert costly - free == pytest.approx(2 * messages * 10e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(("system", "packets"), [("atp", FRAGMENTS * 2), ("ring", 6 * 43 * 2)])
+def test_hosts_handle_packets_one_after_another(system, packets, tmp_path):
+    """When that takes longer than all else. A ring's parts have 43 segments, and more
+    acknowledgements come with them."""
+    slow = [with_costs(tmp_path, system, packet_cost=cost) for cost in ("10us", "20us")]
+    assert 1 <= (slow[1] - slow[0]) / (2 * packets * 10e-6) <= (1.01 if system == "atp" else 2)
+
+
+@pytest.mark.parametrize("system", ["atp", "switchml", "netreduce"])
+def test_their_sums_are_exact_where_packets_are_lost(system, tmp_path):
+    changes = {"fabric__hosts_per_leaf": [36, 36], "jobs__0__workers": 70}
+    changes |= {"jobs__0__system": system, "emulation__loss": 0.005}
+    (row,) = run(tmp_path, emulation__scale="1/16384", **changes).results.itertuples()
+    assert (row.error, row.verified) == ("", True)
+    assert row.retransmitted > 0
+
+
+def test_a_switch_with_more_children_than_a_bitmap_has_bits_is_refused_first(tmp_path):
+    changes = {"fabric__hosts_per_leaf": [70, 2], "jobs__0__workers": 70}
+    with pytest.raises(DeploymentError, match="found 70 children of t0 on a tree of atp"):
+        run(tmp_path, **changes)
+
+
+def test_a_delay_of_links_is_added_at_every_hop(tmp_path):
+    seconds = []
+    for delay in ("0s", "100us"):
+        changes = {"jobs__0__system": "ps", "fabric__link_delay": delay, "fabric__queue": "4MB"}
+        (row,) = run(tmp_path, delay, **changes).results.itertuples()
+        seconds.append(row.jct_s)
+    # At least two hops up and two down in the server's rack, once.
+    assert seconds[1] > seconds[0] + 4e-4
+
+
+@pytest.mark.parametrize("system", ["switchml", "rina", "netreduce", "ring", "ssp"])
+def test_few_values_take_exactly_as_long_as_all(system, tmp_path):
+    """Even with losses: every event is the same."""
+    few, every = (
+        run(
+            tmp_path,
+            carried,
+            jobs__0__system=system,
+            emulation__carried_values=carried,
+            emulation__loss=0.01,
+        )
+        for carried in ("few", "all")
+    )
+    for table in ("iterations", "links"):
+        left, right = (
+            getattr(each, table).drop(columns=["run", "cell"], errors="ignore")
+            for each in (few, every)
+        )
+        assert left.equals(right), table
+    assert list(few.results.verified) == [True]
+
+
+def test_each_repeat_draws_anew(tmp_path):
+    found = run(tmp_path, jobs__0__system="ring", emulation__loss=0.01, emulation__repeats=3)
+    assert len(set(found.results.jct_s)) == 3
+
+
+def test_a_host_that_is_cut_off_is_an_error_in_bounded_time(tmp_path):
+    (row,) = run(tmp_path, jobs__0__system="ring", emulation__loss=0.5).results.itertuples()
+    assert row.verified or "TCP gave up" in row.error
+
+
+def test_dilated_timers_make_losses_cheap_for_the_hosts(tmp_path):
+    """A timeout of 10 ms is 50 us of the network's time at a dilation of 200."""
+    seconds = {}
+    for timers in ("real", "dilated"):
+        found = run(
+            tmp_path,
+            timers,
+            jobs__0__system="ring",
+            emulation__loss=0.02,
+            emulation__timers=timers,
+        )
+        seconds[timers] = found.results.jct_s.item()
+    assert seconds["dilated"] < seconds["real"] / 2
+
+
+def test_the_same_file_gives_the_same_table_byte_for_byte(tmp_path):
+    """Whatever the hash seed and the number of processes."""
+    asked = data(
+        tmp_path,
+        backend="packet",
+        fabric__ina="all",
+        emulation__loss=0.01,
+        emulation__repeats=2,
+        sweep={"jobs.0.system": ["rina", "ring"]},
+    )
+    file = tmp_path / "same.yaml"
+    file.write_text(yaml.safe_dump(asked))
+    tables = []
+    every = [str(core) for core in sorted(os.sched_getaffinity(0))]
+    for seed, cores in (("1", every[0]), ("2", ",".join(every))):
+        folder = tmp_path / seed
+        subprocess.run(
+            [
+                "taskset",
+                "-c",
+                cores,
+                sys.executable,
+                "-m",
+                "testbed.cli",
+                "run",
+                file,
+                "-o",
+                folder,
+            ],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        )
+        tables.append([path.read_bytes() for path in sorted(folder.rglob("*.csv"))])
+    assert len(tables[0]) >= 3
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize("system", ["atp", "switchml", "netreduce"])
+def test_a_switch_adds_no_faster_than_its_capacity(system, tmp_path):
+    """A ToR gets three streams at the rate of a link: two workers', and the other rack's sums.
+    NetReduce without a limit is some percent slower than its link."""
+    seconds = []
+    for capacity in (None, "10Gbit"):
+        changes = {"fabric__capacity": capacity} if capacity else {}
+        found = run(
+            tmp_path,
+            str(capacity),
+            jobs__0__system=system,
+            jobs__0__workload="synthetic/8MB",
+            jobs__0__placement="spread",
+            emulation__scale="1",
+            **changes,
+        )
+        assert found.results.verified.item()
+        seconds.append(found.results.jct_s.item())
+    assert seconds[1] / seconds[0] == pytest.approx(3, rel=0.07)

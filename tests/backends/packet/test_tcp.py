@@ -1,0 +1,95 @@
+"""TCP of the C core by itself: hosts on one router."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.backends.packet.simulation import (
+    HOST,
+    NEVER,
+    ROUTER,
+    SECOND,
+    Link,
+    Simulation,
+    TcpSettings,
+)  # fmt: skip
+
+RATE, MSS, HEADERS = 10**10, 1448, 66
+MICROSECOND = SECOND // 10**6
+
+
+def incast(senders, size, queue=256_000, loss=0.0, seed=1, gather_time=10 * MICROSECOND):
+    """Seconds until everything has arrived, and the counters of every connection."""
+    settings = TcpSettings(
+        mss=MSS,
+        overhead=HEADERS,
+        initial_window=10,
+        receive_window=3 << 20,
+        queued_time=SECOND // 1000,
+        most_queued=4 << 20,
+        least_timeout=SECOND // 100,
+        longest_timeout=120 * SECOND,
+        first_timeout=SECOND,
+        acknowledge_delay=SECOND // 25,
+        gather_time=gather_time,
+    )
+    receiver, router = senders, senders + 1
+    with Simulation(senders + 2, 0, settings) as simulation:
+        for node in range(senders + 2):
+            kind = ROUTER if node == router else HOST
+            simulation.node(node, kind, 0x0A000001 + node, node)
+        for host in range(senders + 1):
+            simulation.link(
+                Link(
+                    a=host, b=router, rate=RATE, delay_a=MICROSECOND, delay_b=MICROSECOND,
+                    limit_a=1 << 40, limit_b=queue, jitter_a=MICROSECOND,
+                    loss=round(loss * 2**64), seed=seed,
+                )
+            )  # fmt: skip
+            simulation.next_hops(router, host, [host])
+        connections = [simulation.connect(host, receiver, 5000, host) for host in range(senders)]
+        for each in connections:
+            simulation.expect(each, size)
+            simulation.write(each, size)
+        ended = {simulation.run(NEVER) for _ in connections}
+        assert {number for _, number in filter(None, ended)} == set(connections)
+        return simulation.now / SECOND, [simulation.tcp(each) for each in connections]
+
+
+def least(senders: int, size: int) -> float:
+    return senders * size * (MSS + HEADERS) / MSS * 8 / RATE
+
+
+def test_one_sender_fills_a_link():
+    took, (counted,) = incast(1, 4_000_000)
+    assert took == pytest.approx(least(1, 4_000_000), rel=0.01)
+    assert counted.retransmitted == 0
+
+
+@pytest.mark.parametrize(("senders", "idle"), [(4, 0.01), (8, 0.01), (16, 0.25)])
+def test_senders_share_a_link(senders, idle):
+    """Their queue overflows. Of 16 senders the last one may wait for a timeout, alone."""
+    took, counted = incast(senders, 8_000_000)
+    assert least(senders, 8_000_000) <= took <= least(senders, 8_000_000) * (1 + idle)
+    assert sum(each.recoveries for each in counted) > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_timeouts_do_not_grow_with_gaps(seed):
+    """What arrives behind a gap is acknowledged late, which says nothing about the round trip."""
+    took, _ = incast(2, 400_000, loss=0.1, seed=seed)
+    assert took < 5
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("loss", [0.001, 0.02, 0.2])
+def test_everything_arrives_whatever_is_lost(loss, seed):
+    _, counted = incast(3, 400_000, loss=loss, seed=seed)
+    assert sum(each.retransmitted for each in counted) > 0 or loss < 0.01
+
+
+def test_a_lost_segment_does_not_cost_a_timeout():
+    """Half a percent of segments and acknowledgements are lost."""
+    _, (counted,) = incast(1, 8_000_000, loss=0.005, gather_time=0)
+    assert counted.recoveries > 10
+    assert counted.timeouts <= 1

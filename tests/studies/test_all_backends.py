@@ -1,0 +1,33 @@
+"""The ladder's experiments run on all back ends."""
+
+from __future__ import annotations
+
+from tiny import experiment
+
+from testbed.experiment.cells import distinct
+from testbed.studies.all_backends import on_all
+
+
+def backends(asked):
+    return [cell.experiment.backend for cell in distinct(on_all(asked))]
+
+
+def test_whatever_is_swept(tmp_path):
+    assert backends(experiment(tmp_path)) == ["simulate", "packet", "emulate"]
+    swept = experiment(tmp_path, sweep={"jobs.0.system": ["atp", "ring"]})
+    assert sorted(backends(swept)) == ["emulate"] * 2 + ["packet"] * 2 + ["simulate"] * 2
+
+
+def test_a_sweep_of_the_back_end_is_replaced(tmp_path):
+    swept = experiment(tmp_path, sweep={"backend": ["simulate"], "jobs.0.workers": [3, 4]})
+    assert sorted(backends(swept)) == ["emulate"] * 2 + ["packet"] * 2 + ["simulate"] * 2
+
+
+def test_the_simulator_is_not_asked_for_losses(tmp_path):
+    swept = experiment(tmp_path, sweep={"emulation.loss": [0, 0.01]})
+    assert sorted(backends(swept)) == ["emulate"] * 2 + ["packet"] * 2 + ["simulate"]
+    assert backends(experiment(tmp_path, emulation__loss=0.01)) == ["packet", "emulate"]
+    copied = experiment(tmp_path, emulation__duplication={"all": 0.01})
+    assert backends(copied) == ["packet", "emulate"]
+    nothing = experiment(tmp_path, emulation__loss={"t0-s0": 0})
+    assert backends(nothing) == ["simulate", "packet", "emulate"]
