@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from testbed.backends.emulation.network import Network
@@ -62,3 +63,11 @@ def assert_gone(inodes: set[int], within: float) -> float:
         assert time.monotonic() - began < within, left
         time.sleep(0.02)
     return time.monotonic() - began
+
+
+def assert_ended(pids: Iterable[int], within: float) -> None:
+    """Wait until these processes have ended. The kernel kills orphans after it reaps a parent."""
+    began = time.monotonic()
+    while left := {pid: words for pid in pids if (words := command_of(pid))}:
+        assert time.monotonic() - began < within, left
+        time.sleep(0.02)

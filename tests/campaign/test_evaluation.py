@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from leftovers import assert_gone, command_of, descendants, namespace_of
+from leftovers import assert_ended, assert_gone, command_of, descendants, namespace_of
 from tiny import FRAGMENTS, file
 
 from testbed.results import read, read_metadata
@@ -184,7 +184,7 @@ def test_an_interrupted_run_leaves_its_rows_and_nothing_else(
             run.process.send_signal(number)
         assert_gone(set(inside.values()), 3)
         code = run.process.wait(3)
-        assert not [pid for pid in everyone if command_of(pid)]
+        assert_ended(everyone, 3)
         if number != signal.SIGKILL:
             assert code == 130
     rows = read(only_run(tmp_path)).results
