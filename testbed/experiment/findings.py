@@ -34,9 +34,10 @@ def shown(value: object) -> str:
 
 def suggestion(found: object, known: Collection[str]) -> str:
     """``did you mean "atp"?``, or the known names if none is similar."""
-    nearest = difflib.get_close_matches(str(found), known, n=1, cutoff=0.6)
+    folded = {str(name).casefold(): name for name in known}
+    nearest = difflib.get_close_matches(str(found).casefold(), folded, n=1, cutoff=0.6)
     if nearest:
-        return f'did you mean "{nearest[0]}"?'
+        return f'did you mean "{folded[nearest[0]]}"?'
     return f"choose one of {listed(known)}" if known else "there is none"
 
 
@@ -67,7 +68,7 @@ def no_such(name: str, what: str, names: Sequence[str]) -> str:
 
 def missing(key: str, field: FieldInfo) -> str:
     """The message for a required key that is not there."""
-    fix = f"add for example `{_example(key, field)}`"
+    fix = f"add for example `{example(key, field)}`"
     return f"found no such key, wanted {field.description}; {fix}"
 
 
@@ -80,11 +81,11 @@ def mistake(key: str, field: FieldInfo, value: object, choices: Sequence[str] = 
     elif isinstance(value, str) and value.isdecimal():
         fix = "remove the quotes"
     else:
-        fix = f"write for example `{_example(key, field)}`"
+        fix = f"write for example `{example(key, field)}`"
     return f"found {shown(value)}, wanted {field.description}; {fix}"
 
 
-def _example(key: str, field: FieldInfo) -> str:
+def example(key: str, field: FieldInfo) -> str:
     """The key with its example, as a line of YAML."""
     (example,) = field.examples or [""]
     return f"{key}: {example if isinstance(example, str) else json.dumps(example)}"

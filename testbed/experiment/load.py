@@ -15,7 +15,15 @@ from testbed.experiment.cells import distinct
 from testbed.experiment.checks import Known
 from testbed.experiment.fabrics import KINDS
 from testbed.experiment.fields import model_of
-from testbed.experiment.findings import Finding, counted, missing, mistake, suggestion
+from testbed.experiment.findings import (
+    Finding,
+    counted,
+    example,
+    missing,
+    mistake,
+    shown,
+    suggestion,
+)
 from testbed.experiment.schema import Experiment, Sweep, is_short_sweep
 from testbed.located import Invalid, Located, Place, parse, read, write
 
@@ -165,10 +173,19 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
         elif detail["type"] == "missing" and place not in mistyped:
             findings.append(Finding(place, missing(str(place[-1]), field)))
         elif detail["type"] == "value_error":
-            findings.append(Finding(place, str(detail["ctx"]["error"])))
+            message = str(detail["ctx"]["error"])
+            if place[0] == "sweep" and isinstance(detail["input"], dict):
+                # A short sweep has paths as keys; a mistyped part of a long one looks like it.
+                message += f"; or {suggestion(place[-1], list(Sweep.model_fields))}"
+            findings.append(Finding(place, message))
         elif detail["type"] not in ("missing", "extra_forbidden"):
             key = next(part for part in reversed(place) if isinstance(part, str))
-            findings.append(Finding(place, mistake(key, field, detail["input"])))
+            if isinstance(place[-1], int) and detail["type"] == "model_type":
+                message = f"found {shown(detail['input'])}, wanted a mapping"
+                message += f"; write for example `{example(key, field)}`"
+            else:
+                message = mistake(key, field, detail["input"])
+            findings.append(Finding(place, message))
     return None, findings
 
 

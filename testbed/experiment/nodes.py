@@ -121,9 +121,9 @@ Racks = Annotated[
 ]
 Workers = Annotated[
     int | tuple[str, ...],
-    PlainValidator(_hosts("workers", 1)),
+    PlainValidator(_hosts("workers", 2)),
     PlainSerializer(as_yaml),
-    WithJsonSchema({"anyOf": [_COUNT, {**_NAMES, "minItems": 1}]}),
+    WithJsonSchema({"anyOf": [{**_COUNT, "minimum": 2}, {**_NAMES, "minItems": 2}]}),
 ]
 Servers = Annotated[
     int | tuple[str, ...],

@@ -11,6 +11,7 @@ Checks across fields (names that must exist, hosts that must suffice) are in ``c
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -34,10 +35,11 @@ from testbed.experiment.fields import (
     count,
     sequence,
 )
-from testbed.experiment.findings import shown, suggestion
+from testbed.experiment.findings import counted, shown, suggestion
 from testbed.experiment.nodes import Ranks, Servers, Workers
-from testbed.workload import synthetic
+from testbed.workload import synthetic, trace_file
 from testbed.workload.synthetic import SYNTHETIC
+from testbed.workload.trace import TraceError
 
 SCHEMA_VERSION = 1
 
@@ -197,9 +199,24 @@ class Job(Model):
             wanted = "a known workload or the path of a trace"
             if "/" in value or value.endswith(".trace"):
                 if os.path.isfile(value):  # unlike Path's, never an error
+                    _check_trace(value)
                     return value
                 fix = "no such file exists relative to this directory, correct the path"
         raise ValueError(f"found {shown(value)}, wanted {wanted}; {fix}")
+
+
+def _check_trace(path: str) -> None:
+    """ValueError with the first few problems of a trace file."""
+    try:
+        trace_file.load(Path(path))
+    except TraceError as error:
+        first = "; ".join(error.problems[:3])
+        more = len(error.problems) - 3
+        rest = f"; and {counted(more, 'more problem')}" if more > 0 else ""
+        raise ValueError(
+            f"found {shown(path)}, wanted a sound trace: {first}{rest}; `ina-testbed trace show"
+            f" {path}` lists every problem"
+        ) from error
 
 
 class Fault(Model):

@@ -129,6 +129,9 @@ class _Reader:
         self.problems: list[str] = []
 
     def trace(self) -> Trace:
+        if not any(line.startswith("schema_version:") for line in self.lines):
+            # Another kind of file, perhaps a private one: its lines are not quoted.
+            raise TraceError([f"{self.path}: no line 'schema_version: {SCHEMA_VERSION}': no trace"])
         values, lines, table = self._header()
         version = values.get("schema_version")
         if version is not None and version != str(SCHEMA_VERSION):

@@ -19,6 +19,7 @@ from testbed.experiment.load import dump, load, loads
 from testbed.experiment.options import Options
 from testbed.experiment.schema import Compute, Emulation, Experiment, Job, Stragglers, Sweep
 from testbed.located import Invalid, write
+from testbed.shipped import folder
 from testbed.topology import addressing
 
 FIXTURES = sorted((Path(__file__).resolve().parent / "fixtures").iterdir())
@@ -288,9 +289,46 @@ def test_names_are_not_checked_unless_given() -> None:
 
 def test_a_trace_may_be_named_by_its_path(tmp_path: Path) -> None:
     trace = tmp_path / "mine.trace"
-    trace.touch()
+    trace.write_bytes((folder("workloads") / "resnet18.trace").read_bytes())
     text = SMALL.replace("resnet50", f'"{trace}"')
     assert loads(text, workloads=WORKLOADS).jobs[0].workload == str(trace)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "no line 'schema_version: 1'"),
+        (b"\x80\x81", "not text in UTF-8"),
+        (b"root:x:0:0:secret\n", "no line 'schema_version: 1'"),
+        (b"schema_version: 2\n", "schema_version 2, this testbed reads 1"),
+        (b"schema_version: 1\nname: cut\n", "the header lacks batch"),
+    ],
+)
+def test_a_trace_that_is_not_sound_is_told_at_its_workload(
+    content: bytes, problem: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "mine.trace"
+    trace.write_bytes(content)
+    with pytest.raises(Invalid) as caught:
+        loads(SMALL.replace("resnet50", f'"{trace}"'), workloads=WORKLOADS)
+    (told,) = caught.value.problems
+    assert told.path == "jobs.0.workload"
+    assert told.line
+    assert problem in told.message
+    assert "secret" not in told.message
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (SMALL.replace("system: ring", "system: RING"), 'did you mean "ring"?'),
+        (SMALL + "sweep: {prduct: {jobs.0.system: [ps]}}\n", 'did you mean "product"?'),
+        (re.sub("(?ms)^jobs:.*?(?=^[a-z]|\\Z)", "jobs: [ring]\n", SMALL), "wanted a mapping"),
+    ],
+)
+def test_a_near_miss_is_told_what_was_meant(text: str, hint: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(hint)):
+        loads(text, systems=SYSTEMS)
 
 
 def test_what_is_swept_need_not_be_given_besides() -> None:
