@@ -388,7 +388,11 @@ def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
 
     table = table.reindex(columns=list(columns), fill_value="")
     for column in columns:
-        if column == "verified":
+        if column == "settings":
+            for text in table[column].unique():
+                if not isinstance(json.loads(text or "{}"), dict):
+                    raise ValueError(f"the settings {text[:40]!r}")
+        elif column == "verified":
             said = {"True": True, "False": False}
             table[column] = pd.Series(map(said.get, table[column]), table.index, object)
         elif column not in _TEXT:

@@ -19,7 +19,6 @@ from testbed.campaign.local import Executor, log_name
 from testbed.campaign.planning import Planned, plan, title
 from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
-from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
@@ -27,7 +26,7 @@ from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.provenance import environment, now
-from testbed.results import RunDirectory
+from testbed.results import RunDirectory, Unreadable
 
 
 class Evaluation(Protocol):
@@ -77,7 +76,8 @@ class New:
 class Resumed:
     """The missing cells of a run's directory; ``experiment`` replaces the one that it holds.
 
-    DeploymentError if the directory holds no run, or if another run writes there.
+    Unreadable if the directory holds no run or damaged tables, DeploymentError if another run
+    writes there.
     """
 
     def __init__(self, run: Path, experiment: Experiment | None, rules: Rules) -> None:
@@ -86,12 +86,15 @@ class Resumed:
             try:
                 directory = RunDirectory(run)
                 before = _experiment_of(run)
+                results.read(run)
+                results.read_metadata(run)
                 wanted = experiment or before
             except FileNotFoundError as error:
-                message = f"found no {Path(error.filename).name}, wanted the directory of a run"
-                raise DeploymentError(f"{run}: cannot be resumed: {message}") from error
-            except located.Invalid as error:
-                raise DeploymentError(f"{run}: cannot be resumed: {error}") from error
+                absent = Path(error.filename or results.RESULTS).name
+                message = f"found no {absent}, wanted the directory of a run"
+                raise Unreadable(f"{run}: cannot be resumed: {message}") from error
+            except (located.Invalid, Unreadable) as error:
+                raise Unreadable(f"{run}: cannot be resumed: {error}") from error
             deployments, known = Deployments(), calibration.load()
             self._experiment = capacity.resolved(wanted, known, deployments, before)
             state = judge(directory, expand(self._experiment), rules)

@@ -31,6 +31,7 @@ from testbed.results import (
     LINKS,
     RESULTS,
     RunDirectory,
+    Unreadable,
 )
 
 SUPERSEDED = "superseded-"
@@ -165,23 +166,22 @@ def _key(row: Mapping[str, str]) -> Key:
 
 
 def _header(path: Path) -> list[str]:
-    with path.open(newline="") as file:
+    with path.open(newline="", errors="replace") as file:
         return next(csv.reader(file), [])
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    """The rows of a table. DeploymentError if the file is not such a table."""
+    """The rows of a table. Unreadable if the file is not such a table."""
     try:
         with path.open(newline="") as file:
             table = csv.DictReader(file)
             rows = list(table)
+            columns = set(table.fieldnames or ())
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DeploymentError(
-            f"{path}: found no table ({error}), wanted what `run` wrote"
-        ) from None
-    if absent := _NEEDED.get(path.name, set()).difference(table.fieldnames or ()):
-        columns = ", ".join(sorted(absent))
-        raise DeploymentError(f"{path}: found no column {columns}, wanted what `run` wrote")
+        raise Unreadable(f"{path}: found no table ({error}), wanted what `run` wrote") from None
+    if absent := _NEEDED.get(path.name, set()) - columns:
+        lacking = ", ".join(sorted(absent))
+        raise Unreadable(f"{path}: found no column {lacking}, wanted what `run` wrote")
     return rows
 
 
@@ -190,9 +190,11 @@ def _last(path: Path) -> Key | None:
     header = _header(path)
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
-        line = file.read().decode(errors="replace").splitlines()[-1]
-    values = dict(zip(header, next(csv.reader([line])), strict=False))
-    return None if list(values.values()) == header else _key(values)
+        lines = file.read().decode(errors="replace").splitlines()
+    values = dict(zip(header, next(csv.reader(lines[-1:]), []), strict=False))
+    if not values or list(values.values()) == header:
+        return None
+    return values.get("cell", ""), values.get("repeat", "")
 
 
 def _keep(

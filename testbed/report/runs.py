@@ -50,7 +50,7 @@ class Run:
 def read(directory: Path) -> Run:
     """Read ``experiment.yaml`` and ``run.json``; empty where they are missing or unreadable."""
     path = directory / results.EXPERIMENT
-    text = path.read_text() if path.exists() else ""
+    text = path.read_text(errors="replace") if path.exists() else ""
     try:
         experiment = yaml.safe_load(text)
     except yaml.YAMLError:

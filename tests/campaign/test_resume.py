@@ -23,7 +23,7 @@ from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell, expand
 from testbed.experiment.schema import Experiment
 from testbed.placement import deployments
-from testbed.results import Iteration, read, read_metadata
+from testbed.results import Iteration, Unreadable, read, read_metadata
 
 SYSTEMS = ["ps", "ring", "atp"]
 
@@ -202,8 +202,37 @@ def test_a_directory_belongs_to_one_run_at_a_time(swept, tmp_path, monkeypatch):
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):
-    with pytest.raises(DeploymentError, match="cannot be resumed"):
+    with pytest.raises(Unreadable, match="cannot be resumed"):
         Resumed(tmp_path, None, Rules())
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("iterations.csv", b"tiny", b"\xff\xfe"),
+        ("iterations.csv", b"1.0", b"atp"),
+        ("results.csv", b'{""', b"{nan"),
+        ("results.csv", b"cell,", b"sell,"),
+        ("run.json", b"{", b"["),
+        ("experiment.yaml", b"name:", b"nome:"),
+    ],
+)
+def test_a_damaged_directory_is_refused_as_it_is(name, old, new, swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder(most=2))
+    path = directory / name
+    damaged = path.read_bytes().replace(old, new)
+    assert damaged != path.read_bytes()
+    path.write_bytes(damaged)
+    with pytest.raises(Unreadable):
+        Resumed(directory, None, Rules())
+    assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("kept", [b"", b"cell,repeat\nx\n"])
+def test_a_table_of_links_without_rows_of_links_is_written_anew(kept, swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder(most=2))
+    (directory / "links.csv").write_bytes(kept)
+    assert len(go_on(directory)) == 4
 
 
 def test_each_cell_runs_in_a_fresh_process(swept, tmp_path, monkeypatch):
