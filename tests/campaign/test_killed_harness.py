@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from leftovers import command_of, descendants
+from patience import assert_none
 from tiny import file
 
 from testbed.backends.emulation.cleanup import clean
@@ -77,10 +79,7 @@ def test_ten_kills_lose_no_row_and_leave_nothing(tmp_path):
         assert rows.items() <= now.items()
         rows = now
         clean()
-        deadline = time.monotonic() + 10
-        while still := [pid for pid in left if is_alive(pid, left[pid])]:
-            assert time.monotonic() < deadline, [left[pid] for pid in still]
-            time.sleep(0.05)
+        assert_none(partial(alive, left))
     assert len(rows) < len(SYSTEMS) * REPEATS  # every kill came before the end
 
     (run,) = tmp_path.glob("tiny/*")
@@ -93,6 +92,10 @@ def test_ten_kills_lose_no_row_and_leave_nothing(tmp_path):
     assert table.verified.all()
     assert rows.items() <= finished(tmp_path).items()
     assert read_metadata(run)["finished_at"]
+
+
+def alive(processes: dict[int, list[str]]) -> list[list[str]]:
+    return [words for pid, words in processes.items() if is_alive(pid, words)]
 
 
 def is_alive(pid: int, words: list[str]) -> bool:

@@ -31,7 +31,7 @@ def test_kernel_routers_connect_every_pair(racks):
         inodes = namespaces(network)
         assert len(inodes) == len(network.fabric.nodes)
     assert TAG not in os.environ
-    assert_gone(inodes, 0.5)
+    assert_gone(inodes)
 
 
 @pytest.mark.usefixtures("root_namespace")
@@ -44,7 +44,7 @@ def test_p4_switches_connect_every_pair(target, p4, tmp_path):
         assert not network.dead()
         assert set(network.statistics().lost.values()) == {0}
         inodes = namespaces(network)
-    assert_gone(inodes, 0.5)
+    assert_gone(inodes)
 
 
 def rate_of_tcp(network, source, to):
@@ -126,7 +126,7 @@ def test_a_switch_that_does_not_start_leaves_nothing(monkeypatch):
     with pytest.raises(ControlError, match="does not want to"), net:
         pass
     assert broken.closed
-    assert_gone(seen[0], 0.5)
+    assert_gone(seen[0])
     assert TAG not in os.environ
 
 
