@@ -18,7 +18,7 @@ from testbed.results import read, read_metadata
 
 COMMAND = [str(Path(sys.executable).parent / "ina-testbed")]
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = pytest.mark.root
 
 
 def ina_testbed(*arguments: object, **more) -> subprocess.CompletedProcess[str]:

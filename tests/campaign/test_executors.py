@@ -160,7 +160,6 @@ def test_each_core_has_a_simulated_cell_at_a_time(two, tmp_path):
 
 
 @pytest.mark.root
-@pytest.mark.alone
 def test_a_machine_has_an_emulated_cell_at_a_time(cluster, tmp_path):
     cluster.worker(HERE, *EMULATOR, cores=3)
     cells = plan(expand(experiment(tmp_path, emulation__repeats=3)))

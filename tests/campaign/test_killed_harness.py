@@ -28,7 +28,7 @@ KILLS, SEED = 10, 7
 LONGEST_S = 1.5
 SYSTEMS, REPEATS = ["ps", "ring", "atp"], 4
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = pytest.mark.root
 
 
 def finished(folder: Path) -> dict[tuple[str, str], str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from patience import PATIENCE_S
 
 from testbed import wire
 from testbed.hosts.aggregation import Endpoint, Engine, Operation, Wake
@@ -67,7 +68,7 @@ def push(engine: Engine, flow: int, operation: Operation, values: np.ndarray) ->
     engine.push(flow, operation, values.ctypes.data, values.size // wire.VALUES)
 
 
-def finish(endpoint: Endpoint, flow: int, fragments: int, patience: float = 30) -> None:
+def finish(endpoint: Endpoint, flow: int, fragments: int, patience: float = PATIENCE_S) -> None:
     """Wait until ``fragments`` are done."""
     deadline = time.monotonic() + patience
     while endpoint.done(flow) < fragments:

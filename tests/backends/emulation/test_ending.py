@@ -23,7 +23,7 @@ from traffic import TARGETS, fabric, switches
 from testbed.backends.emulation.cleanup import clean
 from testbed.backends.emulation.network import Network
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.usefixtures("root_namespace")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
 # A fabric with a P4 switch, held until a signal arrives.
 HOLDER = """
