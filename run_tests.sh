@@ -14,8 +14,10 @@ done
 ./setup.sh
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-.venv/bin/mypy
-.venv/bin/mypy --config-file tests/mypy.ini
+# Side by side, and each with a cache of its own: options that differ make a cache useless.
+.venv/bin/mypy & package=$!
+.venv/bin/mypy --config-file tests/mypy.ini --cache-dir .mypy_cache/tests
+wait "$package"
 coverage=()
 if [[ ${1-} == --coverage ]]; then
     coverage=(--cov --cov-report=)
@@ -25,7 +27,7 @@ failed=0
 if (($#)); then
     .venv/bin/python -m pytest "${coverage[@]}" "$@" || failed=$?
 else
-    .venv/bin/python -m pytest -m "not alone" --numprocesses 2 "${coverage[@]}" || failed=$?
+    .venv/bin/python -m pytest -m "not alone" --numprocesses 2 --dist worksteal "${coverage[@]}" || failed=$?
     .venv/bin/python -m pytest -m alone || failed=$?
 fi
 ((${#coverage[@]})) && .venv/bin/python tests/coverage_table.py
