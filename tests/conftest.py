@@ -51,6 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_collection_finish() -> None:
+    # Modules and tests stay to the end; to look at all of them takes seconds in each collection.
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """This machine's calibration must not influence the tests, and what processes leave in their
