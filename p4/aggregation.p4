@@ -1,5 +1,5 @@
-// One packet of a job and the slot that it names: the style decides by the slot's record, the
-// lanes do as it says. A record is read once and written once a packet, as hardware would have it.
+// One packet of a job, and the slot that it names. The protocol decides by the slot's record, and
+// the lanes follow. A packet reads and writes the record once, as hardware requires.
 
 #ifdef OWN_PROTOCOL
 #include OWN_PROTOCOL
@@ -29,7 +29,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         marks.read(meta.record.marks, meta.record.slot);
     }
 
-    // What befell one contribution befell the sum.
+    // A mark on one contribution is a mark on the sum.
     action share_marks() {
         hdr.ina.flags = hdr.ina.flags | meta.record.marks & (FLAG_OVERFLOW | FLAG_ECN);
         meta.record.marks = meta.record.marks | hdr.ina.flags & (FLAG_OVERFLOW | FLAG_ECN);
@@ -45,7 +45,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         write_rest();
     }
 
-    // On a tree of many workers a sum is one contribution at the parent.
+    // On a tree of more than 64 workers, a sum is one contribution (one bit) at the parent.
     action name_sum() {
         hdr.ina.bitmap = meta.sum;
         hdr.ina.next_slot = meta.above;
@@ -56,8 +56,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             read_record();
         }
 
-        // A packet cut short, one of a kind that the style does not have, or a contribution that
-        // is nobody's or comes from elsewhere: none may touch a sum.
+        // Truncated packets, kinds that the protocol does not have, and contributions that are
+        // nobody's or not of this switch's children must not change a sum.
         bool carries = hdr.values.isValid()
                        || hdr.ina.kind == KIND_ACK && meta.style == Style.ATP
                        || hdr.ina.kind == KIND_ACK && meta.style == Style.RACK

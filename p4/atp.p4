@@ -1,6 +1,6 @@
-// ATP's best-effort aggregation (Lao et al., NSDI 2021): the host names the slot, the first
-// fragment to come claims it, the root's result frees it; whoever finds it taken goes on to the
-// root. Jobs may share slots.
+// ATP's best-effort aggregation (Lao et al., NSDI 2021). The host names the slot; the first
+// fragment to arrive takes it, and the root's result frees it. A packet that finds the slot taken
+// is forwarded to the root. Jobs may share slots.
 
 control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     action free() {
@@ -15,7 +15,7 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
     apply {
         bool same = meta.record.contributors != 0 && meta.record.owner == meta.fragment;
         bool new = meta.record.contributors & hdr.ina.bitmap == 0;
-        // Not summed below, so that its bits are not those of a child of this switch.
+        // A switch below did not sum it, so its bits do not stand for children of this switch.
         bool passes = meta.node != 0 && hdr.ina.next_slot != meta.node;
 
         if (hdr.ina.kind == KIND_RESULT || hdr.ina.kind == KIND_ACK) {
@@ -29,7 +29,7 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
             meta.event = Event.PASSED;
             to_parent();
         } else if (hdr.ina.flags & FLAG_RESEND != 0) {
-            // Somebody waited in vain: what there is goes to the root, and is not summed again.
+            // A host timed out: the partial sum goes to the root and is not summed here again.
             meta.event = Event.PASSED;
             if (same) {
                 meta.operation = LaneOperation.ADD;
@@ -49,7 +49,7 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
                 meta.operation = LaneOperation.ADD;
                 meta.event = Event.ADDED;
             } else if (same) {
-                // A duplicate: of use only where the sum went missing further up.
+                // A duplicate. It is useful only if the sum was lost further up.
                 meta.operation = LaneOperation.LOAD;
                 meta.event = Event.DUPLICATE;
             } else if (meta.record.contributors == 0 && hdr.ina.slot < meta.slots) {
@@ -62,7 +62,7 @@ control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_
                 meta.event = Event.COLLISION;
             }
 
-            // What is in the slot goes up when it is complete; until then the packet ends here.
+            // A complete sum is sent to the parent; until then the packet is dropped here.
             if (meta.event == Event.COLLISION) {
                 to_parent();
             } else if (meta.record.contributors != meta.members) {

@@ -1,8 +1,8 @@
-// IPv4 with ECMP: longest prefix to a group of next hops, a hash of the flow picks one. A flow with
-// a path of its own has its next hop by both addresses.
+// IPv4 with ECMP: the longest prefix gives a group of next hops, and a hash of the flow picks one.
+// The next hop of a flow with its own path is found by both addresses.
 //
-// Each switch multiplies the hash by an odd number of its own, or the switches of two tiers would
-// choose alike: CRCs of the same flow differ by constants only.
+// Each switch multiplies the hash by its own odd number. Otherwise, switches of two tiers would
+// make the same choice, because CRCs of the same flow differ only by constants.
 
 control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     bit<32> flow;
@@ -56,7 +56,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
     }
 
     apply {
-        // The checksum is made anew over a header without options.
+        // The checksum is computed again, over a header without options.
         if (hdr.ipv4.ttl <= 1 || hdr.ipv4.version != 4 || hdr.ipv4.ihl != 5) {
             drop();
         } else if (flows.apply().hit || routes.apply().hit) {

@@ -1,15 +1,15 @@
-// Headers. testbed/wire.py defines the INA packet for the hosts; a test holds them equal.
+// Headers. testbed/wire.py defines the INA packet for the hosts; a test checks that both agree.
 
-// What a switch has, as configuration: p4c -DSLOTS=… -DVALUES=…; README.md has the real ones.
+// The switch's resources, set by p4c -DSLOTS=… -DVALUES=…; README.md gives those of real switches.
 #ifndef SLOTS
-#define SLOTS 4096              // aggregators; entries of every register of switch memory
+#define SLOTS 4096              // aggregator slots: the entries of each register in switch memory
 #endif
 #ifndef VALUES
 #define VALUES 256              // 32-bit values in a packet: 8, 32, 64, 256 or 1024
 #endif
-#define TREES 256               // aggregation trees that can be told of
+#define TREES 256               // most aggregation trees in a switch's table
 #define JOBS 256                // jobs whose events are counted
-#define CONNECTIONS 1024        // of NetReduce, in the connection lookup table
+#define CONNECTIONS 1024        // NetReduce's, in the connection lookup table
 
 const bit<16> TYPE_IPV4 = 0x0800;
 const bit<8>  PROTO_TCP = 6;
@@ -21,13 +21,13 @@ const bit<9> DROP_PORT = 511;     // what mark_to_drop sets in BMv2
 
 const bit<8> KIND_DATA    = 1;  // gradients on their way to the root
 const bit<8> KIND_RESULT  = 2;  // the sum on its way back, or a rank's values for all
-const bit<8> KIND_RECEIPT = 3;  // up, without values: a member has what was sent to all
+const bit<8> KIND_RECEIPT = 3;  // up, without values: a member has received a multicast
 const bit<8> KIND_ACK     = 4;  // down, without values: the root has the sum, or asks for floats
 
 const bit<8> FLAG_RESEND    = 0x01;
 const bit<8> FLAG_COLLISION = 0x02;
 const bit<8> FLAG_OVERFLOW  = 0x04;   // an addition left the range of int32
-const bit<8> FLAG_ECN       = 0x08;   // a queue on the way was long
+const bit<8> FLAG_ECN       = 0x08;   // a queue on the path was long
 const bit<8> FLAG_FLOATS    = 0x10;   // the values are floats, which switches do not add
 
 // RoCEv2 (InfiniBand specification, annex A17): opcodes of a reliable connection's messages.
@@ -80,7 +80,7 @@ header ipv4_t {
     ip_t    dst;
 }
 
-// What TCP and UDP have in common; all that ECMP needs of them.
+// The fields that TCP and UDP share; ECMP needs no others.
 header ports_t {
     bit<16> src;
     bit<16> dst;
@@ -108,9 +108,9 @@ header ina_t {
     bit<16>  tree;
     bit<32>  sequence;
     bit<32>  slot;              // aggregator, chosen by the host
-    bit<32>  next_slot;         // in a result: the slot for the fragment that follows in this one's place;
-                                // upwards, on a tree of many workers: the node of whose children the bits are
-    bitmap_t bitmap;            // whose gradients are in the values
+    bit<32>  next_slot;         // in a result: the slot for the next fragment in this one's place;
+                                // upwards, with more than 64 workers: the node of these bits
+    bitmap_t bitmap;            // the workers or children whose gradients are in the values
 }
 
 header values_t {
@@ -138,7 +138,7 @@ enum bit<8> Style {
     NETREDUCE = 4
 }
 
-// What happened to a packet of a job, for its counters.
+// What a switch did with a packet of a job, for the job's counters.
 enum bit<4> Event {
     STORED    = 0,              // first of its fragment: a slot is taken
     ADDED     = 1,
@@ -159,35 +159,35 @@ enum bit<8> LaneOperation {
     LOAD  = 3                   // packet <- memory
 }
 
-// A slot's record in switch memory, as a packet finds it and leaves it. The owner changes only by
+// A slot's record in switch memory, as read and as written back. The owner changes only with
 // LaneOperation.STORE.
 struct record_t {
     bit<32>    slot;
     fragment_t owner;
-    bitmap_t   contributors;    // whose gradients are in it; 0: the slot is free
-    bit<8>     marks;           // FLAG_OVERFLOW, FLAG_ECN of what was added; ANSWERED
+    bitmap_t   contributors;    // whose gradients are in the slot; 0: it is free
+    bit<8>     marks;           // FLAG_OVERFLOW and FLAG_ECN of the contributions; ANSWERED
     bool       freed;
 }
 
 const bit<8> ANSWERED = 0x80;   // the slot holds the final result
 
-// What goes with a packet. All of it is 0 at first (v1model), and few fields are many here: BMv2
-// pays for each field with each packet, and for each assignment.
+// Per-packet metadata, initially 0 (v1model). It is kept small because BMv2 pays for each field
+// of each packet, and for each assignment.
 struct metadata_t {
     bit<16>       next_hop;     // index into the next-hop table
 
-    // What the control plane says of the packet's tree, if it is one of this switch.
+    // Set by the control plane's entry for the packet's tree, if this switch has one.
     Style         style;
-    bit<12>       job;          // whose events these are
-    bitmap_t      members;      // the bits whose sum leaves this switch upwards
+    bit<12>       job;          // the job whose events are counted
+    bitmap_t      members;      // the bits that a complete sum has here
     bitmap_t      sum;          // the bits of that sum at the parent
-    bit<32>       above;        // the node of whose children those are; 0: they are workers'
-    bit<32>       node;         // the same for the bits that come here
+    bit<32>       above;        // that parent's number, with more than 64 workers; else 0
+    bit<32>       node;         // this switch's own number, likewise
     ip_t          parent;       // next aggregating node towards the root; 0: this is the root
     ip_t          self;
     bit<16>       group;        // multicast group of the children
-    bit<32>       slots;        // how many of switch memory are the job's
-    bit<1>        watch;        // whether overflow is looked for
+    bit<32>       slots;        // number of slots that the job has
+    bit<1>        watch;        // whether to check for overflow
 
     fragment_t    fragment;
     record_t      record;

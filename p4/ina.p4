@@ -1,7 +1,7 @@
-// The switch: IPv4 with ECMP, and in-network aggregation for the jobs that it is told of.
+// The switch: IPv4 with ECMP, and in-network aggregation for the jobs in its tables.
 //
-// Aggregation lies in the ingress: BMv2 runs one ingress thread, so that a packet's reads and
-// writes of switch memory are not interleaved with another's.
+// Aggregation is in the ingress. BMv2 runs one ingress thread, so a packet's reads and
+// writes of switch memory never interleave with another packet's.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -73,13 +73,13 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         mark_to_drop(std);
     }
 
-    // The sum is this switch's own packet; a host drops one that seems to come from itself.
+    // The sum is sent in the switch's name: a host drops packets that seem to come from itself.
     action send_own() {
         hdr.ipv4.src = meta.self;
         hdr.udp.checksum = 0;
     }
 
-    // A tree's packets for this switch are addressed to it; all others only pass through.
+    // Packets that this switch is to sum are addressed to it; all others are only forwarded.
     table trees {
         key = {
             hdr.ipv4.dst: exact;
@@ -102,7 +102,7 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
 
     apply {
         if (hdr.bth.isValid()) {
-            // The sum already: from a switch, or from a sender that has it.
+            // Not if it holds the sum already: from a switch, or from a host that has the sum.
             if (hdr.values.isValid() && hdr.bth.reserved & BTH_SUM == 0) {
                 connection = 0;
                 if (connections.apply().hit) {
@@ -132,7 +132,7 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
 }
 
 control InaEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    register<bit<19>>(1) ecn_depth;     // packets in a port's queue from which on it is long; 0: never
+    register<bit<19>>(1) ecn_depth;     // packets at which a port's queue counts as long; 0: never
     Replication() replication;
     Format() format;
 

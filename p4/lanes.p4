@@ -1,11 +1,11 @@
-// Values in switch memory, and their sum: lanes of int32 that wrap around.
+// The values in switch memory and their addition: lanes of int32 with wrap-around.
 //
 // With H the top bit of every lane and L all other bits,
 //     s = ((x & L) + (y & L)) ^ ((x ^ y) & H)
-// adds 64 lanes in one wide addition: the masked operands leave each lane's top bit free to
-// take its carry, so none crosses into the next lane (SIMD within a register; Warren,
-// Hacker's Delight, 2-18). A lane overflowed where x and y have one sign and s the other.
-// BMv2 pays per operation and not per bit.
+// adds 64 lanes in one wide addition. The masked operands leave each lane's top bit free to
+// take the carry, so no carry crosses into the next lane (SIMD within a register; Warren,
+// Hacker's Delight, 2-18). A lane overflows if x and y have the same sign and s has the other.
+// BMv2's cost is per operation, not per bit.
 
 #if VALUES == 8
 const lanes_t H = 256w0x8000000080000000800000008000000080000000800000008000000080000000;
@@ -20,11 +20,11 @@ const lanes_t L = 2048w0x7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7ffffff
 
 #define LANE_SUM(x, y) (((x & L) + (y & L)) ^ ((x ^ y) & H))
 
-// The carry into a lane's top bit is that of `(x & L) + (y & L)`. A lane overflows where x and y have
-// one sign and the carry is not that sign; only the top bits of this count.
+// The top bit of `(x & L) + (y & L)` is the carry into it. A lane overflows if x and y have the same
+// sign and the carry differs from it. Only the top bits of this value have a meaning.
 #define OVERFLOWN(x, y) ((x ^ y ^ H) & (x ^ ((x & L) + (y & L))))
 
-// `watch` marks the packet where a lane overflows, which costs about as much as the sum itself.
+// `watch` marks packets in which a lane overflows; the check costs about as much as the sum.
 control Lanes(in LaneOperation operation, in bit<32> slot, in bit<1> watch, inout bit<8> flags,
               inout values_t values) {
 #define DECLARE(x) register<lanes_t>(SLOTS) memory_##x; lanes_t held_##x;
@@ -45,7 +45,7 @@ control Lanes(in LaneOperation operation, in bit<32> slot, in bit<1> watch, inou
     }
 
 #ifdef SATURATE
-    // Where a lane overflowed, the largest or smallest int32 takes the sum's place.
+    // If a lane overflowed, the largest or smallest int32 replaces its sum.
 #define TOP(x)   (OVERFLOWN(values.x, held_##x) & H)
 #define MASK(x)  (TOP(x) | (TOP(x) - (TOP(x) >> 31)))
 #define LIMIT(x) (L + ((values.x & H) >> 31))

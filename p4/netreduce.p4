@@ -1,12 +1,12 @@
-// NetReduce (Liu et al., ASPLOS 2023): the hosts keep their reliable connections (RoCEv2), each
-// to the next host of a ring. Only a message's first packet carries the INA header; the others
-// are recognised by connection and sequence number. The switch holds the packets of a fragment,
-// and sends each on to its original destination with the sum in the place of its values.
+// NetReduce (Liu et al., ASPLOS 2023). The hosts keep their reliable connections (RoCEv2), each
+// to the next host on a ring. Only a message's first packet carries the INA header; the others
+// are recognised by connection and sequence number. The switch sums the packets of a fragment
+// and forwards each to its original destination, with the sum in place of its values.
 
-// The connection lookup table: makes every packet of a message an INA packet. It knows the last
-// four messages of a connection by their number, which a first packet has in next_slot.
+// The connection lookup table. It makes every packet of a message an INA packet, and keeps the last
+// four messages of a connection by number, which a message's first packet has in next_slot.
 control Messages(inout headers_t hdr, inout metadata_t meta, in bit<16> connection) {
-    // First PSN, first fragment, first slot, packets.
+    // First PSN, first fragment, first slot, number of packets.
     register<bit<112>>(CONNECTIONS * 4) messages;
     bit<112> message;
     bit<24>  offset;
@@ -54,13 +54,13 @@ control Messages(inout headers_t hdr, inout metadata_t meta, in bit<16> connecti
         meta.fragment = hdr.ina.tree ++ hdr.ina.sequence;
         meta.record.slot = meta.record.slot + hdr.ina.slot;
         if (offset >= message[23:0]) {
-            // Its message's first packet went missing, and is awaited anew: no slot for it.
+            // Its message's first packet was lost and will be retransmitted: no slot until then.
             meta.slots = 0;
         }
     }
 }
 
-// As what a packet leaves: on a connection, or between switches as any INA packet.
+// A packet's format when it leaves: on a connection, or between switches like any INA packet.
 control Format(inout headers_t hdr) {
     const bit<16> IP = 20;
     const bit<16> UDP = 8;
@@ -90,7 +90,7 @@ control Format(inout headers_t hdr) {
 }
 
 control NetReduce(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    // The header buffer. The connections of a job number their packets alike, so that one
+    // The header buffer. All connections of a job number their packets alike, so one
     // header serves the copies for all members.
     register<bit<56>>(SLOTS) headers;
     Pool() pool;
@@ -144,10 +144,10 @@ control NetReduce(inout headers_t hdr, inout metadata_t meta, inout standard_met
                     if (!hdr.bth.isValid()) {
                         hdr.ipv4.dst = hdr.ipv4.src;
                     } else if (hdr.ipv4.dst == meta.self) {
-                        // Sent to this switch: it is for the connection's receiver, one of all.
+                        // Addressed to this switch: for one receiver, the connection's.
                         answer_all();
                     } else {
-                        // Sent again because its receiver missed the sum, to whom it goes on.
+                        // Retransmitted because its receiver missed the sum: forwarded to it.
                         meta.self = hdr.ipv4.src;
                         hdr.bth.reserved = BTH_SUM;
                     }

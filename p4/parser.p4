@@ -10,7 +10,7 @@ parser InaParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 
     state ipv4 {
         packet.extract(hdr.ipv4);
-        // Options and later fragments carry no ports where we look for them.
+        // With IP options, and in later IP fragments, the ports are not in this place.
         transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.offset, hdr.ipv4.protocol) {
             (4, 5, 0, PROTO_TCP): tcp;
             (4, 5, 0, PROTO_UDP): udp;
@@ -54,7 +54,7 @@ parser InaParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // Only a message's first packet says what it belongs to.
+    // Only a message's first packet has the INA header.
     state message {
         packet.extract(hdr.ina);
         transition values;

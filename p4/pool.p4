@@ -1,15 +1,15 @@
-// A contribution to a slot of a pool: what it is, and what becomes of the slot's record. Common
-// to the styles whose hosts may overwrite a slot, because by then nobody needs what it held.
+// A contribution to a slot of a pool: decides what it is, and updates the slot's record. Shared
+// by the protocols whose hosts reuse a slot only when nobody needs its old content any more.
 //
-// It ends as an event. REFUSED: no slot of this job, or older than what the slot holds. STORED and
-// ADDED: taken, and others are missing. COMPLETED: taken, and the last one, so that the packet now
-// carries the sum. DUPLICATE: in the slot already. The packet is dropped unless the sum is complete,
-// and then carries it.
+// The outcome is an event. REFUSED: not a slot of this job, or older than the slot's. STORED and
+// ADDED: summed, and others are missing. COMPLETED: summed, and the last one; the packet now
+// carries the sum. DUPLICATE: in the slot already; the packet is dropped unless the sum is
+// complete, and then carries it.
 
 control Pool(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     apply {
         bool same = meta.record.contributors != 0 && meta.record.owner == meta.fragment;
-        // Sequence numbers count round; half of them are ahead of any other.
+        // Sequence numbers wrap around; half of them are ahead of any given one.
         bool older = meta.record.contributors != 0
                      && hdr.ina.sequence - meta.record.owner[31:0] > 0x7fffffff;
 

@@ -1,6 +1,6 @@
-// What Rina (Chen et al., ICNP 2024) asks of a rack's switch, in this project's reading: the sum
-// of the rack leaves as one stream towards a rank, whose acknowledgements are multicast; and a
-// stream from a rank is multicast into the rack, whose receipts are gathered into one.
+// What Rina (Chen et al., ICNP 2024) needs from a rack's switch, in this project's reading. The sum
+// of the rack leaves as one stream to a rank, whose acknowledgements are multicast. A
+// stream from a rank is multicast into the rack, and the members' receipts are merged into one.
 
 control Rack(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     Pool() pool;

@@ -1,4 +1,4 @@
-// A multicast copy is addressed to the child that it is for.
+// Addresses each multicast copy to the child that receives it.
 
 control Replication(inout headers_t hdr, inout standard_metadata_t std) {
     action send(ip_t ip, mac_t source, mac_t destination) {
@@ -12,7 +12,7 @@ control Replication(inout headers_t hdr, inout standard_metadata_t std) {
         hdr.bth.setInvalid();
     }
 
-    // NetReduce: the copy goes out on the connection of which the child is the receiver.
+    // NetReduce: the copy leaves on the connection whose receiver is the child.
     action connect(ip_t ip, ip_t peer, bit<24> connection, mac_t source, mac_t destination) {
         send(ip, source, destination);
         hdr.ipv4.src = peer;

@@ -1,9 +1,9 @@
-// SwitchML's pool (Sapio et al., NSDI 2021, algorithm 2): each slot exists in two versions, so
-// that one still answers for the result that some worker missed while the other is filled. The
-// hosts name slot and version; a slot knows which fragment it holds, in the place of the paper's
-// clearing of bits in the other version, so that a packet out of the past can do no harm.
+// SwitchML's pool (Sapio et al., NSDI 2021, algorithm 2). Each slot has two versions, so
+// that one can still answer a worker that missed the result while the other is filled. The
+// hosts name slot and version. The paper clears a worker's bit in the other version; here, a slot
+// keeps the number of its fragment instead, so that a very late packet cannot do harm.
 //
-// Hierarchical: below the root a sum goes up, and its result comes down to be kept here as well.
+// With several tiers, a sum is sent up, and the result that comes down is kept here, too.
 
 control SwitchMl(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     Pool() pool;
@@ -37,7 +37,7 @@ control SwitchMl(inout headers_t hdr, inout metadata_t meta, inout standard_meta
                     meta.record.marks = meta.record.marks | ANSWERED;
                     answer_all();
                 } else {
-                    // Also where the sum, or its result, went missing above.
+                    // Sent also if the sum or its result was lost above.
                     hdr.ipv4.dst = meta.parent;
                 }
             }

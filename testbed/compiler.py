@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,9 @@ def compiled(
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
+    with _turn(target), tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
+        if target.exists():  # another process compiled it meanwhile
+            return target
         for file, text in sources.items():
             (Path(folder) / file).write_text(text)
         made = Path(folder) / name
@@ -66,6 +70,14 @@ def compiled(
             Path(file).rename(target.with_name(f"{target.name}-{Path(file).name}"))
         made.rename(target)
     return target
+
+
+@contextmanager
+def _turn(target: Path) -> Iterator[None]:
+    """One process at a time compiles a program; the kernel ends the turn of one that is killed."""
+    with target.with_name(f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def declare(library: ctypes.CDLL, signatures: Signatures, prefix: str = "") -> None:

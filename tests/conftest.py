@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import signal
+import tempfile
 from collections.abc import Iterator
 
 import hypothesis
@@ -50,11 +51,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_collection_finish() -> None:
+    # Modules and tests stay to the end; to look at all of them takes seconds in each collection.
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _no_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """This machine's calibration must not influence the tests."""
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """This machine's calibration must not influence the tests, and what processes leave in their
+    temporary folder is removed with pytest's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        patch.setattr(tempfile, "tempdir", None)  # of this process: read from TMPDIR again
         yield
 
 

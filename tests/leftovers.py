@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
+
+from patience import assert_none
 
 from testbed.backends.emulation.network import Network
 
@@ -55,19 +56,12 @@ def processes_in(inodes: set[int]) -> list[str]:
     ]
 
 
-def assert_gone(inodes: set[int], within: float) -> float:
-    """Wait until the namespaces are empty, and return the seconds that it took."""
+def assert_gone(inodes: set[int]) -> None:
+    """Wait until the namespaces are empty."""
     assert inodes
-    began = time.monotonic()
-    while left := processes_in(inodes):
-        assert time.monotonic() - began < within, left
-        time.sleep(0.02)
-    return time.monotonic() - began
+    assert_none(lambda: processes_in(inodes))
 
 
-def assert_ended(pids: Iterable[int], within: float) -> None:
+def assert_ended(pids: Iterable[int]) -> None:
     """Wait until these processes have ended. The kernel kills orphans after it reaps a parent."""
-    began = time.monotonic()
-    while left := {pid: words for pid in pids if (words := command_of(pid))}:
-        assert time.monotonic() - began < within, left
-        time.sleep(0.02)
+    assert_none(lambda: {pid: words for pid in pids if (words := command_of(pid))})

@@ -29,8 +29,10 @@ from testbed.campaign.planning import Planned
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import counted
 
+CONNECT_S = 5.0
+"""How long to wait for a scheduler to answer."""
 PATIENCE_S = 5.0
-"""How long to wait for a scheduler, and for a worker if there is none."""
+"""How long to wait for a worker if there is none."""
 _POLL_S = 0.5
 _GONE = (OSError, TimeoutError, CancelledError, RuntimeError)
 """Errors of a client whose scheduler is gone; RuntimeError once it has given up."""
@@ -205,9 +207,9 @@ def _connected(address: str) -> Any:
             " pip install 'ina-testbed[dask]'"
         ) from None
     # Notice within seconds that a scheduler is gone.
-    dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE_S} s"})
+    dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S} s"})
     try:
-        return Client(address, timeout=PATIENCE_S, set_as_default=False)
+        return Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise DeploymentError(
             f"found no Dask scheduler at {address} ({error}), wanted one that answers; start it"

@@ -16,6 +16,7 @@ from testbed.hosts.task import RankOutcome, Task
 
 START_DELAY = 0.05
 PATIENCE = 30.0
+DYING = 1.0  # seconds until it is known that a process which closed its sockets has ended
 
 
 class RankFailed(Exception):
@@ -130,17 +131,26 @@ class Launcher:
         try:
             answer = pipe.recv()
         except (EOFError, ConnectionResetError):
-            self._processes[index].join(1)
+            self._processes[index].join(PATIENCE)
             code = self._processes[index].exitcode
             raise RankFailed(f"{self._name(index)} died (exit code {code})") from None
         if isinstance(answer, Failure):
             # When a rank dies, its neighbours fail first: name the one that died.
-            for other, each in enumerate(self._processes):
-                each.join(0.05)
-                if each.exitcode not in (None, 0):
-                    raise RankFailed(f"{self._name(other)} died (exit code {each.exitcode})")
-            raise RankFailed(f"{self._name(index)}: {answer}")
+            raise RankFailed(self._death() or f"{self._name(index)}: {answer}")
         return answer
+
+    def _death(self) -> str | None:
+        """Which rank died, if one does within ``DYING``."""
+        end = time.monotonic() + DYING
+        while True:
+            left = []
+            for index, each in enumerate(self._processes):
+                if each.exitcode is None:
+                    left.append(each.sentinel)
+                elif each.exitcode != 0:
+                    return f"{self._name(index)} died (exit code {each.exitcode})"
+            if not wait(left, max(0.0, end - time.monotonic())):
+                return None
 
     def _name(self, index: int) -> str:
         task = self._tasks[index]

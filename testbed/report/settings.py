@@ -74,10 +74,13 @@ def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) ->
             known[key] = own if "job.system" in own and not lost else {}
         records.append(known[key])
     fields = pd.DataFrame.from_records(records, index=rows.index)
-    missing = fields.isna().mul([bool(each) for each in records], axis=0)
-    fields = fields.mask(missing, "none")
-    options = [name for name in fields if name.startswith("job.options.")]
-    fields[options] = fields[options].mask(missing[options], "default")
+    # A field that a known row lacks was left out of its file: "default" for an option, else "none".
+    # The fields of unknown rows stay missing.
+    known_rows = pd.Series([bool(each) for each in records], index=rows.index)
+    for name in fields:
+        left_out = fields[name].isna() & known_rows
+        absent = "default" if name.startswith("job.options.") else "none"
+        fields[name] = fields[name].mask(left_out, absent)
     return fields
 
 
@@ -150,29 +153,37 @@ def _joined(first: pd.Series, second: pd.Series) -> pd.Series:
 
 def _placed(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
     """``rows`` with the columns of PLACE."""
+    # INA is counted in ToRs, or in switches if it is in other tiers, too.
     anywhere = (rows["ina_switches"].fillna(0) > 0) & (rows["ina_switches"] != rows["ina_tors"])
     count = rows["ina_switches"].where(anywhere, rows["ina_tors"]).astype(int)
     total = rows["switches"].where(anywhere, rows["tors"]).astype(int)
     rows = rows.assign(
         ina_unit=np.where(anywhere, "switches", "ToRs"), ina_count=count, ina_total=total
     )
-    policy = pd.Series("", index=rows.index)
-    if "fabric.ina" in fields:
-        asked = fields["fabric.ina"].fillna("")
-        policy = fields.get("fabric.ina_policy", policy)
-        policy = policy.fillna("").mask(asked.str.startswith("["), asked)
-        policy = policy.str.replace(r'[\["\]]', "", regex=True)
-        policy = policy.mask((count == 0) | (count == total), "")
+    policy = _chosen(fields).mask((count == 0) | (count == total), "")  # there was no choice
+    # It is told only if switches of one fabric were chosen in several ways.
     some = policy.where(policy != "")
-    kinds = some.groupby([rows["fabric"], rows["ina_unit"]], dropna=False).transform("nunique")
-    rows["ina_policy"] = policy.where(kinds > 1, "")
+    ways = some.groupby([rows["fabric"], rows["ina_unit"]], dropna=False).transform("nunique")
+    rows["ina_policy"] = policy.where(ways > 1, "")
     words = count.astype(str) + "/" + total.astype(str) + " " + rows["ina_unit"]
     rows["ina"] = _joined(words, rows["ina_policy"])
     return rows
 
 
+def _chosen(fields: pd.DataFrame) -> pd.Series:
+    """How the switches with INA were chosen: the names in a list of them, or else the policy."""
+    nothing = pd.Series("", index=fields.index)
+    if "fabric.ina" not in fields:
+        return nothing
+    asked = fields["fabric.ina"].fillna("")
+    policy = fields.get("fabric.ina_policy", nothing).fillna("")
+    names = asked.str.replace(r'[\["\]]', "", regex=True)
+    return policy.mask(asked.str.startswith("["), names)
+
+
 def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
-    """The options in which a system's rows at the same place differ, the same for all its rows."""
+    """The options in which a system's rows at the same place differ. If some rows of a system
+    differ in one, all rows of the system name it."""
     labels = pd.Series("", index=rows.index)
     paths = [*(name for name in fields if name.startswith(_VARIANT)), "servers"]
     same = [rows[name] for name in (*SETTING, "ina", "beside", "system")]
@@ -184,7 +195,7 @@ def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
                 if differ[system.index].any():
                     own = system.index
                     labels[own] = _joined(labels[own], named[own])
-    # Whatever the difference is: different cells are never averaged.
+    # Rows of unknown fields are labelled by their cell: different cells must not be averaged.
     unknown = fields["job.system"].isna() if "job.system" in fields else True
     cells = rows["cell"].groupby([*same, labels], dropna=False).transform("nunique")
     return labels.mask(unknown & (cells > 1), _joined(labels, "cell " + rows["cell"]))

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,9 @@ def kept(name: str, program: bytes) -> Path:
     """A file in the cache with the content ``program``, named by its digest."""
     made = cache() / f"{name}-{hashlib.sha256(program).hexdigest()[:16]}.json"
     made.parent.mkdir(parents=True, exist_ok=True)
-    made.write_bytes(program)
+    with tempfile.NamedTemporaryFile(dir=made.parent, prefix="build-", delete=False) as part:
+        part.write(program)
+    Path(part.name).rename(made)  # as a whole, for whoever reads it now
     return made
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from leftovers import command_of, descendants
+from patience import PATIENCE_S, assert_none, awaited
 from tiny import experiment, file
 
 from testbed.backends.recording import NOTHING
@@ -34,13 +34,24 @@ from testbed.experiment.cells import expand
 from testbed.results import read
 
 pytest.importorskip("distributed")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slow_scheduler")]
 
 DASK = str(Path(sys.executable).parent / "dask")
 # If the tests themselves are killed, these processes end soon.
 LONE_SCHEDULER, LONE_WORKER = ("--idle-timeout", "300 s"), ("--death-timeout", "20 s")
 EMULATOR = ("--resources", "emulator=1")
 HERE, THERE = "127.0.0.1", "127.0.0.2"
+
+
+@pytest.fixture
+def slow_scheduler(monkeypatch) -> None:
+    monkeypatch.setattr(spread, "CONNECT_S", PATIENCE_S)
+
+
+@pytest.fixture
+def nobody_comes(monkeypatch) -> None:
+    """There is no reason to wait long for workers that the test does not start."""
+    monkeypatch.setattr(spread, "PATIENCE_S", 0.5)
 
 
 class Cluster:
@@ -51,7 +62,7 @@ class Cluster:
         self._file = folder / "scheduler.json"
         words = ("--host", HERE, "--port", "0", "--no-dashboard", *LONE_SCHEDULER)
         self.scheduler = self._start("scheduler", *words, **environment)
-        self._wait(self._file.exists)
+        awaited(self._file.exists)
         self.address = json.loads(self._file.read_text())["address"]
 
     def __enter__(self) -> Cluster:
@@ -70,7 +81,7 @@ class Cluster:
             *("--no-nanny", "--no-dashboard", *LONE_WORKER),
             TMPDIR=str(own),
         )
-        self._wait(lambda: len(self._workers()) > len(before))
+        awaited(lambda: len(self._workers()) > len(before))
         return process
 
     def _start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -89,13 +100,6 @@ class Cluster:
 
         with Client(self.address, set_as_default=False) as client:
             return list(client.nthreads())
-
-    @staticmethod
-    def _wait(condition) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +160,6 @@ def test_each_core_has_a_simulated_cell_at_a_time(two, tmp_path):
 
 
 @pytest.mark.root
-@pytest.mark.alone
 def test_a_machine_has_an_emulated_cell_at_a_time(cluster, tmp_path):
     cluster.worker(HERE, *EMULATOR, cores=3)
     cells = plan(expand(experiment(tmp_path, emulation__repeats=3)))
@@ -171,8 +174,8 @@ def test_a_machine_has_an_emulated_cell_at_a_time(cluster, tmp_path):
     assert counts[0] < 3 == len(counts) == counts[-1]
 
 
-def test_emulated_cells_need_a_worker_with_the_resource(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+@pytest.mark.usefixtures("nobody_comes")
+def test_emulated_cells_need_a_worker_with_the_resource(cluster, tmp_path):
     cells = plan(expand(experiment(tmp_path)))
     cluster.worker(HERE)
     with pytest.raises(DeploymentError, match=r"resource emulator .* --resources emulator=1"):
@@ -190,7 +193,7 @@ def test_what_must_be_alone_is_alone_on_its_machine(tmp_path, monkeypatch):
 
     def simulate() -> None:
         with remote.turn(alone=False):
-            both.wait(10)
+            both.wait(PATIENCE_S)
 
     others = [threading.Thread(target=simulate) for _ in range(2)]
     seen = []
@@ -202,7 +205,7 @@ def test_what_must_be_alone_is_alone_on_its_machine(tmp_path, monkeypatch):
         seen.append([each.is_alive() for each in others])
         both.reset()
     for each in others:
-        each.join(10)
+        each.join(PATIENCE_S)
     assert seen == [[True, True]]
     assert not both.broken
 
@@ -240,15 +243,15 @@ def test_the_cell_of_a_lost_machine_runs_on_another(cluster, tmp_path):
     assert not [each for each in found.values() if isinstance(each, Failed)]
 
 
-def test_what_finds_no_machine_any_more_is_told(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+@pytest.mark.usefixtures("nobody_comes")
+def test_what_finds_no_machine_any_more_is_told(cluster, tmp_path):
     worker = cluster.worker(HERE)
     with pytest.raises(DeploymentError, match=r"is left for 3 cells.*continue with run --resume"):
         list(through(cluster.address, simulated(tmp_path), tmp_path, lambda cell: worker.kill()))
 
 
 def test_a_scheduler_that_dies_is_told(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(spread, "CONNECT_S", 5.0)  # until it gives up
     cluster.worker(HERE)
 
     def started(cell: Planned) -> None:
@@ -270,8 +273,8 @@ def test_a_cell_that_loses_machine_after_machine_has_failed(tmp_path):
     assert "its machine was lost" in str(outcome)
 
 
+@pytest.mark.usefixtures("nobody_comes")
 def test_a_machine_with_another_version_is_refused(two, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
     monkeypatch.setattr(remote, "code", lambda: "another")
     with pytest.raises(DeploymentError, match="another version of the testbed"):
         list(through(two.address, simulated(tmp_path), tmp_path))
@@ -283,15 +286,12 @@ def test_what_is_not_waited_for_is_ended(cluster, tmp_path):
     cells = simulated(tmp_path, jobs__0__iterations=100_000)
 
     def interrupt(cell: Planned) -> None:
-        deadline = time.monotonic() + 30
-        while not interpreters(worker.pid):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        awaited(lambda: interpreters(worker.pid))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         list(through(cluster.address, cells, tmp_path, interrupt))
-    Cluster._wait(lambda: not interpreters(worker.pid))
+    assert_none(lambda: interpreters(worker.pid))
     assert worker.poll() is None
 
 
@@ -300,7 +300,7 @@ def interpreters(pid: int) -> list[int]:
 
 
 def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(spread, "CONNECT_S", 1.0)
     path, out = file(tmp_path, backend="simulate"), tmp_path / "out"
     words = ["run", path, "-o", out, "--executor", f"dask:tcp://{HERE}:9"]
     done = CliRunner().invoke(main, list(map(str, words)))
@@ -309,8 +309,8 @@ def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_scheduler_without_workers_is_told(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(spread, "PATIENCE_S", 1.0)
+@pytest.mark.usefixtures("nobody_comes")
+def test_a_scheduler_without_workers_is_told(cluster, tmp_path):
     with pytest.raises(DeploymentError, match="found no worker"):
         Dask(cluster.address).prepare(simulated(tmp_path), NOTHING)
 

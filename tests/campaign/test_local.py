@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
+from patience import awaited
 from tiny import experiment
 
 from testbed.backends.recording import NOTHING
@@ -15,8 +15,6 @@ from testbed.campaign.cell import CellResult
 from testbed.campaign.local import Local
 from testbed.campaign.planning import Planned, plan
 from testbed.experiment.cells import expand
-
-PATIENCE_S = 20.0
 
 
 @pytest.fixture
@@ -46,13 +44,6 @@ def marks(tmp_path, monkeypatch) -> Path:
 
     monkeypatch.setattr(local, "run_cell", run_cell)
     return folder
-
-
-def awaited(condition) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 def cells(folder: Path, *backends: str) -> list[Planned]:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from patience import PATIENCE_S
 
 from testbed import wire
-from testbed.hosts.aggregation import Endpoint, Operation, Wake
+from testbed.hosts.aggregation import Endpoint, Engine, Operation, Wake
 from testbed.protocols import TreeProtocol
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.roles import Child, Member, Root
@@ -26,7 +27,7 @@ WORKERS = 3
 TREE = 7
 SLOT = 100
 
-_pushed: WeakKeyDictionary[Endpoint, list[np.ndarray]] = WeakKeyDictionary()
+_pushed: WeakKeyDictionary[Engine, list[np.ndarray]] = WeakKeyDictionary()
 
 
 def address(rank: int) -> str:
@@ -60,14 +61,14 @@ def drawn(*shape: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).integers(-(2**29), 2**29, shape).astype(np.int32)
 
 
-def push(endpoint: Endpoint, flow: int, operation: Operation, values: np.ndarray) -> None:
-    """Push an array, and keep it as long as the endpoint."""
+def push(engine: Engine, flow: int, operation: Operation, values: np.ndarray) -> None:
+    """Push an array, and keep it as long as the engine."""
     assert values.dtype == np.int32 and values.flags.c_contiguous
-    _pushed.setdefault(endpoint, []).append(values)
-    endpoint.push(flow, operation, values.ctypes.data, values.size // wire.VALUES)
+    _pushed.setdefault(engine, []).append(values)
+    engine.push(flow, operation, values.ctypes.data, values.size // wire.VALUES)
 
 
-def finish(endpoint: Endpoint, flow: int, fragments: int, patience: float = 30) -> None:
+def finish(endpoint: Endpoint, flow: int, fragments: int, patience: float = PATIENCE_S) -> None:
     """Wait until ``fragments`` are done."""
     deadline = time.monotonic() + patience
     while endpoint.done(flow) < fragments:

@@ -26,6 +26,7 @@ from ina_loopback import (
     root,
     together,
 )
+from patience import PATIENCE_S
 
 from testbed import wire
 from testbed.hosts.aggregation import Counters, Endpoint, Operation, Wake
@@ -35,8 +36,6 @@ from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.protocols.roles import Member
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
-
-pytestmark = pytest.mark.alone
 
 ALL_REDUCE_STYLES = [ATP, SWITCHML]
 
@@ -217,18 +216,18 @@ class TestWait:
         with Endpoint(ROOT) as endpoint:
             begin = time.monotonic()
             assert endpoint.wait(begin + 0.6) == Wake.DEADLINE
-            assert 0.6 <= time.monotonic() - begin < 1.6
+            assert time.monotonic() - begin >= 0.6
             assert endpoint.wait(begin) == Wake.DEADLINE
 
     def test_a_tick_is_cut_by_the_deadline(self):
-        with Endpoint(ROOT, tick_s=30) as endpoint, Endpoint(address(0)) as sender:
+        with Endpoint(ROOT, tick_s=60) as endpoint, Endpoint(address(0)) as sender:
             endpoint.add(root(ATP, 4, True))
             flow = sender.add(member(0, ATP, 4))
             push(sender, flow, Operation.ALL_REDUCE, drawn(1, wire.VALUES))
             sender.wait(time.monotonic())
             begin = time.monotonic()
             assert endpoint.wait(begin + 0.1) == Wake.DEADLINE
-            assert time.monotonic() - begin < 1
+            assert time.monotonic() - begin < 30
 
     def test_comes_back_for_another_file(self):
         order, told = os.pipe()
@@ -250,10 +249,10 @@ class TestWait:
             push(lead, leading, Operation.REDUCE, sums)
             push(follower, following, Operation.REDUCE, sums.copy())
             follower.wait(time.monotonic())
-            assert lead.wait(time.monotonic() + 5) == Wake.PROGRESS
+            assert lead.wait(time.monotonic() + PATIENCE_S) == Wake.PROGRESS
             assert lead.done(leading) == 3
             assert lead.wait(time.monotonic() + 0.01) == Wake.DEADLINE
-            assert follower.wait(time.monotonic() + 5) == Wake.PROGRESS
+            assert follower.wait(time.monotonic() + PATIENCE_S) == Wake.PROGRESS
 
     def test_handles_signals(self):
         def stop(*_) -> None:
@@ -264,7 +263,7 @@ class TestWait:
             with Endpoint(ROOT) as endpoint:
                 threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
                 with pytest.raises(InterruptedError, match="stopped"):
-                    endpoint.wait(time.monotonic() + 20)
+                    endpoint.wait(time.monotonic() + PATIENCE_S)
         finally:
             signal.signal(signal.SIGUSR1, before)
 

@@ -1,10 +1,9 @@
-"""One endpoint, whose peer is the test: it sends and receives single packets."""
+"""One engine, whose peer is the test: it sends and receives single packets, on a virtual clock."""
 
 from __future__ import annotations
 
-import socket
-import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
@@ -12,21 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ina_loopback import ROOT, SLOT, TREE, address, bound, drawn, finish, member, push, root
+from ina_loopback import SLOT, TREE, address, drawn, member, push, root
 
 from testbed import wire
-from testbed.hosts.aggregation import Endpoint, Operation, Wake
+from testbed.hosts.aggregation import Engine, Operation
 from testbed.protocols import TreeProtocol
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
-pytestmark = pytest.mark.alone
-
 WINDOW = 16
 PACKET_BYTES = wire.HEADER_BYTES + 4 * wire.VALUES
 AHEAD = 7  # windows, as in engine/flow.h
 EVERYONE = 0b111
+MOMENT = 1e-5  # seconds between what the test sends and what it sends next
 
 
 def packet(kind: int, sequence: int, ranks: int, values=None, **header) -> bytes:
@@ -39,25 +37,9 @@ def packet(kind: int, sequence: int, ranks: int, values=None, **header) -> bytes
     return made.tobytes()
 
 
-def next_packet(peer: socket.socket) -> np.void:
-    data = peer.recv(2048)
+def parsed(data: bytes) -> np.void:
     assert len(data) in (wire.HEADER_BYTES, PACKET_BYTES)
-    return np.frombuffer(data, wire.PACKET if len(data) > 24 else wire.HEADER)[0]
-
-
-def all_packets(peer: socket.socket, endpoint: Endpoint, patience: float = 0.0) -> list[np.void]:
-    """The packets that ``endpoint`` sends to ``peer`` within ``patience`` seconds."""
-    deadline = time.monotonic() + patience
-    while Wake.DEADLINE not in endpoint.wait(deadline):
-        pass
-    peer.setblocking(False)
-    packets = []
-    try:
-        while True:
-            packets.append(next_packet(peer))
-    except BlockingIOError:
-        peer.settimeout(5)
-    return packets
+    return np.frombuffer(data, wire.PACKET if len(data) > wire.HEADER_BYTES else wire.HEADER)[0]
 
 
 def sequences(packets) -> list[int]:
@@ -72,34 +54,52 @@ def fresh_are_all_that_may_go(order, answered, window: int, count: int) -> bool:
 
 
 class Played:
-    """A member or a root under test at ``at``, and the socket of its peer."""
+    """A member or a root under test, and the test's clock."""
 
-    def __init__(self, endpoint: Endpoint, flow: int, peer: socket.socket, at: str) -> None:
-        self.endpoint, self.flow, self.peer, self._at = endpoint, flow, peer, at
+    def __init__(self, engine: Engine, flow: int) -> None:
+        self.engine, self.flow, self.now = engine, flow, 1000.0
 
-    def hear(self, *packets: bytes, patience: float = 0.0) -> list[np.void]:
-        """Send it packets, and return its answers."""
+    def hear(self, *packets: bytes, after: float = 0.0) -> list[np.void]:
+        """Send it packets, and return its answers and what it sends in ``after`` seconds."""
         for each in packets:
-            self.peer.sendto(each, (self._at, wire.PORT))
-        return all_packets(self.peer, self.endpoint, patience)
+            self.engine.take(each, self.now)
+        end, sent = self.now + after, []
+        while (due := self.engine.pump(self.now)) <= end:
+            sent += self._sent()
+            self.now = max(due, self.now + 1e-6)
+        sent += self._sent()
+        self.now = end + MOMENT
+        return sent
+
+    def hear_of_silence(self) -> list[np.void]:
+        """Let it wait until it sends something, and return that."""
+        while not (sent := self._sent()):
+            due = self.engine.pump(self.now)
+            assert due < np.inf
+            self.now = max(due, self.now + 1e-6)
+        return sent
+
+    def _sent(self) -> list[np.void]:
+        return [parsed(packet) for _, packet in self.engine.packets()]
 
 
 @contextmanager
 def a_member(
     style: TreeProtocol, values: np.ndarray, operation=Operation.ALL_REDUCE, window=WINDOW
-):
-    with bound(ROOT) as peer, Endpoint(address(1)) as endpoint:
-        flow = endpoint.add(member(1, style, window))
-        push(endpoint, flow, operation, values)
-        yield Played(endpoint, flow, peer, address(1))
+) -> Iterator[Played]:
+    with Engine() as engine:
+        flow = engine.add(member(1, style, window))
+        push(engine, flow, operation, values)
+        yield Played(engine, flow)
 
 
 @contextmanager
-def a_root(style: TreeProtocol, serves: bool, spare=()):
+def a_root(style: TreeProtocol, serves: bool, spare=()) -> Iterator[Played]:
     """A root whose children are all at one address."""
-    with bound(address(0)) as peer, Endpoint(ROOT) as endpoint:
-        flow = endpoint.add(root(style, WINDOW, serves, lambda rank: address(0), spare))
-        yield Played(endpoint, flow, peer, ROOT)
+    with Engine() as engine:
+        yield Played(
+            engine, engine.add(root(style, WINDOW, serves, lambda rank: address(0), spare))
+        )
 
 
 STYLES = [
@@ -115,12 +115,12 @@ def through_a_queue(played: Played, operation: Operation, count: int, pace: floa
     waiting: deque[tuple[float, int]] = deque()
     free = 0.0
     arrived: list[np.void] = played.hear()
-    while played.endpoint.done(played.flow) < count:
+    while played.engine.done(played.flow) < count:
         for sequence in sequences(arrived):
-            free = max(free, time.monotonic()) + (pace if sequence >= 2 else 0)
+            free = max(free, played.now) + (pace if sequence >= 2 else 0)
             waiting.append((free, sequence))
         due, sequence = waiting.popleft()
-        arrived = played.hear(patience=max(0.0, due - time.monotonic()))
+        arrived = played.hear(after=max(0.0, due - played.now))
         kind = wire.KIND_ACK if operation is Operation.REDUCE else wire.KIND_RESULT
         values = None if operation is Operation.REDUCE else 7
         arrived += played.hear(packet(kind, sequence, EVERYONE, values))
@@ -153,7 +153,7 @@ class TestMember:
             (sent,) = played.hear(result(0, 7, next_slot=4000, flags=wire.FLAG_COLLISION))
             assert sent["sequence"] == WINDOW and sent["slot"] == 4000
             assert (values[0] == 7).all()
-            assert played.endpoint.counters(played.flow).collisions == 1
+            assert played.engine.counters(played.flow).collisions == 1
 
     @pytest.mark.parametrize("style", [ATP, SWITCHML])
     def test_a_hole_holds_back_its_own_slot_alone(self, style):
@@ -167,9 +167,9 @@ class TestMember:
                 [s + WINDOW for s in followers[:4]],
                 [s + WINDOW for s in followers[:3]],
             )
-            assert played.endpoint.done(played.flow) == 0
+            assert played.engine.done(played.flow) == 0
             assert WINDOW in sequences(played.hear(result(0, 7)))
-            assert played.endpoint.done(played.flow) == WINDOW
+            assert played.engine.done(played.flow) == WINDOW
 
     def test_a_hole_is_left_behind_by_so_many_windows(self):
         count = (AHEAD + 2) * WINDOW
@@ -183,10 +183,10 @@ class TestMember:
             assert sent == set(range(AHEAD * WINDOW)) - follow_the_hole
             # All later fragments are here, and none of them is requested again.
             played.hear(result(0, 7))
-            assert played.endpoint.done(played.flow) == WINDOW
+            assert played.engine.done(played.flow) == WINDOW
 
     @given(st.integers(0, 2**32), st.sampled_from([ATP, SWITCHML]))
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     def test_no_fragment_goes_before_the_one_before_it_in_its_slot_is_done(self, seed, style):
         random, window, count = Random(seed), 4, 40
         with a_member(style, drawn(count, wire.VALUES), window=window) as played:
@@ -207,7 +207,7 @@ class TestMember:
                 answered |= set(chosen)
                 note(played.hear(*(result(s, 7) for s in chosen)))
                 assert fresh_are_all_that_may_go(order, answered, window, count)
-            assert played.endpoint.done(played.flow) == count
+            assert played.engine.done(played.flow) == count
 
     def test_slots_of_a_pool_alternate(self):
         values = drawn(3 * WINDOW, wire.VALUES)
@@ -227,7 +227,7 @@ class TestMember:
             assert sequences(again) == [0]
             assert again[0]["flags"] == (wire.FLAG_RESEND if style is ATP else 0)
             assert not played.hear(result(5, 7))
-            assert played.endpoint.counters(played.flow).retransmitted == 1
+            assert played.engine.counters(played.flow).retransmitted == 1
 
     @pytest.mark.parametrize("style", [ATP, SWITCHML])
     def test_a_gap_waits_for_an_answer_to_what_was_sent_well_after_it(self, style):
@@ -244,10 +244,10 @@ class TestMember:
         with a_member(style, drawn(2, wire.VALUES)) as played:
             first = played.hear()
             assert len(first) == 2
-            again = played.hear(patience=0.35)
+            again = played.hear(after=0.35)
             assert sequences(again) == [0, 1]
-            assert not played.hear(patience=0.15)  # the timeout is 0.4 s by now
-            assert sequences(played.hear(patience=0.6)) == [0, 1]
+            assert not played.hear(after=0.15)  # the timeout is 0.4 s by now
+            assert sequences(played.hear(after=0.6)) == [0, 1]
             if style is SWITCHML:
                 assert again[0].tobytes() == first[0].tobytes()
             else:
@@ -256,14 +256,12 @@ class TestMember:
     def test_an_answer_to_what_was_sent_twice_tells_no_time(self):
         with a_member(SWITCHML, drawn(2, wire.VALUES), window=1) as played:
             played.hear()
-            while not played.hear(patience=0.01):
-                pass
-            begin = time.monotonic()
+            played.hear_of_silence()
+            begin = played.now
             assert sequences(played.hear(result(0, 7))) == [1]
-            while not played.hear(patience=0.01):
-                pass
+            played.hear_of_silence()
             # A measured round trip near zero would have reduced the timeout to 0.1 s.
-            assert time.monotonic() - begin >= 0.2
+            assert played.now - begin >= 0.2
 
     def test_a_round_trip_that_has_grown_is_seen_though_all_was_sent_twice(self):
         rounds, slow = 10, 0.2
@@ -272,11 +270,9 @@ class TestMember:
             played.hear(result(0, 7))
             again = []
             for s in range(1, rounds + 1):
-                before = played.endpoint.counters(played.flow).retransmitted
-                end = time.monotonic() + slow
-                while (left := end - time.monotonic()) > 0:
-                    played.hear(patience=left)
-                again.append(played.endpoint.counters(played.flow).retransmitted - before)
+                before = played.engine.counters(played.flow).retransmitted
+                played.hear(after=slow)
+                again.append(played.engine.counters(played.flow).retransmitted - before)
                 played.hear(result(s, 7))
             assert again[0] >= 3
             assert max(again[-3:]) <= 1
@@ -290,8 +286,8 @@ class TestMember:
             marked = [result(s, 7, flags=wire.FLAG_ECN) for s in range(half)]
             fresh = [s for s in sequences(played.hear(*marked)) if s < WINDOW + half]
             # After one halving, the second half of these fills the rest of the window.
-            assert played.endpoint.done(played.flow) == WINDOW
-            assert played.endpoint.counters(played.flow).ecn == half
+            assert played.engine.done(played.flow) == WINDOW
+            assert played.engine.counters(played.flow).ecn == half
             assert fresh == list(range(WINDOW, WINDOW + half))
 
     @pytest.mark.parametrize(("style", "operation"), STYLES)
@@ -302,30 +298,29 @@ class TestMember:
         count = 3 * window
         with a_member(style, drawn(count, wire.VALUES), operation, window) as played:
             through_a_queue(played, operation, count, pace)
-            assert played.endpoint.done(played.flow) == count
-            assert played.endpoint.counters(played.flow).retransmitted <= count // 12
+            assert played.engine.done(played.flow) == count
+            assert played.engine.counters(played.flow).retransmitted <= count // 12
 
     def test_answers_that_waited_do_not_make_silences_longer(self):
         """A rank may wait for another rank's retransmission, which would be later still."""
         with a_member(SWITCHML, drawn(100, wire.VALUES), window=1) as played:
             played.hear()
             for s in range(20):
-                time.sleep(0.01)
+                played.now += 0.01
                 played.hear(result(s, 7))
             for s in range(20, 23):
-                time.sleep(1)
+                played.now += 1
                 played.hear(result(s, 7))
-            before = time.monotonic()
-            while not played.hear(patience=0.01):
-                pass
+            before = played.now
+            played.hear_of_silence()
             # With a mean that includes these three it would be a second.
-            assert time.monotonic() - before <= 0.4
+            assert played.now - before <= 0.4
 
     def test_loss_and_ecn_halve_what_is_in_flight(self):
         size = 64
         with a_member(ATP, drawn(1000, wire.VALUES), window=size) as played:
             sent = played.hear()
-            time.sleep(0.25)  # a long round trip: the second mark comes within it, too soon
+            played.now += 0.25  # a long round trip: the second mark comes within it, too soon
             marked = played.hear(result(0, 7, flags=wire.FLAG_ECN))
             assert sequences(each for each in marked if not each["flags"]) == []
             fresh: list[int] = []
@@ -334,7 +329,7 @@ class TestMember:
                 fresh += sequences(answered)
             assert len(sent) == size
             assert size // 2 - 2 <= len(fresh) <= size // 2 + 3  # one halving, a little growth
-            assert played.endpoint.counters(played.flow).ecn == 2
+            assert played.engine.counters(played.flow).ecn == 2
 
     def test_what_it_cannot_use_is_ignored(self):
         values = drawn(100, wire.VALUES)
@@ -358,10 +353,10 @@ class TestMember:
             ]
             assert not played.hear(*strange)
             np.testing.assert_array_equal(values, before)
-            assert played.endpoint.done(played.flow) == 0
+            assert played.engine.done(played.flow) == 0
             played.hear(result(0, 7))
             played.hear(result(0, 8))  # the first one counts
-            assert (values[0] == 7).all() and played.endpoint.done(played.flow) == 1
+            assert (values[0] == 7).all() and played.engine.done(played.flow) == 1
 
     def test_floats_on_request(self):
         values = drawn(4, wire.VALUES)
@@ -373,13 +368,13 @@ class TestMember:
             assert sent["flags"] == wire.FLAG_FLOATS and sent["sequence"] == 2
             floats = sent["values"].view(">f4")
             np.testing.assert_array_equal(floats, before[2].astype(np.float32))
-            again = [each for each in played.hear(patience=0.4) if each["sequence"] == 2]
+            again = [each for each in played.hear(after=0.4) if each["sequence"] == 2]
             assert again[0]["flags"] == wire.FLAG_FLOATS | wire.FLAG_RESEND
             sums = np.full(wire.VALUES, 5e9, np.float32)
             sums_on_wire = sums.astype(">f4").view(">i4")
             played.hear(result(2, sums_on_wire, flags=wire.FLAG_FLOATS))
             np.testing.assert_array_equal(values[2].view(np.float32), sums)
-            assert played.endpoint.float_sums(played.flow).tolist() == [2]
+            assert played.engine.float_sums(played.flow).tolist() == [2]
 
     def test_reduce_keeps_its_values_and_is_done_by_acks(self):
         values = drawn(WINDOW + 1, wire.VALUES)
@@ -388,7 +383,7 @@ class TestMember:
             played.hear()
             assert not played.hear(result(0, 7))
             assert sequences(played.hear(packet(wire.KIND_ACK, 0, EVERYONE))) == [WINDOW]
-            assert played.endpoint.done(played.flow) == 1
+            assert played.engine.done(played.flow) == 1
             np.testing.assert_array_equal(values, before)
 
     def test_multicast_is_receipted_every_time(self):
@@ -403,10 +398,10 @@ class TestMember:
             assert {int(each["bitmap"]) for each in sent} == {0b10}
             assert (values[1] == 8).all()
             third = drawn(1, wire.VALUES)
-            push(played.endpoint, played.flow, Operation.MULTICAST, third)
+            push(played.engine, played.flow, Operation.MULTICAST, third)
             assert sequences(played.hear(result(0, 7))) == [2, 0]
             assert (third == 9).all()
-            finish(played.endpoint, played.flow, 3)
+            assert played.engine.done(played.flow) == 3
             assert sequences(played.hear(result(0, 7))) == [0]
 
 
@@ -428,7 +423,7 @@ class TestRoot:
             assert not played.hear(data(0, 1, 1))
             (sent,) = played.hear(data(0, 1, 1, flags=wire.FLAG_RESEND))
             assert (sent["values"] == 3).all()
-            assert played.endpoint.counters(played.flow).answered_again == 1
+            assert played.engine.counters(played.flow).answered_again == 1
 
     def test_a_pool_answers_every_duplicate(self):
         with a_root(SWITCHML, serves=True) as played:
@@ -441,7 +436,7 @@ class TestRoot:
             complete = [packet(wire.KIND_DATA, s, EVERYONE, s) for s in range(WINDOW + 3)]
             for each in complete:
                 played.hear(each)
-            assert played.endpoint.done(played.flow) == WINDOW + 3
+            assert played.engine.done(played.flow) == WINDOW + 3
             assert not played.hear(data(2, 0, 1))
             assert (played.hear(data(3, 0, 1))[0]["values"] == 3).all()
 
@@ -455,7 +450,7 @@ class TestRoot:
                 slots.append(int(sent[0]["next_slot"]))
             assert slots == [900, 5]
             assert sent[0]["flags"] == wire.FLAG_COLLISION
-            assert played.endpoint.counters(played.flow).collisions == 2
+            assert played.engine.counters(played.flow).collisions == 2
 
     def test_ecn_comes_back(self):
         with a_root(ATP, serves=True) as played:
@@ -505,7 +500,7 @@ class TestRoot:
         with a_root(RACK, serves=False) as played:
             early = [packet(wire.KIND_DATA, s, EVERYONE, s + 1, slot=SLOT + s) for s in (0, 1)]
             assert not played.hear(*early, *early)
-            push(played.endpoint, played.flow, Operation.REDUCE, values)
+            push(played.engine, played.flow, Operation.REDUCE, values)
             acks = played.hear()
             assert sequences(acks[::3]) == [0, 1] or sequences(acks) == [0, 1, 0, 1, 0, 1]
             assert {int(each["kind"]) for each in acks} == {wire.KIND_ACK}
@@ -517,27 +512,27 @@ class TestRoot:
     def test_its_own_addition_may_overflow(self):
         values = np.full((1, wire.VALUES), 2**31 - 2, np.int32)
         with a_root(RACK, serves=False) as played:
-            push(played.endpoint, played.flow, Operation.REDUCE, values)
+            push(played.engine, played.flow, Operation.REDUCE, values)
             acks = played.hear(packet(wire.KIND_DATA, 0, EVERYONE, 3))
             assert {int(each["flags"]) for each in acks} == {wire.FLAG_OVERFLOW}
-            assert played.endpoint.counters(played.flow).overflows == 1
+            assert played.engine.counters(played.flow).overflows == 1
             assert (values == -(2**31) + 1).all()
 
     def test_multicast_is_repeated_until_everyone_has_it(self):
         values = drawn(WINDOW + 1, wire.VALUES)
         with a_root(RACK, serves=False) as played:
-            push(played.endpoint, played.flow, Operation.MULTICAST, values)
+            push(played.engine, played.flow, Operation.MULTICAST, values)
             sent = played.hear(data(0, 0, 1))
             assert len(sent) == 3 * WINDOW
             np.testing.assert_array_equal(sent[0]["values"], values[0])
             receipts = [packet(wire.KIND_RECEIPT, s, EVERYONE) for s in range(1, WINDOW)]
             again = played.hear(packet(wire.KIND_RECEIPT, 0, 0b011), *receipts)
             assert set(sequences(again)) == {0}  # overtaken: retransmitted to all
-            assert played.endpoint.done(played.flow) == 0
+            assert played.engine.done(played.flow) == 0
             last = played.hear(packet(wire.KIND_RECEIPT, 0, 0b100))
             assert sequences(last) == [WINDOW] * 3
             played.hear(packet(wire.KIND_RECEIPT, WINDOW, EVERYONE))
-            assert played.endpoint.done(played.flow) == WINDOW + 1
+            assert played.engine.done(played.flow) == WINDOW + 1
 
 
 def noise(count: int):
@@ -559,7 +554,7 @@ def test_noise_harms_no_root(style, serves):
     with a_root(style, serves) as played:
         for each in noise(2000):
             assert not played.hear(each)
-        assert played.endpoint.done(played.flow) == 0
+        assert played.engine.done(played.flow) == 0
 
 
 @pytest.mark.parametrize("operation", list(Operation))
@@ -569,6 +564,6 @@ def test_noise_harms_no_member(operation):
     with a_member(SWITCHML, values, operation) as played:
         for each in noise(2000):
             played.hear(each)
-        assert played.endpoint.done(played.flow) == 0
+        assert played.engine.done(played.flow) == 0
         if operation is not Operation.MULTICAST:  # for which any result in the window counts
             np.testing.assert_array_equal(values, before)

@@ -14,6 +14,7 @@ import pytest
 import virtual
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE_S
 
 from testbed.hosts.driver import drive
 from testbed.hosts.parameters import Shard, may_hold
@@ -70,11 +71,11 @@ def run(job):
             thread.start()
         for task, thread in zip(job, threads, strict=True):
             if task.is_worker:
-                thread.join(20)
+                thread.join(PATIENCE_S)
         for ours, _ in orders.values():
             ours.send("stop")
         for thread in threads:
-            thread.join(20)
+            thread.join(PATIENCE_S)
         assert len(outcomes) == len(job), "not all ranks came to their end"
     finally:
         for own in sockets:

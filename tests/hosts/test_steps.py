@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from multiprocessing import Pipe
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import awaited
 
 from testbed.hosts import driver
 from testbed.hosts.interpreter import Interpreter
@@ -186,9 +186,7 @@ def test_a_stream_carries_messages_without_values():
         for message in MESSAGES:
             sender.send(1, message)
         arrived = []
-        deadline = time.monotonic() + 10
-        while len(arrived) < len(MESSAGES) and time.monotonic() < deadline:
-            arrived += receiver.poll()
+        awaited(lambda: arrived.extend(receiver.poll()) or len(arrived) >= len(MESSAGES))
         assert [listed(message) for _, message in arrived] == [listed(each) for each in MESSAGES]
         assert {source for source, _ in arrived} == {0}
     finally:

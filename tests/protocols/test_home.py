@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,15 @@ ENGINE = sorted((PACKAGE / "hosts" / "engine").glob("*.[ch]"))
 TOLD = {"examples", "description", "help"}  # text for people
 
 
+@cache
+def everything() -> dict[str, ast.Module]:
+    found = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    return {name: ast.parse(path.read_text()) for name, path in found.items()}
+
+
 def modules(*homes: str) -> dict[str, ast.Module]:
     """All modules of the package except those in ``homes``."""
-    found = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
-    return {
-        name: ast.parse(path.read_text())
-        for name, path in found.items()
-        if not name.startswith(homes)
-    }
+    return {name: tree for name, tree in everything().items() if not name.startswith(homes)}
 
 
 def literals(tree: ast.AST) -> Iterator[str]:

@@ -24,6 +24,7 @@ from carried import plan as made_of
 from ina_scene import ADDRESSING as SCENE
 from ina_scene import ALLOCATIONS, FABRIC, SWITCH, counted, forget
 from ina_traffic import Traffic
+from patience import PATIENCE_S
 from reference_switch import ReferenceSwitch
 
 from testbed.backends.flow.scenario import Assumptions, Job
@@ -87,10 +88,10 @@ def over_loopback(protocol, drop):
     with Launcher(told, [None] * len(told)) as launcher:
         # Threads may start only after the fork.
         if not plan.trees:
-            outcomes, switch = launcher.run(timeout=30), None
+            outcomes, switch = launcher.run(timeout=PATIENCE_S), None
         else:
             with LoopbackSwitch("s0", addressing, plan, fabric, program(protocol), drop) as switch:
-                outcomes = launcher.run(timeout=30)
+                outcomes = launcher.run(timeout=PATIENCE_S)
             assert switch.packets > 0
     for outcome in outcomes[:WORKERS]:
         assert outcome.wrong == 0
@@ -142,7 +143,7 @@ def test_its_hosts_sum_in_the_emulator(protocol, tmp_path):
         with Launcher(
             told, [network.namespace(plan.hosts[each.rank]) for each in told]
         ) as launcher:
-            outcomes = launcher.run(timeout=60)
+            outcomes = launcher.run(timeout=PATIENCE_S)
     for outcome in outcomes[:WORKERS]:
         assert outcome.wrong == 0
         assert outcome.checked == 2 * ELEMENTS

@@ -86,7 +86,7 @@ def tab(browser: str, home: Path) -> Iterator[Tab]:
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
     # The browser leaves a socket here; pytest's paths may be too long for one.
-    scratch = tempfile.TemporaryDirectory()
+    scratch = tempfile.TemporaryDirectory(dir="/tmp")
     process = subprocess.Popen(
         [
             "bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash",

@@ -7,6 +7,7 @@ import socket
 import numpy as np
 import pytest
 from namespaces import open_socket
+from patience import PATIENCE_S
 
 from testbed import wire
 from testbed.backends.emulation import targets
@@ -102,7 +103,7 @@ def test_the_server_gets_the_sum_and_every_worker_the_result(target, case, tmp_p
         try:
             for host, endpoint in sockets.items():
                 endpoint.bind(address[host])
-                endpoint.settimeout(10)
+                endpoint.settimeout(PATIENCE_S)
                 # All packets are sent before any is read.
                 endpoint.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, 1 << 20)
             for rank, host in enumerate(workers):

@@ -17,7 +17,7 @@ from testbed.backends.emulation.network import EmulationError, Network
 from testbed.switches.control import ControlError
 from testbed.topology.framing import Framing
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = pytest.mark.root
 
 DILATION = 1.0
 
@@ -31,7 +31,7 @@ def test_kernel_routers_connect_every_pair(racks):
         inodes = namespaces(network)
         assert len(inodes) == len(network.fabric.nodes)
     assert TAG not in os.environ
-    assert_gone(inodes, 0.5)
+    assert_gone(inodes)
 
 
 @pytest.mark.usefixtures("root_namespace")
@@ -44,7 +44,7 @@ def test_p4_switches_connect_every_pair(target, p4, tmp_path):
         assert not network.dead()
         assert set(network.statistics().lost.values()) == {0}
         inodes = namespaces(network)
-    assert_gone(inodes, 0.5)
+    assert_gone(inodes)
 
 
 def rate_of_tcp(network, source, to):
@@ -58,6 +58,7 @@ def rate_of_packets(network, source, to):
     return 8 * Framing().frame * packets_s
 
 
+@pytest.mark.alone
 def test_kernel_routers_carry_the_configured_rate():
     with Network(fabric(rate=20 * RATE), 20.0, {}) as network:
         for measure in (rate_of_tcp, rate_of_packets):
@@ -66,6 +67,7 @@ def test_kernel_routers_carry_the_configured_rate():
         assert set(network.statistics().lost.values()) <= {0}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("target", TARGETS)
 def test_p4_switches_carry_the_configured_rate(target, tmp_path):
     wanted = RATE / 2
@@ -78,6 +80,7 @@ def test_p4_switches_carry_the_configured_rate(target, tmp_path):
         assert set(network.statistics().lost.values()) == {0}
 
 
+@pytest.mark.alone
 def test_unshaped_links_are_faster_than_shaped_ones():
     with Network(fabric(), None, {}) as network:
         assert rate_of_tcp(network, "h0", "h3") > 2 * RATE
@@ -126,7 +129,7 @@ def test_a_switch_that_does_not_start_leaves_nothing(monkeypatch):
     with pytest.raises(ControlError, match="does not want to"), net:
         pass
     assert broken.closed
-    assert_gone(seen[0], 0.5)
+    assert_gone(seen[0])
     assert TAG not in os.environ
 
 

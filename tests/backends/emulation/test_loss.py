@@ -7,11 +7,13 @@ import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from jobs import reduce
 from namespaces import open_socket
+from patience import PATIENCE_S
 from tiny import experiment, trace_file
 from traffic import TARGETS, fabric, switches
 
@@ -99,33 +101,32 @@ def test_systems_on_tcp_are_exact_under_loss(system, tmp_path):
     ).assert_exact()
 
 
-def arrived(network, source, to, count):
-    """The share of ``count`` packets from one host to another that arrive."""
+def arrived(network, source, to, count, silence_s=0.5):
+    """The share of ``count`` packets from one host to another that arrive. If one is missing, this
+    waits for it until nothing has come for ``silence_s``."""
     address = (network.addressing.ip(to), 5000)
     with (
         open_socket(network, to, socket.SOCK_DGRAM) as receiver,
         open_socket(network, source, socket.SOCK_DGRAM) as sender,
     ):
         receiver.bind(address)
-        receiver.settimeout(0.5)
         got = 0
         for _ in range(count // 20):
             for _ in range(20):
                 sender.sendto(b"x", address)
             time.sleep(0.002)  # slow enough for any switch
             receiver.setblocking(False)
-            got += drain(receiver)
-        receiver.settimeout(0.3)
-        return (got + drain(receiver)) / count
+            got += drain(receiver, count)
+        receiver.settimeout(silence_s)
+        return (got + drain(receiver, count - got)) / count
 
 
-def drain(receiver):
+def drain(receiver, most):
     got = 0
-    try:
-        while receiver.recv(100):
+    with suppress(BlockingIOError, TimeoutError):
+        while got < most and receiver.recv(100):
             got += 1
-    except (BlockingIOError, TimeoutError):
-        return got
+    return got
 
 
 @pytest.mark.parametrize("p4", [(), ("t0",)], ids=["kernel", "P4"])
@@ -146,7 +147,7 @@ def test_any_link_loses_and_copies_what_is_asked_of_it(p4, tmp_path):
     made, asked = switches("native", p4, tmp_path), fabric(p4, spines=1)
     lost, copied = shares({"s0-t0": 0.2}, asked), shares({"t1-s0": 0.3}, asked)
     with Network(asked, 1.0, made, loss=lost, duplication=copied) as network:
-        assert arrived(network, "h0", "h1", 4000) == 1
+        assert arrived(network, "h0", "h1", 4000, PATIENCE_S) == 1
         for source, to in [("h0", "h2"), ("h2", "h0")]:
             got = arrived(network, source, to, 4000)
             assert got == pytest.approx(0.8 * 1.3, abs=0.05), (source, to)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-import time
 
 import pytest
 from namespaces import open_socket
+from patience import awaited
 
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.network import Network
@@ -33,7 +33,8 @@ def used(network: Network, source: str, to: str) -> set[str]:
     with open_socket(network, source, socket.SOCK_DGRAM) as sender:
         for port in range(5000, 5020):
             sender.sendto(bytes(1000), (network.addressing.ip(to), port))
-    time.sleep(0.2)
+    (last,) = (name for name in before if name.endswith(f"-{to}"))
+    awaited(lambda: network.statistics().sent_bytes[last] - before[last] >= 20_000)
     after = network.statistics().sent_bytes
     between = [
         f"{one}-{other}" for one in FABRIC.switches for other in FABRIC.switches if one != other

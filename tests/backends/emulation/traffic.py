@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from patience import PATIENCE_S
 
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.network import Network
@@ -137,13 +138,14 @@ def carried(wanted: float, measure: Callable[[], float], tries: int = 6) -> floa
 def unreachable(network: Network) -> list[str]:
     """Every ordered pair of hosts between which a ping does not pass."""
     hosts = network.fabric.hosts
+    ping = ["ping", "-q", "-c1", f"-W{PATIENCE_S:.0f}"]
     pings = {
         f"{source} to {to}": subprocess.Popen(
-            [*network.inside(source), "ping", "-q", "-c1", "-W2", network.addressing.ip(to)],
+            [*network.inside(source), *ping, network.addressing.ip(to)],
             stdout=subprocess.DEVNULL,
         )
         for source in hosts
         for to in hosts
         if source != to
     }
-    return [pair for pair, ping in pings.items() if ping.wait() != 0]
+    return [pair for pair, each in pings.items() if each.wait() != 0]

@@ -23,6 +23,7 @@ from testbed.switches.layer import INA
 CAPTURES = ["h0-t0", "t1-s0"]
 EVERYTHING = {"captures": CAPTURES, "series": "5us", "timeline": True}
 LOSSY = {"emulation__loss": 0.01}
+ONE = {"jobs__0__iterations": 1, "jobs__0__warmup": 0}
 
 
 def run(folder: Path, recorded=EVERYTHING, **changes):
@@ -72,7 +73,7 @@ def captured(path: Path):
 
 
 def test_a_capture_has_every_packet_of_a_link(tmp_path):
-    _, results, logs = run(tmp_path, emulation__carried_values="all")
+    _, results, logs = run(tmp_path, emulation__carried_values="all", **ONE)
     packets = captured(logs / "h0-t0.pcap")
     times = [float(packet.time) for packet in packets]
     assert times == sorted(times)
@@ -100,7 +101,7 @@ def test_what_a_switch_and_a_host_take_time_for_is_captured_once(tmp_path):
 
 
 def test_a_packet_of_few_values_is_one_that_the_capture_cuts(tmp_path):
-    _, results, logs = run(tmp_path, emulation__carried_values="few")
+    _, results, logs = run(tmp_path, emulation__carried_values="few", **ONE)
     packets = captured(logs / "h0-t0.pcap")
     there = [packet for packet in packets if packet[IP].src == "10.0.0.1"]
     assert sum(packet.wirelen for packet in there) == sent(results, "h0", "t0")

@@ -18,6 +18,7 @@ SLOWER = {
     "grid": 0.01,
 }  # fmt: skip
 SYSTEMS = tuple(SLOWER)
+ONE = {"jobs__0__iterations": 1, "jobs__0__warmup": 0}
 
 
 def run(folder, name="one", **changes):
@@ -117,7 +118,12 @@ def test_switches_are_sent_nothing_twice_without_loss(system, tmp_path):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_job_may_have_more_workers_than_a_bitmap_has_bits(system, ina, tmp_path):
     """Without INA a server has more children than that, too."""
-    changes = {"fabric__hosts_per_leaf": [36, 36], "jobs__0__workers": 70, "fabric__ina": ina}
+    changes = {
+        "fabric__hosts_per_leaf": [36, 36],
+        "jobs__0__workers": 70,
+        "fabric__ina": ina,
+        **ONE,
+    }
     if system == "switchml" and not ina:
         changes["jobs__0__options"] = {"without_ina": "server"}
     found = run(tmp_path, jobs__0__system=system, emulation__scale="1/65536", **changes)

@@ -14,6 +14,7 @@ import random
 import struct
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,14 +82,14 @@ class Fuzzer:
         self.switch = NativeSwitch.offline(path, sanitize=True)
         self.packets = 0
 
-    def run(self, seconds: float) -> None:
+    def run(self, rounds: Iterable[object]) -> None:
+        """Send 100 packets in each of ``rounds``."""
         with self.switch:
             if self.name == "ina":
                 ENTRIES.install(self.switch)
             else:
                 CASES[self.name].set_up(self.switch)
-            until = time.monotonic() + seconds
-            while time.monotonic() < until:
+            for _ in rounds:
                 for _ in range(self.generator.randrange(4)):
                     with contextlib.suppress(ControlError):
                         self.control()
@@ -172,6 +173,12 @@ class Fuzzer:
                 return Exact(value)
 
 
+def _lasting(seconds: float) -> Iterator[None]:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        yield
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
@@ -184,7 +191,7 @@ def main() -> None:
     print(f"seed {options.seed}")
     for name in names:
         fuzzer = Fuzzer(name, random.Random(f"{options.seed} {name}"))
-        fuzzer.run(options.minutes * 60 / len(names))
+        fuzzer.run(_lasting(options.minutes * 60 / len(names)))
         print(f"{name}: {fuzzer.packets:,} packets survived", flush=True)
 
 

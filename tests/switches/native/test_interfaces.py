@@ -10,6 +10,7 @@ import time
 import pytest
 from native_case import PROGRAMS
 from native_cases import CASES
+from patience import PATIENCE_S
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
@@ -34,7 +35,7 @@ def pairs():
 def far_end(name: str) -> socket.socket:
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     end.bind((f"{name}e", 3))
-    end.settimeout(5)
+    end.settimeout(PATIENCE_S)
     return end
 
 
@@ -71,23 +72,25 @@ def test_an_idle_switch_uses_no_processor(pairs):
         assert ticks() - before <= 1
 
 
-def shape(interface: str, rate: str) -> None:
-    for command in (
-        f"qdisc add dev {interface} root handle 1: htb default 1",
-        f"class add dev {interface} parent 1: classid 1:1 htb rate {rate}",
-        f"qdisc add dev {interface} parent 1:1 pfifo limit 100",
-    ):
-        subprocess.run(["tc", *command.split()], check=True)
+def tc(command: str) -> None:
+    subprocess.run(["tc", *command.split()], check=True)
+
+
+def shape(interface: str, rate: int) -> None:
+    tc(f"qdisc add dev {interface} root handle 1: htb default 1")
+    tc(f"class add dev {interface} parent 1: classid 1:1 htb rate {rate}bit")
+    tc(f"qdisc add dev {interface} parent 1:1 pfifo limit 100")
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("size", [1250, 4150])
 def test_a_program_sees_the_queue_of_a_slow_link_grow_and_drain(pairs, size):
-    """A packet leaves every 10 ms, and ten packets arrive every 2 ms."""
+    """Ten packets arrive every 2 ms, and one leaves every 100 ms. Once all are there, one leaves
+    every 5 ms."""
     for name in pairs:
         for end in (name, f"{name}e"):
             subprocess.run(["ip", "link", "set", end, "mtu", "9000"], check=True)
-    shape(pairs[1], f"{size * 8 * 100}bit")
+    shape(pairs[1], size * 8 * 10)
     frame = bytes(12) + b"\x88\xb9" + bytes(9) + bytes(size - 23)
     with (
         NativeSwitch(PROGRAMS / "queue.json") as switch,
@@ -107,6 +110,7 @@ def test_a_program_sees_the_queue_of_a_slow_link_grow_and_drain(pairs, size):
             for _ in range(10):
                 source.send(frame)
             time.sleep(0.002)
+        tc(f"class change dev {pairs[1]} parent 1: classid 1:1 htb rate {size * 8 * 200}bit")
         depths = [depth() for _ in range(80)]
         assert depths[0] == 0
         assert 40 <= max(depths) <= 80

@@ -1,0 +1,29 @@
+"""Waiting for what must happen, however slow the machine is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_S = 60.0
+"""A limit for what never comes. Machines that tests run on have stopped for seconds."""
+
+
+def awaited(condition: Callable[[], T]) -> T:
+    """The first true value of ``condition``. AssertionError if there is none for ``PATIENCE_S``."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+    return found
+
+
+def assert_none(left: Callable[[], object]) -> None:
+    """Wait until nothing is ``left``. AssertionError with what is left after ``PATIENCE_S``."""
+    deadline = time.monotonic() + PATIENCE_S
+    while found := left():
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
