@@ -26,6 +26,7 @@ static void begin(struct port *port, instant now)
 static void set_arrival(struct port *port)
 {
     const struct frame *first = frame_at(port, port->frames.head);
+    __builtin_prefetch(first->packet); /* it has waited, and is not in the cache any more */
     clock_set(&port->network->clock, &port->arrival, first->arrives, first->order);
 }
 
