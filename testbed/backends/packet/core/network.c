@@ -30,6 +30,7 @@ struct network *network_open(uint32_t nodes, uint32_t data_room)
     network->nodes_count = nodes;
     network->address_mask = size - 1;
     network->data_room = data_room;
+    network->digests.every = FIRST_EVERY;
     for (uint32_t i = 0; i < nodes; i++)
         network->nodes[i] = (struct node){.network = network, .number = i};
     return network;

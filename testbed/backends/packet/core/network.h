@@ -3,6 +3,7 @@
 #define NETWORK_H
 
 #include "clock.h"
+#include "digests.h"
 #include "packet.h"
 #include "port.h"
 
@@ -46,7 +47,7 @@ struct network {
     uint32_t uncarried;       /* and counts as so many bytes more */
     void **blocks;
     uint32_t blocks_count;
-    uint64_t hops;            /* packets put on links */
+    struct digests digests;   /* of packets put on links */
     void (*watch)(struct network *network, const struct port *port, const struct packet *packet,
                   instant now); /* sees each packet that leaves; may be NULL */
     void *watcher;

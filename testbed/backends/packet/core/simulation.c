@@ -297,9 +297,14 @@ instant simulation_now(const struct simulation *simulation)
     return simulation->network->clock.now;
 }
 
+const struct digests *simulation_digests(const struct simulation *simulation)
+{
+    return &simulation->network->digests;
+}
+
 uint64_t simulation_hops(const struct simulation *simulation)
 {
-    return simulation->network->hops;
+    return simulation->network->digests.packets;
 }
 
 const struct port_counters *simulation_port(const struct simulation *simulation, uint32_t node,
