@@ -212,7 +212,6 @@ class Tables(NamedTuple):
     results: pd.DataFrame
     iterations: pd.DataFrame
     links: pd.DataFrame
-    digests: pd.DataFrame
 
 
 class RunDirectory:
@@ -289,8 +288,12 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
         _table(runs, RESULTS, COLUMNS),
         _table(runs, ITERATIONS, ITERATION_COLUMNS),
         _table(runs, LINKS, LINK_COLUMNS),
-        _table(runs, DIGESTS, DIGEST_COLUMNS),
     )
+
+
+def digests(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """The rows of `PacketDigests` of runs, found as by `read`; none of older runs."""
+    return _table(_runs(paths), DIGESTS, DIGEST_COLUMNS)
 
 
 def cut(paths: str | Path | Iterable[str | Path]) -> int:

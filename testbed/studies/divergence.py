@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from testbed.backends.digests import Digests, first_difference
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from testbed.results import Tables
 
 _ROUNDED = 1e-9
@@ -52,14 +54,17 @@ class Record:
         )
 
 
-def records(tables: Tables) -> dict[Key, Record]:
-    """The record of each row of the packet back end; the tables are those of `results.read`."""
+def records(tables: Tables, digests: pd.DataFrame) -> dict[Key, Record]:
+    """The record of each row of the packet back end.
+
+    The tables are those of `results.read` and `results.digests`.
+    """
     rows = tables.results
     ends = dict(iter(tables.iterations.groupby(["run", "cell", "repeat", "job"])))
     loads = dict(iter(tables.links.groupby(["run", "cell", "repeat"])))
-    digests = {
+    kept = {
         (each.run, each.cell, each.repeat): Digests.of(each.packets, each.every, each.digests)
-        for each in tables.digests.itertuples()
+        for each in digests.itertuples()
     }
     found = {}
     for row in rows[rows["backend"] == "packet"].itertuples():
@@ -71,7 +76,7 @@ def records(tables: Tables) -> dict[Key, Record]:
             found[key] = Record(
                 {(int(iteration), int(rank)): float(end) for iteration, rank, end in instants},
                 dict(zip(names, map(float, load["bytes"]), strict=True)),
-                digests.get(key[:3]),
+                kept.get(key[:3]),
             )
     return found
 
