@@ -6,6 +6,7 @@
 - ``iterations.csv``: an `Iteration` for each rank and measured iteration;
 - ``links.csv``: a `LinkLoad` for each cell, repeat and direction of a link, where the back end
   measures it;
+- ``digests.csv``: a `PacketDigests` for each cell and repeat of packets in virtual time;
 - ``run.json``: what it ran on; ``experiment.yaml``: what was run, with all defaults filled in;
 - ``logs/``.
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # slow to import, and only reading needs it
 
 SCHEMA_VERSION = 1
 RESULTS, ITERATIONS, LINKS = "results.csv", "iterations.csv", "links.csv"
+DIGESTS = "digests.csv"
 METADATA = "run.json"
 EXPERIMENT, LOGS = "experiment.yaml", "logs"
 
@@ -170,16 +172,34 @@ class LinkLoad:
     busy: float
 
 
+@dataclass(frozen=True)
+class PacketDigests:
+    """What went over the links in a cell's repeat, in short; see `testbed.backends.digests`.
+
+    Attributes:
+        packets: how many packets were put on links.
+        every: there is a digest of all packets so far after so many packets each.
+        digests: as text.
+    """
+
+    cell: str
+    repeat: int
+    packets: int
+    every: int
+    digests: str
+
+
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
     "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "source",
-    "target", "source_kind", "target_kind", "stalls",
+    "target", "source_kind", "target_kind", "stalls", "digests",
 }  # fmt: skip
 _NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
 """Columns that every version has written; others may be missing."""
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
 LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
+DIGEST_COLUMNS = tuple(field.name for field in fields(PacketDigests))
 
 
 class Unreadable(ValueError):
@@ -200,8 +220,8 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         """Open an existing directory. Raises FileNotFoundError if it holds no run."""
         self.path = Path(path)
-        for name in (RESULTS, ITERATIONS, LINKS):
-            if name != LINKS or (self.path / name).exists():
+        for name in (RESULTS, ITERATIONS, LINKS, DIGESTS):
+            if name in (RESULTS, ITERATIONS) or (self.path / name).exists():
                 _drop_torn_line(self.path / name)
 
     @classmethod
@@ -222,6 +242,7 @@ class RunDirectory:
         _replace(path / RESULTS, _lines([COLUMNS]))
         _replace(path / ITERATIONS, _lines([ITERATION_COLUMNS]))
         _replace(path / LINKS, _lines([LINK_COLUMNS]))
+        _replace(path / DIGESTS, _lines([DIGEST_COLUMNS]))
         return cls(path)
 
     @property
@@ -239,6 +260,10 @@ class RunDirectory:
     def append_links(self, rows: Iterable[LinkLoad]) -> None:
         """Add rows to ``links.csv``; they are on the disk when this returns."""
         _append(self.path / LINKS, rows)
+
+    def append_digests(self, rows: Iterable[PacketDigests]) -> None:
+        """Add rows to ``digests.csv``; they are on the disk when this returns."""
+        _append(self.path / DIGESTS, rows)
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Replace ``run.json`` as a whole; its ``schema_version`` is added."""
@@ -264,6 +289,11 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
         _table(runs, ITERATIONS, ITERATION_COLUMNS),
         _table(runs, LINKS, LINK_COLUMNS),
     )
+
+
+def digests(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """The rows of `PacketDigests` of runs, found as by `read`; none of older runs."""
+    return _table(_runs(paths), DIGESTS, DIGEST_COLUMNS)
 
 
 def cut(paths: str | Path | Iterable[str | Path]) -> int:
@@ -329,7 +359,7 @@ def _cell(value: object) -> object:
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
-def _append(path: Path, rows: Iterable[Row | Iteration | LinkLoad]) -> None:
+def _append(path: Path, rows: Iterable[Row | Iteration | LinkLoad | PacketDigests]) -> None:
     content = _lines(astuple(row) for row in rows)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from testbed.backends.digests import Digests
 from testbed.deployment.deploy import DeployedJob
 from testbed.hosts.layout import Layout
 from testbed.hosts.task import RankOutcome
@@ -102,9 +103,11 @@ class Measurements:
         carried: bytes on each directed link (a, b), headers included; unused links are left out.
         seconds: from the first start to the last end.
         dilation: by how much times on the back end's clock are longer than scaled times.
+        digests: of the packets on links, in virtual time.
     """
 
     jobs: Sequence[JobMeasurements]
     carried: Mapping[tuple[str, str], float] = field(default_factory=dict)
     seconds: float = 0.0
     dilation: float = 1.0
+    digests: Digests | None = None

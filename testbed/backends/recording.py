@@ -21,11 +21,14 @@ class Recording:
         series_s: the interval, in seconds of simulated time, at which the state of queues, windows
             and slots is written to a table; None for no table.
         timeline: whether to write when ranks, links and switches were busy.
+        packets: numbers of the first and the last packet put on a link that are listed; None for
+            no list.
     """
 
     captures: tuple[str, ...] = ()
     series_s: float | None = None
     timeline: bool = False
+    packets: tuple[int, int] | None = None
 
     def data(self) -> dict[str, Any]:
         """As plain data, for `of`."""
@@ -34,7 +37,8 @@ class Recording:
     @staticmethod
     def of(data: Mapping[str, Any]) -> Recording:
         """The recording with this ``data``, also after it was JSON."""
-        return Recording(**{**data, "captures": tuple(data["captures"])})
+        packets = data["packets"] and tuple(data["packets"])
+        return Recording(**{**data, "captures": tuple(data["captures"]), "packets": packets})
 
     def check(self, cells: Sequence[tuple[str, Fabric]]) -> None:
         """DeploymentError if no cell can record this, or a link is missing from one that could.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from testbed.deployment.digest import digest
 from testbed.experiment.cells import Cell
 from testbed.protocols.events import Event
 from testbed.provenance import now
-from testbed.results import Iteration, LinkLoad, Row
+from testbed.results import Iteration, LinkLoad, PacketDigests, Row
 from testbed.switches.events import CONTRIBUTIONS
 from testbed.topology.fabric import Fabric
 
@@ -31,11 +31,12 @@ _BACK_ENDS = {"simulate": simulator.run, "packet": packets.run, "emulate": emula
 
 @dataclass(frozen=True)
 class CellResult:
-    """Rows of results.csv, iterations.csv and links.csv."""
+    """Rows of results.csv, iterations.csv, links.csv and digests.csv."""
 
     jobs: list[Row]
     iterations: list[Iteration] = field(default_factory=list)
     links: list[LinkLoad] = field(default_factory=list)
+    digests: list[PacketDigests] = field(default_factory=list)
 
 
 def describe(cell: Cell, deployment: Deployment) -> list[Row]:
@@ -105,7 +106,12 @@ def _result(deployment: Deployment, described: Sequence[Row], measured: Measurem
         (job,), scale = deployment.jobs, rows[0].scale
         routed_s = job.routed_jct_s(busiest_s(links) * scale) / scale
         rows = [replace(rows[0], routed_jct_s=routed_s)]
-    return CellResult(rows, iterations, links)
+    return CellResult(rows, iterations, links, list(_digests(rows[0], measured)))
+
+
+def _digests(row: Row, measured: Measurements) -> Iterator[PacketDigests]:
+    if (own := measured.digests) is not None:
+        yield PacketDigests(row.cell, row.repeat, own.packets, own.every, own.text())
 
 
 def _counted(found: JobMeasurements) -> dict[str, Any]:

@@ -152,6 +152,7 @@ def _fill(
             result = outcome
             said = _summary(result)
         directory.append_links(result.links)
+        directory.append_digests(result.digests)
         directory.append_iterations(result.iterations)
         directory.append(result.jobs)  # last, because these rows mark the cell as finished
         progress.finish(f"{title(each.cell)}: {said}", each.seconds)

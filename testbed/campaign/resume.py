@@ -25,6 +25,8 @@ from testbed.experiment.findings import counted
 from testbed.machine.verdict import VALID
 from testbed.results import (
     COLUMNS,
+    DIGEST_COLUMNS,
+    DIGESTS,
     ITERATION_COLUMNS,
     ITERATIONS,
     LINK_COLUMNS,
@@ -136,6 +138,7 @@ def set_aside(directory: RunDirectory, state: State) -> None:
     # Results are rewritten last: if this is interrupted, the same cells count as before.
     for name, columns in (
         (LINKS, LINK_COLUMNS),
+        (DIGESTS, DIGEST_COLUMNS),
         (ITERATIONS, ITERATION_COLUMNS),
         (RESULTS, COLUMNS),
     ):

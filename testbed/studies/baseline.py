@@ -80,7 +80,7 @@ def directories(paths: Sequence[Path]) -> Outcome:
         experiments[name] = _filled(runs.read(Path(name)).experiment)
         metadata = results.read_metadata(name)
         facts[name] = {key: metadata[key] for key in _FACTS if metadata.get(key) is not None}
-    return Outcome(rows, experiments, facts, records(rows, tables.iterations, tables.links))
+    return Outcome(rows, experiments, facts, records(tables, results.digests(paths)))
 
 
 def save(outcome: Outcome, path: Path) -> int:

@@ -17,7 +17,7 @@ from testbed.machine.verdict import is_needless
 from testbed.report import data
 from testbed.report.settings import PLACE, SERIES, SETTING, label
 from testbed.results import Unreadable
-from testbed.studies import divergence
+from testbed.studies import divergence, rerun
 from testbed.studies.baseline import Outcome
 from testbed.studies.divergence import Record
 from testbed.systems import registry
@@ -29,6 +29,9 @@ BASE, NEW = "BASE", "NEW"
 BACKENDS = ("simulate", "packet", "emulate")
 TOLERANCE = ("simulate=1%", "packet=0.001%", "emulate=10%")
 """In virtual time runs are exact; CSV files round their last digits."""
+
+MOST_RERUN = 8
+"""So many cells are run again in a comparison."""
 
 _PLACE = [*SETTING, *PLACE, "beside"]
 _KEYS = [*_PLACE, *SERIES]
@@ -169,13 +172,16 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
             f"found no valid row in {NEW} that is also in {BASE}, wanted at least one to compare;"
             " see the verdicts in its report"
         )
-    parted = list(_parted(rows, {BASE: base.records, NEW: new.records}))
+    parted = list(_parted(rows, {BASE: base.records, NEW: new.records}, new.experiments))
     return Comparison(quantities, failed, needless, left_out, only, parted)
 
 
 def _parted(
-    rows: pd.DataFrame, records: Mapping[str, Mapping[divergence.Key, Record]]
+    rows: pd.DataFrame,
+    records: Mapping[str, Mapping[divergence.Key, Record]],
+    experiments: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, str, str]]:
+    """``experiments``: of NEW; the first cells that part are run again, to see their packets."""
     found: dict[tuple[Key, int, int], Record] = {}
     told: set[Key] = set()
     packets = rows[rows["backend"] == "packet"]
@@ -189,6 +195,10 @@ def _parted(
             before = found.setdefault((key, row.repeat, row.job), record)
             if key not in told and (said := divergence.first(before, record)):
                 told.add(key)
+                among = divergence.packets(before, record)
+                if among and record.digests and len(told) <= MOST_RERUN:
+                    again = (experiments[run], row.cell, row.repeat, record.digests, among)
+                    said += f"; {rerun.packets(*again)}"
                 yield *_words(key), f"repeat {row.repeat + 1}: {said}"
 
 

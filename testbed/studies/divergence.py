@@ -1,4 +1,4 @@
-"""Where two runs of one cell in virtual time part: the first iteration, its rank, and the links.
+"""Where two runs of one cell in virtual time part: the first packets, iteration and links.
 
 Such runs are the same event by event unless the code or its input changed.
 """
@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from math import isclose
 from typing import TYPE_CHECKING, Any
 
+from testbed.backends.digests import Digests, first_difference
+
 if TYPE_CHECKING:
     import pandas as pd
+
+    from testbed.results import Tables
 
 _ROUNDED = 1e-9
 """Relative; tables round the last digits."""
@@ -23,24 +27,45 @@ Key = tuple[str, str, int, int]
 @dataclass(frozen=True)
 class Record:
     """How a job ran: when each iteration of each rank ended, in seconds, and the bytes that each
-    direction of a link carried, for all jobs of the cell."""
+    direction of a link carried, and digests of the packets, for all jobs of the cell."""
 
     ends: Mapping[tuple[int, int], float]
     links: Mapping[str, float]
+    digests: Digests | None = None
+    """None in older results."""
 
     def data(self) -> list[Any]:
         """As plain data, for `of`."""
-        return [[[*key, end] for key, end in self.ends.items()], dict(self.links)]
+        ends = [[*key, end] for key, end in self.ends.items()]
+        own = self.digests
+        digests = [[own.packets, own.every, own.text()]] if own is not None else []
+        return [ends, dict(self.links), *digests]
 
     @staticmethod
-    def of(ends: list[tuple[int, int, float]], links: Mapping[str, float]) -> Record:
-        return Record({(iteration, rank): end for iteration, rank, end in ends}, links)
+    def of(
+        ends: list[tuple[int, int, float]],
+        links: Mapping[str, float],
+        digests: tuple[int, int, str] | None = None,
+    ) -> Record:
+        return Record(
+            {(iteration, rank): end for iteration, rank, end in ends},
+            links,
+            Digests.of(*digests) if digests is not None else None,
+        )
 
 
-def records(rows: pd.DataFrame, iterations: pd.DataFrame, links: pd.DataFrame) -> dict[Key, Record]:
-    """The record of each row of the packet back end; the tables are those of `results.read`."""
-    ends = dict(iter(iterations.groupby(["run", "cell", "repeat", "job"])))
-    loads = dict(iter(links.groupby(["run", "cell", "repeat"])))
+def records(tables: Tables, digests: pd.DataFrame) -> dict[Key, Record]:
+    """The record of each row of the packet back end.
+
+    The tables are those of `results.read` and `results.digests`.
+    """
+    rows = tables.results
+    ends = dict(iter(tables.iterations.groupby(["run", "cell", "repeat", "job"])))
+    loads = dict(iter(tables.links.groupby(["run", "cell", "repeat"])))
+    kept = {
+        (each.run, each.cell, each.repeat): Digests.of(each.packets, each.every, each.digests)
+        for each in digests.itertuples()
+    }
     found = {}
     for row in rows[rows["backend"] == "packet"].itertuples():
         key = (row.run, row.cell, row.repeat, row.job)
@@ -51,15 +76,21 @@ def records(rows: pd.DataFrame, iterations: pd.DataFrame, links: pd.DataFrame) -
             found[key] = Record(
                 {(int(iteration), int(rank)): float(end) for iteration, rank, end in instants},
                 dict(zip(names, map(float, load["bytes"]), strict=True)),
+                kept.get(key[:3]),
             )
     return found
 
 
 def first(base: Record, new: Record) -> str:
     """The first difference as text; empty if there is none."""
+    said = []
+    if (among := packets(base, new)) and base.digests and new.digests:
+        said.append(
+            f"packets {among[0]} to {among[1]} differ, those before are the same"
+            f" ({new.digests.packets} in all, before {base.digests.packets})"
+        )
     ends = [key for key, end in new.ends.items() if _differs(end, base.ends.get(key))]
     links = [name for name, sent in new.links.items() if _differs(sent, base.links.get(name))]
-    said = []
     if ends:
         iteration, rank = key = min(ends, key=lambda each: min(_both(base.ends, new.ends, each)))
         was, now = _both(base.ends, new.ends, key)
@@ -71,6 +102,13 @@ def first(base: Record, new: Record) -> str:
         others = f", and {len(links) - 1} more links differ" if links[1:] else ""
         said.append(f"{links[0]} carries {now:.12g} bytes, before {was:.12g}{others}")
     return "; ".join(said)
+
+
+def packets(base: Record, new: Record) -> tuple[int, int] | None:
+    """The packets among which they part, by number from 1; None if not known or if none do."""
+    if base.digests is None or new.digests is None:
+        return None
+    return first_difference(base.digests, new.digests)
 
 
 def _differs(now: float, was: float | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -322,8 +323,35 @@ def test_a_packet_run_that_changed_says_where_it_parts(tmp_path):
     done = invoke("compare", stored, runs["other"])
     assert done.exit_code == 1
     (said,) = [line for line in done.output.splitlines() if line.startswith("parts from BASE")]
-    assert "ring: repeat 1: iteration 0 of rank" in said
+    assert "ring: repeat 1: packets " in said
+    assert "; iteration 0 of rank" in said
     assert " bytes, before " in said
+    assert "not run again: its experiment has no such cell" in said
+
+
+def test_the_first_packets_that_changed_are_shown(tmp_path):
+    runs = {}
+    for name, delay in {"old": "1us", "new": "2us"}.items():
+        (tmp_path / name).mkdir()
+        asked = {"backend": "packet", "jobs__0__system": "atp", "fabric__ina": "all"}
+        made = experiment(tmp_path, **asked, fabric__link_delay=delay)
+        runs[name], _ = New(made, tmp_path / name).run(NOTHING, local.Local())
+    stored = tmp_path / "stored.json"
+    # As if the code had changed, and not the delay.
+    (runs["old"] / "experiment.yaml").write_text((runs["new"] / "experiment.yaml").read_text())
+    baseline.save(baseline.load(runs["old"]), stored)
+    done = invoke("compare", stored, runs["new"])
+    (said,) = [line for line in done.output.splitlines() if line.startswith("parts from BASE")]
+    found = re.search(
+        r"packets (\d+) to (\d+) differ.*; now (\d+) at \S+ s on (\S+)>(\S+) \(", said
+    )
+    assert found, said
+    first, last, shown = map(int, found.groups()[:3])
+    assert 1 < first == shown < last  # hosts send their first windows as before
+    (runs["new"] / "digests.csv").unlink()  # as older versions wrote no digests
+    done = invoke("compare", stored, runs["new"])
+    (said,) = [line for line in done.output.splitlines() if line.startswith("parts from BASE")]
+    assert "iteration 0 of rank" in said and "packets" not in said.partition("repeat 1")[2]
 
 
 def test_unreadable_is_raised_for_a_missing_file(tmp_path):

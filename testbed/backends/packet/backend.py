@@ -101,6 +101,7 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
             loop.run()
             outcomes, overflows = loop.outcomes(), _overflows(simulation, fabric)
             recorder.write_timeline(outcomes)
+            recorder.write_packets()
         return Measurements(
             jobs=[
                 replace(
@@ -121,6 +122,7 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
                 ends: float(counters.sent_bytes) for ends, counters in _ports(simulation, fabric)
             },
             seconds=span_s(outcome for own in outcomes for outcome in own),
+            digests=simulation.digests(),
         )
 
 

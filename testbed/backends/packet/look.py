@@ -65,6 +65,36 @@ class Flow(NamedTuple):
     round_trip_s: float
 
 
+class Packet(NamedTuple):
+    """A packet put on a link: its number among all from 1, nodes, bytes, IPv4 addresses and ports.
+
+    ``at_s``: when it left, in seconds of simulated time.
+    """
+
+    number: int
+    at_s: float
+    ends: tuple[int, int]
+    bytes: int
+    source: tuple[int, int]
+    to: tuple[int, int]
+    protocol: int
+
+
+class _Packet(ctypes.Structure):
+    _fields_ = (
+        ("number", c_uint64),
+        ("at", c_int64),
+        ("from", c_uint32),
+        ("to", c_uint32),
+        ("bytes", c_uint32),
+        ("source", c_uint32),
+        ("destination", c_uint32),
+        ("source_port", c_uint16),
+        ("destination_port", c_uint16),
+        ("protocol", c_uint32),
+    )
+
+
 class _Spell(ctypes.Structure):
     _fields_ = (
         ("from", c_int64),
@@ -149,6 +179,24 @@ class Look:
         count = self._library.look_switch_spells(self._open, node, byref(found))
         return map(_spell, found[:count])
 
+    def list(self, first: int, last: int) -> None:
+        """List packets number ``first`` to ``last``."""
+        self._library.look_list(self._open, first, last)
+
+    def listed(self) -> Iterator[Packet]:
+        """The packets listed so far."""
+        found = POINTER(_Packet)()
+        for each in found[: self._library.look_listed(self._open, byref(found))]:
+            yield Packet(
+                each.number,
+                each.at / SECOND,
+                (getattr(each, "from"), each.to),
+                each.bytes,
+                (each.source, each.source_port),
+                (each.destination, each.destination_port),
+                each.protocol,
+            )
+
     @property
     def is_idle(self) -> bool:
         """Whether no event is left."""
@@ -198,6 +246,8 @@ def _library() -> ctypes.CDLL:
         "record": (None, c_void_p, c_uint64),
         "port_spells": (c_uint32, c_void_p, c_uint32, c_uint32, POINTER(POINTER(_Spell))),
         "switch_spells": (c_uint32, c_void_p, c_uint32, POINTER(POINTER(_Spell))),
+        "list": (None, c_void_p, c_uint64, c_uint64),
+        "listed": (c_uint32, c_void_p, POINTER(POINTER(_Packet))),
         "is_idle": (c_bool, c_void_p),
         "queues": (None, c_void_p, c_void_p),
         "connection": (c_bool, c_void_p, c_uint32, POINTER(_Connection)),

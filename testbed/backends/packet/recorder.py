@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 
@@ -24,7 +26,7 @@ from testbed.switches.occupancy import Occupancy
 from testbed.topology.addressing import Addressing
 from testbed.topology.framing import framing
 
-SERIES, TIMELINE = "series.csv", "timeline.json"
+SERIES, TIMELINE, PACKETS = "series.csv", "timeline.json", "packets.csv"
 _PAUSE = 10
 """Full frames that fit into a pause which ends a spell."""
 
@@ -80,6 +82,8 @@ class Recorder:
             look.capture(self._number[node], port, self._log_dir / f"{link}.pcap")
         if recording.timeline:
             look.record(_PAUSE * framing(fabric).full_frame)
+        if recording.packets is not None:
+            look.list(*recording.packets)
         if isinstance(self._simulation, SampledSimulation):
             addressing = Addressing(fabric)
             addresses = {host: addressing.ip(host) for host in fabric.hosts}
@@ -93,6 +97,26 @@ class Recorder:
             with suppress(ControlError):  # a user's program may have other registers
                 found[name] = Occupancy(switch, name, self._allocations)
         return found
+
+    def write_packets(self) -> None:
+        """Write the list of packets of a run that has ended, if it was asked for."""
+        if self._recording.packets is None or self._look is None:
+            return
+        names = list(self._number)
+        addressing = Addressing(self._deployment.fabric)
+        by_address = {addressing.ip(name): name for name in names}
+        with (self._log_dir / PACKETS).open("w", newline="") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(("packet", "time_s", "link", "bytes", "protocol", "flow"))
+            for each in self._look.listed():
+                source, to = (
+                    f"{by_address.get(str(IPv4Address(address)), address)}:{port}"
+                    for address, port in (each.source, each.to)
+                )
+                link = ">".join(names[node] for node in each.ends)
+                protocol = {6: "TCP", 17: "UDP"}[each.protocol]
+                at = f"{each.at_s:.12g}"
+                table.writerow((each.number, at, link, each.bytes, protocol, f"{source}>{to}"))
 
     def write_timeline(self, outcomes: Sequence[Sequence[RankOutcome]]) -> None:
         """Write the timeline of a run that has ended, if it was asked for."""

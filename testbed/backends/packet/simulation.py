@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from testbed.backends.digests import Digests
 from testbed.compiler import Signatures, compiled, declare
 
 _CORE = Path(__file__).parent / "core"
@@ -99,6 +100,18 @@ class PortCounters(ctypes.Structure):
             "sent_bytes", "sent_frames", "dropped", "lost", "duplicated", "most_waiting",
         )
     )  # fmt: skip
+
+
+class _Digests(ctypes.Structure):
+    """See core/digests.h."""
+
+    _fields_ = (
+        ("state", c_uint64),
+        ("packets", c_uint64),
+        ("every", c_uint32),
+        ("count", c_uint32),
+        ("kept", c_uint16 * 512),
+    )
 
 
 class TcpCounters(ctypes.Structure):
@@ -220,6 +233,12 @@ class Simulation:
         """Packets put on links so far."""
         return int(self._library.simulation_hops(self._open))
 
+    def digests(self) -> Digests:
+        """What went over the links so far, in short."""
+        found = self._library.simulation_digests(self._open)[0]
+        kept = (*found.kept[: found.count], found.state >> 48)
+        return Digests(int(found.packets), int(found.every), kept)
+
     def port(self, node: int, port: int) -> PortCounters:
         """A copy of a port's counters as they are now."""
         return PortCounters.from_buffer_copy(
@@ -267,6 +286,7 @@ def library() -> ctypes.CDLL:
         "set_down": (None, c_void_p, c_uint32, c_uint32, c_bool),
         "now": (c_int64, c_void_p),
         "hops": (c_uint64, c_void_p),
+        "digests": (POINTER(_Digests), c_void_p),
         "port": (POINTER(PortCounters), c_void_p, c_uint32, c_uint32),
         "counters": (POINTER(TcpCounters), c_void_p, c_uint32),
     }

@@ -11,6 +11,9 @@ struct look {
     uint32_t captures_count;
     uint32_t *first;        /* by node: the index of its first port */
     struct spells *ports, *switches; /* NULL if not recorded */
+    uint64_t list_from, list_until;  /* numbers of packets; 0 for no list */
+    struct listed *listed;
+    uint32_t listed_count;
 };
 
 static void *zeroed(size_t count, size_t each)
@@ -42,6 +45,11 @@ static void left(struct network *network, const struct port *port, const struct 
     for (uint32_t i = 0; i < look->captures_count; i++)
         if (capture_port(look->captures[i]) == port)
             capture_left(look->captures[i], packet, starts, now);
+    uint64_t number = network->digests.packets;
+    if (number >= look->list_from && number <= look->list_until)
+        look->listed[look->listed_count++] = (struct listed){
+            number, starts, port->from, port->to, packet->bytes, packet->key.source,
+            packet->key.to, packet->key.source_port, packet->key.to_port, packet->key.protocol};
     if (look->ports) {
         instant ends = not_before(port->free_at, now);
         struct spell *spell = spells_add(spells_of(look, port), starts, ends);
@@ -114,6 +122,7 @@ int look_close(struct look *look)
     }
     for (uint32_t i = 0; look->ports && i < look->first[network->nodes_count]; i++)
         spells_close(&look->ports[i]);
+    free(look->listed);
     free(look->ports);
     free(look->switches);
     free(look->captures);
@@ -158,6 +167,20 @@ void look_record(struct look *look, uint64_t pause)
     }
     network->watch = left;
     network->drop = dropped;
+}
+
+void look_list(struct look *look, uint64_t first, uint64_t last)
+{
+    look->listed = zeroed(last - first + 1, sizeof *look->listed);
+    look->list_from = first;
+    look->list_until = last;
+    look->network->watch = left;
+}
+
+uint32_t look_listed(const struct look *look, const struct listed **listed)
+{
+    *listed = look->listed;
+    return look->listed_count;
 }
 
 uint32_t look_port_spells(const struct look *look, uint32_t node, uint32_t port,

@@ -27,6 +27,23 @@ uint32_t look_port_spells(const struct look *look, uint32_t node, uint32_t port,
                           const struct spell **spells);
 uint32_t look_switch_spells(const struct look *look, uint32_t node, const struct spell **spells);
 
+/* A packet put on a link. */
+struct listed {
+    uint64_t number; /* among all packets, from 1 */
+    instant at;      /* when it leaves */
+    uint32_t from, to; /* nodes */
+    uint32_t bytes;
+    uint32_t source, destination; /* addresses */
+    uint16_t source_port, destination_port;
+    uint32_t protocol;
+};
+
+/* Lists packets number `first` to `last`. */
+void look_list(struct look *look, uint64_t first, uint64_t last);
+
+/* The packets listed so far; their number. */
+uint32_t look_listed(const struct look *look, const struct listed **listed);
+
 /* Whether no event is left. */
 bool look_is_idle(const struct look *look);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PACKETS_AT_ONCE = 1024 };
+enum { PACKETS_AT_ONCE = 1024, CACHE_LINE = 64 };
 
 /* SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
 static uint64_t mix(uint64_t z)
@@ -30,6 +30,7 @@ struct network *network_open(uint32_t nodes, uint32_t data_room)
     network->nodes_count = nodes;
     network->address_mask = size - 1;
     network->data_room = data_room;
+    network->digests.every = FIRST_EVERY;
     for (uint32_t i = 0; i < nodes; i++)
         network->nodes[i] = (struct node){.network = network, .number = i};
     return network;
@@ -63,9 +64,9 @@ void network_close(struct network *network)
 
 static void more_packets(struct network *network)
 {
-    size_t each = sizeof(struct packet) + ((network->data_room + 15) & ~15u);
-    each = (each + 15) & ~(size_t)15;
-    uint8_t *block = malloc(PACKETS_AT_ONCE * each);
+    size_t each = sizeof(struct packet) + network->data_room;
+    each = (each + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    uint8_t *block = aligned_alloc(CACHE_LINE, PACKETS_AT_ONCE * each);
     network->blocks = realloc(network->blocks, (network->blocks_count + 1) * sizeof(void *));
     if (!block || !network->blocks)
         abort();
@@ -133,6 +134,38 @@ static uint64_t hash(const struct node *node, const struct flow_key *key)
                key->protocol);
 }
 
+static struct route *place_of(const struct node *node, uint32_t source, uint32_t to)
+{
+    uint64_t i = mix((uint64_t)source << 32 | to);
+    struct route *route;
+    do
+        route = &node->routes[i++ & node->routes_mask];
+    while (route->source && (route->source != source || route->to != to));
+    return route;
+}
+
+void network_route(struct node *node, uint32_t source, uint32_t to, uint32_t port)
+{
+    if (!node->routes || 2 * node->routes_count > node->routes_mask) {
+        struct node larger = *node;
+        larger.routes_mask = node->routes ? 2 * node->routes_mask + 1 : 15;
+        larger.routes = calloc((size_t)larger.routes_mask + 1, sizeof *larger.routes);
+        if (!larger.routes)
+            abort();
+        for (uint32_t i = 0; node->routes && i <= node->routes_mask; i++)
+            if (node->routes[i].source)
+                *place_of(&larger, node->routes[i].source, node->routes[i].to) = node->routes[i];
+        free(node->routes);
+        node->routes = larger.routes;
+        node->routes_mask = larger.routes_mask;
+    }
+    struct route *route = place_of(node, source, to);
+    if (route->source)
+        return;
+    *route = (struct route){source, to, port};
+    node->routes_count++;
+}
+
 void network_forward(struct node *node, struct packet *packet, instant now)
 {
     struct network *network = node->network;
@@ -142,11 +175,13 @@ void network_forward(struct node *node, struct packet *packet, instant now)
         packet_free(network, packet);
         return;
     }
-    for (uint32_t i = 0; i < node->routes_count; i++)
-        if (node->routes[i].source == packet->key.source && node->routes[i].to == packet->key.to) {
-            port_send(node->ports[node->routes[i].port], packet, now);
+    if (node->routes) {
+        const struct route *route = place_of(node, packet->key.source, packet->key.to);
+        if (route->source) {
+            port_send(node->ports[route->port], packet, now);
             return;
         }
+    }
     uint32_t count = hops[0];
     uint32_t chosen = count == 1 ? 0 : (uint32_t)(hash(node, &packet->key) % count);
     port_send(node->ports[hops[1 + chosen]], packet, now);

@@ -3,6 +3,7 @@
 #define NETWORK_H
 
 #include "clock.h"
+#include "digests.h"
 #include "packet.h"
 #include "port.h"
 
@@ -12,7 +13,7 @@ struct node;
 
 /* Overrides the next hop of packets from one host to another. */
 struct route {
-    uint32_t source, to; /* addresses */
+    uint32_t source, to; /* addresses; 0 in an empty place */
     uint32_t port;
 };
 
@@ -26,8 +27,8 @@ struct node {
     struct port **ports;
     uint32_t ports_count;
     uint32_t **next_hops;     /* by destination node: count, then ports on shortest paths */
-    struct route *routes;     /* tried first */
-    uint32_t routes_count;
+    struct route *routes;     /* tried first; open addressing, a power of two, NULL without any */
+    uint32_t routes_mask, routes_count;
     receive *receive;
     void *owner;              /* used by `receive` */
     struct port *processor;   /* of a host: packets and messages take it one after another */
@@ -46,7 +47,7 @@ struct network {
     uint32_t uncarried;       /* and counts as so many bytes more */
     void **blocks;
     uint32_t blocks_count;
-    uint64_t hops;            /* packets put on links */
+    struct digests digests;   /* of packets put on links */
     void (*watch)(struct network *network, const struct port *port, const struct packet *packet,
                   instant now); /* sees each packet that leaves; may be NULL */
     void *watcher;
@@ -71,6 +72,9 @@ static inline uint32_t counted(const struct network *network, uint32_t length)
 {
     return length + (length > network->values_from ? network->uncarried : 0);
 }
+
+/* Sends packets from one address to another through a port of `node`; the first such call counts. */
+void network_route(struct node *node, uint32_t source, uint32_t to, uint32_t port);
 
 /* Sends a packet on from `node` by one of the shortest paths. */
 void network_forward(struct node *node, struct packet *packet, instant now);

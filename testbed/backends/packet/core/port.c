@@ -26,6 +26,7 @@ static void begin(struct port *port, instant now)
 static void set_arrival(struct port *port)
 {
     const struct frame *first = frame_at(port, port->frames.head);
+    __builtin_prefetch(first->packet); /* it has waited, and is not in the cache any more */
     clock_set(&port->network->clock, &port->arrival, first->arrives, first->order);
 }
 
@@ -101,9 +102,13 @@ instant port_send(struct port *port, struct packet *packet, instant now)
     port->counters.sent_bytes += packet->bytes;
     port->counters.sent_frames++;
     bool is_link = port->from != port->to; /* else a switch's own adder */
-    network->hops += is_link;
-    if (network->watch && is_link)
-        network->watch(network, port, packet, starts);
+    if (is_link) {
+        const struct flow_key *key = &packet->key;
+        digests_add(&network->digests, (uint64_t)starts, (uint64_t)port->from << 32 | port->to,
+                    ((uint64_t)key->source << 32 | key->to) ^ (uint64_t)packet->bytes << 16);
+        if (network->watch)
+            network->watch(network, port, packet, starts);
+    }
     if (!is_set(&port->arrival))
         set_arrival(port);
     return starts > now ? starts : now;

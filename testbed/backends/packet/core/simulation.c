@@ -195,9 +195,7 @@ static void *grown(void *array, uint32_t count, size_t each)
 void simulation_route(struct simulation *simulation, uint32_t node, uint32_t source, uint32_t to,
                       uint32_t port)
 {
-    struct node *at = &simulation->network->nodes[node];
-    at->routes = grown(at->routes, at->routes_count, sizeof *at->routes);
-    at->routes[at->routes_count++] = (struct route){source, to, port};
+    network_route(&simulation->network->nodes[node], source, to, port);
 }
 
 uint32_t simulation_connect(struct simulation *simulation, uint32_t source, uint32_t to,
@@ -299,9 +297,14 @@ instant simulation_now(const struct simulation *simulation)
     return simulation->network->clock.now;
 }
 
+const struct digests *simulation_digests(const struct simulation *simulation)
+{
+    return &simulation->network->digests;
+}
+
 uint64_t simulation_hops(const struct simulation *simulation)
 {
-    return simulation->network->hops;
+    return simulation->network->digests.packets;
 }
 
 const struct port_counters *simulation_port(const struct simulation *simulation, uint32_t node,

@@ -79,6 +79,7 @@ void simulation_set_down(struct simulation *simulation, uint32_t node, uint32_t 
 
 instant simulation_now(const struct simulation *simulation);
 uint64_t simulation_hops(const struct simulation *simulation);
+const struct digests *simulation_digests(const struct simulation *simulation);
 const struct port_counters *simulation_port(const struct simulation *simulation, uint32_t node,
                                             uint32_t port);
 const struct tcp_counters *simulation_counters(const struct simulation *simulation,

@@ -1,0 +1,63 @@
+"""Runs a cell in virtual time again, to see the packets among which it parts from an older run."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from testbed.backends.digests import Digests
+from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
+from testbed.backends.packet.recorder import PACKETS
+from testbed.backends.recording import Recording
+from testbed.campaign.cell import run_cell
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import expand
+from testbed.experiment.schema import Experiment
+from testbed.placement.deployments import Deployments
+
+_SHOWN = 3
+
+
+def packets(
+    experiment: Mapping[str, Any],
+    cell: str,
+    repeat: int,
+    wanted: Digests,
+    among: tuple[int, int],
+) -> str:
+    """The first packets ``among`` those with these numbers, or why they are not known.
+
+    ``experiment``: that of the run, as data. ``wanted``: the digests of the run, to be sure that
+    this one is the same.
+    """
+    found = [
+        each
+        for each in expand(Experiment.model_validate(experiment))
+        if (each.id, each.repeat) == (cell, repeat)
+    ]
+    if not found:
+        return "not run again: its experiment has no such cell"
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            deployment = Deployments().of(found[0].experiment)
+            result = run_cell(found[0], deployment, folder, Recording(packets=among))
+        except (DeploymentError, SumMismatch, Stalled, BrokenConnection, OSError) as error:
+            return f"not seen again: {error}"
+        (again,) = result.digests
+        if (again.packets, again.every, again.digests) != (
+            wanted.packets, wanted.every, wanted.text(),
+        ):  # fmt: skip
+            return "not seen again: this code runs the cell in another way; run it anew"
+        with (folder / PACKETS).open(newline="") as file:
+            listed = list(csv.DictReader(file))
+    if not listed:
+        return "none of them is left"
+    said = ", then ".join(
+        "{packet} at {time_s} s on {link} ({bytes} bytes, {protocol} {flow})".format(**each)
+        for each in listed[:_SHOWN]
+    )
+    return f"now {said}"
