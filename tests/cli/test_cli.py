@@ -286,17 +286,20 @@ def test_what_are_no_results_is_told(verb, files, said, tmp_path):
     [
         ({}, "found no results.csv"),
         ({"results_csv": table(), "iterations_csv": "a\n"}, "experiment.yaml: found no such file"),
-        ({"results_csv": "a,b\n1,2\n", "iterations_csv": "a\n"}, "found no column cell"),
-        ({"results_csv": b"\xff\xfe\n", "iterations_csv": "a\n"}, "found no table"),
+        ({"results_csv": "a,b\n1,2\n", "iterations_csv": "a\n"}, "found no column backend, cell"),
+        (
+            {"results_csv": b"\xff\xfe\n", "iterations_csv": "a\n"},
+            "wanted a table that `run` wrote",
+        ),
     ],
     ids=["empty", "no experiment", "columns", "binary"],
 )
 def test_a_directory_that_cannot_be_resumed_is_told(files, said, tmp_path):
     directory = run_directory(tmp_path / "run", **files)
-    if said.startswith("found no column") or said == "found no table":
+    if said.startswith("found no column") or said == "wanted a table that `run` wrote":
         (directory / "experiment.yaml").write_text(file(tmp_path, backend="simulate").read_text())
     done = invoke("run", "--resume", directory)
-    assert done.exit_code == 1
+    assert done.exit_code == 2, done.output
     assert isinstance(done.exception, SystemExit), done.exception
     assert said in done.output and str(directory) in done.output
 
