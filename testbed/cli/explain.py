@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -11,7 +12,9 @@ from testbed.cli.failures import reading, running
 
 
 @click.command()
-@click.argument("path", metavar="RUN|FILE", type=click.Path(exists=True, path_type=Path))
+@click.argument(
+    "path", metavar="RUN|FILE", required=False, type=click.Path(exists=True, path_type=Path)
+)
 @click.option("--cell", metavar="ID", help="the cell to explain; an id may be cut short")
 @click.option(
     "--job",
@@ -34,12 +37,25 @@ from testbed.cli.failures import reading, running
     default=None,
     help="where to write tables and figures; in RUN if not given, and nowhere for a FILE",
 )
-def explain(path: Path, cell: str | None, job: int, most: int, output: Path | None) -> None:
+@click.option(
+    "--drills",
+    is_flag=True,
+    help="instead, hide 20 faults in ordinary experiments, and say which are found; exits with 1"
+    " unless at least 18 are and 20 healthy runs are left alone",
+)
+def explain(
+    path: Path | None, cell: str | None, job: int, most: int, output: Path | None, drills: bool
+) -> None:
     """Say where a job's time went: sentences, a table and a figure that add up to its JCT.
 
     A cell in packets runs again without each cause, so a part is what its absence gains. For rows
     of other back ends it is what their tables tell, and what they cannot.
     """
+    if drills:
+        _drill()
+        return
+    if path is None:
+        raise click.UsageError("found no RUN or FILE, wanted one, or --drills")
     from testbed.studies.explain.cells import NoCell, of_experiment, of_run
     from testbed.studies.explain.measured import lines
     from testbed.studies.explain.study import study
@@ -60,3 +76,13 @@ def explain(path: Path, cell: str | None, job: int, most: int, output: Path | No
     with running():
         for each in cells:
             click.echo(study(each, job, output))
+
+
+def _drill() -> None:
+    from testbed.studies.explain import drills
+
+    done = drills.Score()
+    with running():
+        for line in drills.table(done):
+            click.echo(line)
+    sys.exit(0 if done.is_met else 1)

@@ -59,14 +59,14 @@ def _with_job(deployment: Deployment, number: int, **changes: Any) -> Deployment
     return replace(deployment, jobs=jobs)
 
 
-def _on(deployment: Deployment, **changes: Any) -> Deployment:
+def on(deployment: Deployment, **changes: Any) -> Deployment:
     """The same plans on a fabric with these ``changes``."""
     fabric = replace(deployment.fabric, **changes)
     jobs = tuple(replace(job, fabric=fabric) for job in deployment.jobs)
     return replace(deployment, fabric=fabric, jobs=jobs)
 
 
-def _run(deployment: Deployment, **changes: Any) -> Deployment:
+def run_with(deployment: Deployment, **changes: Any) -> Deployment:
     """With these ``changes`` of how the experiment is run."""
     emulation = deployment.experiment.emulation.model_copy(update=changes)
     experiment = deployment.experiment.model_copy(update={"emulation": emulation})
@@ -89,7 +89,7 @@ def _is_uneven(deployment: Deployment, number: int, _: Measurements) -> bool:
 
 
 def _without_steps(deployment: Deployment, number: int) -> Deployment:
-    changed = _on(deployment, step_latency=0.0)
+    changed = on(deployment, step_latency=0.0)
     return replace(changed, jobs=tuple(replace(job, step_s=0.0) for job in changed.jobs))
 
 
@@ -108,7 +108,7 @@ def _best_rates(fabric: Fabric) -> Mapping[frozenset[str], float]:
 def _alike(deployment: Deployment, _: int) -> Deployment:
     fabric = deployment.fabric
     best = _best_rates(fabric)
-    return _on(
+    return on(
         deployment,
         links=tuple(replace(link, rate=best[_tier(fabric, link)]) for link in fabric.links),
     )
@@ -138,7 +138,7 @@ def _has_choices(deployment: Deployment, number: int, _: Measurements) -> bool:
 
 
 def _without_limits(deployment: Deployment, _: int) -> Deployment:
-    return _on(
+    return on(
         deployment,
         links=tuple(replace(link, queue=_ENDLESS) for link in deployment.fabric.links),
     )
@@ -170,19 +170,19 @@ CAUSES = (
         "faults",
         "no link, switch or host fails",
         lambda deployment, *_: bool(deployment.experiment.emulation.faults),
-        lambda deployment, _: _run(deployment, faults=()),
+        lambda deployment, _: run_with(deployment, faults=()),
     ),
     Cause(
         "loss",
         "no link loses packets, so nothing has to be recovered",
         lambda deployment, *_: bool(_asked(deployment.experiment.emulation.loss)),
-        lambda deployment, _: _run(deployment, loss=0.0),
+        lambda deployment, _: run_with(deployment, loss=0.0),
     ),
     Cause(
         "duplicates",
         "no link delivers packets twice",
         lambda deployment, *_: bool(_asked(deployment.experiment.emulation.duplication)),
-        lambda deployment, _: _run(deployment, duplication=0.0),
+        lambda deployment, _: run_with(deployment, duplication=0.0),
     ),
     Cause(
         "other jobs",
@@ -200,7 +200,7 @@ CAUSES = (
         "switch capacity",
         "switches sum as fast as their links deliver",
         lambda deployment, *_: bool(deployment.fabric.capacity),
-        lambda deployment, _: _on(deployment, capacity={}),
+        lambda deployment, _: on(deployment, capacity={}),
     ),
     Cause(
         "hosts' own cost",
@@ -210,7 +210,7 @@ CAUSES = (
             or deployment.fabric.message_cost
             or deployment.fabric.packet_costs
         ),
-        lambda deployment, _: _on(deployment, packet_cost=0.0, message_cost=0.0, packet_costs={}),
+        lambda deployment, _: on(deployment, packet_cost=0.0, message_cost=0.0, packet_costs={}),
     ),
     Cause(
         "steps of the chain",
@@ -224,7 +224,7 @@ CAUSES = (
         lambda deployment, *_: bool(
             deployment.fabric.link_delay or deployment.fabric.pipeline_latency
         ),
-        lambda deployment, _: _on(deployment, link_delay=0.0, pipeline_latency=0.0),
+        lambda deployment, _: on(deployment, link_delay=0.0, pipeline_latency=0.0),
     ),
     Cause(
         "slow links",
@@ -248,7 +248,7 @@ CAUSES = (
         "few slots",
         "switches have all slots that a packet can name, so fewer packets collide",
         _has_collisions,
-        lambda deployment, _: _on(deployment, slots=wire.SLOTS),
+        lambda deployment, _: on(deployment, slots=wire.SLOTS),
     ),
     Cause(
         "small windows",

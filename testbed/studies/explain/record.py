@@ -24,7 +24,7 @@ from testbed.topology.fabric import Fabric
 from testbed.topology.paths import EvenPaths, Flow, Link
 from testbed.workload.iteration import IterationTimes, begun_s, completion_s
 
-SAMPLES = 400
+SAMPLES = 150
 """How often queues, windows and slots are read in the time that a run should take."""
 
 _FILE_HEADER, _PACKET_HEADER = 24, 16
