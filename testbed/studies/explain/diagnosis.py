@@ -94,22 +94,27 @@ def _slow_links(case: _Case) -> Iterator[Sign]:
             )
 
 
-def _difference(
-    case: _Case, count: Callable[[Record, Link], float]
-) -> Iterator[tuple[Link, float]]:
-    """Links of which the share of frames is above that of all normal runs; the worst first."""
+def _difference(case: _Case, count: Callable[[Record, Link], int]) -> Iterator[tuple[Link, float]]:
+    """Links on which more frames count than chance gives at the normal share of their tier, each
+    with its share; the worst first."""
+    counted: Counter[frozenset[Kind]] = Counter()
+    sent: Counter[frozenset[Kind]] = Counter()
+    for each in case.normal:
+        for link, port in each.ports.items():
+            counted[_tier(case, link)] += max(0, count(each, link))
+            sent[_tier(case, link)] += port.sent
     found = {}
     for link, port in case.record.ports.items():
-        if port.sent < _LEAST_FRAMES:
-            continue
-        share = count(case.record, link) / port.sent
-        usual = max(
-            count(each, link) / max(_LEAST_FRAMES, each.ports[link].sent) for each in case.normal
-        )
-        # Two frames may be chance where the experiment itself loses some.
-        if share > 2 * usual and count(case.record, link) > (2 if usual else 0):
-            found[link] = share
+        tier = _tier(case, link)
+        expected = port.sent * counted[tier] / max(1, sent[tier])
+        most = expected + _CERTAIN * expected**0.5 + 2 * bool(expected)
+        if port.sent >= _LEAST_FRAMES and count(case.record, link) > most:
+            found[link] = count(case.record, link) / port.sent
     yield from sorted(found.items(), key=lambda each: -each[1])
+
+
+def _tier(case: _Case, link: Link) -> frozenset[Kind]:
+    return frozenset(case.fabric.nodes[end].kind for end in link)
 
 
 def _lossy(case: _Case) -> Iterator[Sign]:

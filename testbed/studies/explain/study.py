@@ -6,6 +6,7 @@ import csv
 from dataclasses import astuple, fields
 from pathlib import Path
 
+from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
 from testbed.backends.packet import backend
 from testbed.campaign.planning import title
 from testbed.deployment.errors import DeploymentError
@@ -27,7 +28,10 @@ def study(cell: Cell, number: int, output: Path | None) -> str:
             f"--job: found {number}, wanted less than {len(deployment.jobs)}, the cell's jobs"
         )
     backend.prepare([deployment])
-    found = explain(deployment, number)
+    try:
+        found = explain(deployment, number)
+    except (Stalled, BrokenConnection, SumMismatch) as error:
+        raise DeploymentError(f"{cell.id}: the run failed, so there is no JCT: {error}") from error
     lines = [f"{cell.id}  {title(cell)}", text(found), f"({found.runs} runs)"]
     if output is not None:
         lines.append(f"table and figure: {write(found, output, f'explain-{cell.id}-{number}')}")
