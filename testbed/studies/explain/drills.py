@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from testbed.deployment.deploy import Deployment
 from testbed.experiment.schema import Experiment
@@ -39,7 +42,6 @@ _FABRIC: dict[str, Any] = {
     "link_delay": "1us",
     "step_latency": "5us",
 }
-_WORKERS = [f"h{host}" for host in range(8)]
 _JOB: dict[str, Any] = {
     "workload": "resnet50",
     "workers": 8,
@@ -76,26 +78,11 @@ class Intended:
         )
 
 
-_TWO_JOBS = [
-    {"system": "atp", "workers": ["h0", "h1", "h5", "h6"]},
-    {"system": "atp", "workers": ["h2", "h3", "h7", "h8"]},
-]
-
 INTENDED = {
-    each.name: each
-    for each in (
-        Intended("ring", [{"system": "ring", "workers": _WORKERS}]),
-        Intended("hierarchical", [{"system": "hierarchical-ring"}]),
-        Intended("ps", [{"system": "ps"}]),
-        Intended("one server", [{"system": "ps", "options": {"servers": "dedicated"}}]),
-        Intended("switchml", [{"system": "switchml"}]),
-        Intended("atp", [{"system": "atp"}]),
-        Intended("two atp jobs", _TWO_JOBS, {"hosts_per_leaf": 5, "slots": 128}),
-        Intended("rina", [{"system": "rina"}]),
-        Intended("netreduce", [{"system": "netreduce"}]),
-        Intended("lossy ps", [{"system": "ps"}], emulation={"loss": 0.001}),
-    )
+    name: Intended(name, **what)
+    for name, what in yaml.safe_load(Path(__file__).with_name("intended.yaml").read_text()).items()
 }
+"""What the files of healthy experiments say, by names that drills use."""
 
 
 @dataclass(frozen=True)
@@ -194,47 +181,50 @@ def _silent(*summing: str) -> Callable[[Intended, int], Deployment]:
 
 def _beside(*hosts: str) -> Callable[[Intended, int], Deployment]:
     """Another job on these hosts, of which nobody knows."""
-    other = {"system": "ring", "workers": list(hosts), "iterations": 4}
-    return lambda intended, seed: intended.deploy(seed, [other])
+    return lambda intended, seed: intended.deploy(
+        seed, [{**intended.jobs[0], "workers": list(hosts), "iterations": 4}]
+    )
 
 
 FAULTS = (
-    Fault("a host's link at half rate", "ring", diagnosis.RATE, ("h2-t0", "t0-h2"),
+    Fault("a host's link at half rate", "a ring", diagnosis.RATE, ("h2-t0", "t0-h2"),
           _link("h2", "t0", rate=5e9)),
-    Fault("a host's link at a quarter", "switchml", diagnosis.RATE, ("h5-t1", "t1-h5"),
+    Fault("a host's link at a quarter", "a pool of slots", diagnosis.RATE, ("h5-t1", "t1-h5"),
           _link("h5", "t1", rate=2.5e9)),
-    Fault("an uplink at half rate", "ps", diagnosis.RATE, ("t1-s0", "s0-t1"),
+    Fault("an uplink at half rate", "all machines serve", diagnosis.RATE, ("t1-s0", "s0-t1"),
           _link("t1", "s0", rate=5e9)),
-    Fault("0.5 % loss on a host's link", "ring", diagnosis.LOSS, ("h1-t0", "t0-h1"),
+    Fault("0.5 % loss on a host's link", "a ring", diagnosis.LOSS, ("h1-t0", "t0-h1"),
           _emulation(loss={"h1-t0": 0.005})),
-    Fault("0.5 % loss on an uplink", "ps", diagnosis.LOSS, ("t2-s1", "s1-t2"),
+    Fault("0.5 % loss on an uplink", "all machines serve", diagnosis.LOSS, ("t2-s1", "s1-t2"),
           _emulation(loss={"t2-s1": 0.005})),
-    Fault("0.5 % loss under INA", "switchml", diagnosis.LOSS, ("h4-t1", "t1-h4"),
+    Fault("0.5 % loss under INA", "a pool of slots", diagnosis.LOSS, ("h4-t1", "t1-h4"),
           _emulation(loss={"h4-t1": 0.005})),
-    Fault("a ToR does not sum", "atp", diagnosis.SILENT, ("t0",), _silent("t1", "t2", "t3")),
-    Fault("a ToR does not sum", "netreduce", diagnosis.SILENT, ("t1",),
+    Fault("a ToR does not sum", "slots by hash", diagnosis.SILENT, ("t0",),
+          _silent("t1", "t2", "t3")),
+    Fault("a ToR does not sum", "sums in transit", diagnosis.SILENT, ("t1",),
           _silent("t0", "t2", "t3")),
-    Fault("half the slots", "two atp jobs", diagnosis.SLOTS, ("t0", "t1", "t2", "t3"),
+    Fault("half the slots", "two jobs share slots", diagnosis.SLOTS, ("t0", "t1", "t2", "t3"),
           _fabric(slots=64)),
-    Fault("a straggler", "ring", diagnosis.STRAGGLER, ("h3",),
+    Fault("a straggler", "a ring", diagnosis.STRAGGLER, ("h3",),
           _paced(lambda rank, _: 2.0 if rank == 3 else 1.0)),
-    Fault("a straggler, now and then", "switchml", diagnosis.STRAGGLER, ("h6",),
+    Fault("a straggler, now and then", "a pool of slots", diagnosis.STRAGGLER, ("h6",),
           _paced(lambda rank, number: 1.5 if rank == 6 and number == 2 else 1.0)),
-    Fault("hashes polarise", "ps", diagnosis.HASH, ("s0",), _changed(_polarised)),
+    Fault("hashes polarise", "all machines serve", diagnosis.HASH, ("s0",), _changed(_polarised)),
     Fault("a slow server", "one server", diagnosis.HOST, ("h8",),
           _fabric(packet_costs={"h8": 3e-6})),
-    Fault("a slow host", "ring", diagnosis.HOST, ("h2",), _fabric(packet_costs={"h2": 3e-6})),
-    Fault("duplicates on an uplink", "ps", diagnosis.DUPLICATES, ("t0-s1", "s1-t0"),
-          _emulation(duplication={"t0-s1": 0.01})),
-    Fault("a small window", "switchml", diagnosis.WINDOW, tuple(f"h{host}" for host in range(8)),
+    Fault("a slow host", "a ring", diagnosis.HOST, ("h2",), _fabric(packet_costs={"h2": 3e-6})),
+    Fault("duplicates on an uplink", "all machines serve", diagnosis.DUPLICATES,
+          ("t0-s1", "s1-t0"), _emulation(duplication={"t0-s1": 0.01})),
+    Fault("a small window", "a pool of slots", diagnosis.WINDOW,
+          tuple(f"h{host}" for host in range(8)),
           _window(4)),
     Fault("a short queue", "one server", diagnosis.QUEUE, ("t2-h8",),
           _link("t2", "h8", queue=32_000)),
-    Fault("a busy neighbour", "ring", diagnosis.NEIGHBOUR, ("h10", "h8", "h9"),
+    Fault("a busy neighbour", "a ring", diagnosis.NEIGHBOUR, ("h10", "h8", "h9"),
           _beside("h8", "h9", "h10")),
-    Fault("a switch sums slowly", "switchml", diagnosis.SWITCH, ("t0",),
+    Fault("a switch sums slowly", "a pool of slots", diagnosis.SWITCH, ("t0",),
           _fabric(capacity={"t0": 5e9})),
-    Fault("slow steps of hosts", "ring", diagnosis.LATENCY, ("hosts",), _steps(2e-3)),
+    Fault("slow steps of hosts", "a ring", diagnosis.LATENCY, ("hosts",), _steps(2e-3)),
 )  # fmt: skip
 
 HEALTHY = tuple((name, seed) for name in INTENDED for seed in (11, 12))
