@@ -95,6 +95,17 @@ def span_s(outcomes: Iterable[RankOutcome]) -> float:
 
 
 @dataclass(frozen=True)
+class PortCounts:
+    """The counters of a port: frames that it sent, that reached the other end and that its queue
+    dropped, and the most bytes that waited in it."""
+
+    sent: int
+    arrived: int
+    dropped: int
+    most_waiting: int
+
+
+@dataclass(frozen=True)
 class Measurements:
     """What a run of a deployment measured. Bytes and times are scaled; times are also dilated.
 
@@ -104,6 +115,10 @@ class Measurements:
         seconds: from the first start to the last end.
         dilation: by how much times on the back end's clock are longer than scaled times.
         digests: of the packets on links, in virtual time.
+        ports: the counters of each directed link's port, where the back end has them.
+        events: the packets of all jobs that each P4 switch has seen.
+        waited: the most bytes that waited inside a node: for a host's processor, or for a switch
+            that sums no faster than its capacity.
     """
 
     jobs: Sequence[JobMeasurements]
@@ -111,3 +126,6 @@ class Measurements:
     seconds: float = 0.0
     dilation: float = 1.0
     digests: Digests | None = None
+    ports: Mapping[tuple[str, str], PortCounts] = field(default_factory=dict)
+    events: Mapping[str, Counter[Event]] = field(default_factory=dict)
+    waited: Mapping[str, int] = field(default_factory=dict)

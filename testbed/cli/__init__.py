@@ -12,6 +12,7 @@ _MODULES = {
     "run": "run",
     "validate": "validate",
     "report": "report",
+    "explain": "explain",
     "compare": "comparison",
     "baseline": "comparison",
     "claims": "claims",

@@ -23,7 +23,7 @@ from testbed.plan.program import Multicast, Plan, SwitchReduce, TreeOperation
 from testbed.plan.stages import Stages, stretches
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
-from testbed.topology.paths import EvenPaths
+from testbed.topology.paths import EvenPaths, Flow
 from testbed.workload.replay import Need, stalled_s
 
 Load = dict[tuple[str, str], float]
@@ -39,6 +39,25 @@ def link_loads(plan: Plan, fabric: Fabric) -> Load:
     """
     loads = _Loads(plan, fabric)
     return _sum(loads.of(phase) for phase in _phases(plan))
+
+
+def flows(plan: Plan) -> dict[Flow, float]:
+    """The part of the gradient that each node sends to another, without receipts.
+
+    On trees, a node's next one is its parent or child.
+    """
+    found: defaultdict[Flow, float] = defaultdict(float)
+    for phase in _phases(plan):
+        for what, share in phase:
+            if not isinstance(what, TreeOperation):
+                found[plan.hosts[what.source], plan.hosts[what.to]] += float(share)
+                continue
+            for edge in plan.trees[what.tree].parent.items():
+                if not isinstance(what, Multicast):
+                    found[edge] += float(share)
+                if not isinstance(what, SwitchReduce):
+                    found[edge[::-1]] += float(share)
+    return dict(found)
 
 
 def _phases(plan: Plan) -> list[Phase]:

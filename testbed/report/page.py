@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from testbed import results
-from testbed.report import canvas, data, figures, gradients, links, ranking, tables, template
+from testbed.report import canvas, data, figures, gradients, links, parts, ranking, tables, template
 from testbed.report.backends import FLOOR, SIMULATED
 from testbed.report.evaluated import Pictured, evaluated
 from testbed.report.system_style import Styles, ordered, style_of
@@ -80,6 +80,7 @@ def build(
         "differences": beside.loc[beside["is_valid"], "difference"].abs(),
         "jobs": tables.jobs(found.jobs, titles),
         "layers": tables.layers(links.by_layer(found.loads), titles),
+        "slowest": parts.slowest(rows, found.iterations, titles),
         "gradients": gradients.table(rows, titles),
         "verdicts": tables.verdicts(rows, good, titles),
         "problems": tables.problems(data.problems(rows), titles),

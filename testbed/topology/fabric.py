@@ -55,6 +55,7 @@ class Fabric:
         packet_cost, message_cost: seconds of a host's processor for each packet and each message
             that it sends or receives, one after another (the overhead o of LogP, Culler et al.,
             PPoPP 1993).
+        packet_costs: the hosts whose packets cost another time than ``packet_cost``.
         step_latency: seconds that each dependent step costs at a host (the α of the closed
             forms).
     """
@@ -70,6 +71,7 @@ class Fabric:
     step_latency: float = 0.0
     packet_cost: float = 0.0
     message_cost: float = 0.0
+    packet_costs: Mapping[str, float] = field(default_factory=dict)
     link_delay: float = 0.0
     pipeline_latency: float = 0.0
     _hops: dict[tuple[str, str], tuple[str, ...]] = field(

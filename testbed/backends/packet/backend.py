@@ -9,7 +9,7 @@ from pathlib import Path
 
 from testbed import wire
 from testbed.backends.links import shares
-from testbed.backends.measurements import Measurements, of_ranks, span_s
+from testbed.backends.measurements import Measurements, PortCounts, of_ranks, span_s
 from testbed.backends.packet import faults
 from testbed.backends.packet.loop import Loop
 from testbed.backends.packet.recorder import Recorder, simulation_for
@@ -123,7 +123,26 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
             },
             seconds=span_s(outcome for own in outcomes for outcome in own),
             digests=simulation.digests(),
+            ports={ends: _counts(counters) for ends, counters in _ports(simulation, fabric)},
+            events={
+                name: sum((_events([each], job.number) for job in deployment.jobs), Counter())
+                for name, each in switches.items()
+            },
+            waited={
+                name: counters.most_waiting
+                for name, node in number.items()
+                if (counters := simulation.inside(node)) is not None
+            },
         )
+
+
+def _counts(counters: PortCounters) -> PortCounts:
+    return PortCounts(
+        sent=counters.sent_frames,
+        arrived=counters.sent_frames - counters.lost + counters.duplicated,
+        dropped=counters.dropped,
+        most_waiting=counters.most_waiting,
+    )
 
 
 def _routes(deployment: Deployment) -> Routes:

@@ -245,6 +245,11 @@ class Simulation:
             self._library.simulation_port(self._open, node, port)[0]
         )
 
+    def inside(self, node: int) -> PortCounters | None:
+        """Like `port`, for a node's own queue: a host's processor, a switch's adder."""
+        found = self._library.simulation_inside(self._open, node)
+        return PortCounters.from_buffer_copy(found[0]) if found else None
+
     def tcp(self, connection: int) -> TcpCounters:
         """A copy of a connection's counters as they are now."""
         return TcpCounters.from_buffer_copy(
@@ -288,6 +293,7 @@ def library() -> ctypes.CDLL:
         "hops": (c_uint64, c_void_p),
         "digests": (POINTER(_Digests), c_void_p),
         "port": (POINTER(PortCounters), c_void_p, c_uint32, c_uint32),
+        "inside": (POINTER(PortCounters), c_void_p, c_uint32),
         "counters": (POINTER(TcpCounters), c_void_p, c_uint32),
     }
     declare(library, signatures, "simulation_")

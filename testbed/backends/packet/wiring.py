@@ -60,9 +60,10 @@ def wire_up(
         kind = HOST if node.kind is Kind.HOST else ROUTER
         address = int(ipaddress.IPv4Address(addressing.ip(name)))
         simulation.node(number[name], kind, address, _draw(seed, name))
-        if kind == HOST and (fabric.packet_cost or fabric.message_cost):
+        packet_cost = fabric.packet_costs.get(name, fabric.packet_cost)
+        if kind == HOST and (packet_cost or fabric.message_cost):
             # Packets are as many times fewer as a job is smaller, and messages are not.
-            costs = fabric.packet_cost * SECOND, fabric.message_cost * scale * SECOND
+            costs = packet_cost * SECOND, fabric.message_cost * scale * SECOND
             simulation.charge(number[name], *map(round, costs))
     ports = port_numbers(fabric)
     for link in fabric.links:

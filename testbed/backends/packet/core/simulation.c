@@ -313,6 +313,15 @@ const struct port_counters *simulation_port(const struct simulation *simulation,
     return &simulation->network->nodes[node].ports[port]->counters;
 }
 
+const struct port_counters *simulation_inside(const struct simulation *simulation, uint32_t node)
+{
+    const struct node *found = &simulation->network->nodes[node];
+    if (found->kind == HOST)
+        return found->processor ? &found->processor->counters : NULL;
+    const struct p4 *p4 = found->kind == SWITCH ? found->owner : NULL;
+    return p4 && p4->adder ? &p4->adder->counters : NULL;
+}
+
 const struct tcp_counters *simulation_counters(const struct simulation *simulation,
                                                uint32_t connection)
 {

@@ -82,6 +82,8 @@ uint64_t simulation_hops(const struct simulation *simulation);
 const struct digests *simulation_digests(const struct simulation *simulation);
 const struct port_counters *simulation_port(const struct simulation *simulation, uint32_t node,
                                             uint32_t port);
+/* Those of a node's own queue: a host's processor, a switch's adder. NULL if it has none. */
+const struct port_counters *simulation_inside(const struct simulation *simulation, uint32_t node);
 const struct tcp_counters *simulation_counters(const struct simulation *simulation,
                                                uint32_t connection);
 

@@ -1,0 +1,88 @@
+"""``explain``: where a job's time went."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from testbed.cli.arguments import experiments
+from testbed.cli.failures import reading, running
+
+
+@click.command()
+@click.argument(
+    "path", metavar="RUN|FILE", required=False, type=click.Path(exists=True, path_type=Path)
+)
+@click.option("--cell", metavar="ID", help="the cell to explain; an id may be cut short")
+@click.option(
+    "--job",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="the job to explain, by its place in the experiment",
+)
+@click.option(
+    "--most",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="explain so many cells: of a RUN the slowest, by their closed form, of a FILE the first",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="where to write tables and figures; in RUN if not given, and nowhere for a FILE",
+)
+@click.option(
+    "--drills",
+    is_flag=True,
+    help="instead, hide 20 faults in ordinary experiments, and say which are found; exits with 1"
+    " unless at least 18 are and 20 healthy runs are left alone",
+)
+def explain(
+    path: Path | None, cell: str | None, job: int, most: int, output: Path | None, drills: bool
+) -> None:
+    """Say where a job's time went: sentences, a table and a figure that add up to its JCT.
+
+    A cell in packets runs again without each cause, so a part is what its absence gains. For rows
+    of other back ends it is what their tables tell, and what they cannot.
+    """
+    if drills:
+        _drill()
+        return
+    if path is None:
+        raise click.UsageError("found no RUN or FILE, wanted one, or --drills")
+    from testbed.studies.explain.cells import NoCell, of_experiment, of_run
+    from testbed.studies.explain.measured import lines
+    from testbed.studies.explain.study import study
+
+    if path.is_dir():
+        from testbed.located import Invalid
+        from testbed.results import Unreadable
+
+        with reading(NoCell, Unreadable, Invalid):
+            cells, others = of_run(path, cell, most)
+        output = output or path
+        for line in lines(path, others):
+            click.echo(line)
+    else:
+        (experiment,) = experiments([path])
+        with reading(NoCell):
+            cells = of_experiment(experiment, cell, most)
+    with running():
+        for each in cells:
+            click.echo(study(each, job, output))
+
+
+def _drill() -> None:
+    from testbed.studies.explain import drills
+
+    done = drills.Score()
+    with running():
+        for line in drills.table(done):
+            click.echo(line)
+    sys.exit(0 if done.is_met else 1)

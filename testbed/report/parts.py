@@ -1,0 +1,85 @@
+"""Where the time of a row went, by its tables alone: no run is repeated."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from testbed.report.tables import Table, Titles, number
+from testbed.workload.catalogue import title
+
+SLOWEST = 5
+"""How many cells a report explains."""
+
+_KEYS = ["run", "cell", "repeat", "job"]
+_PATIENT = 1.02
+"""A row this many times above its closed form needs an explanation."""
+
+
+class Parts(NamedTuple):
+    """Parts of a JCT, which they add up to (s).
+
+    Attributes:
+        compute: of the worker that ended last.
+        plan: what the closed form adds to it for the plan's busiest link and its steps.
+        ecmp: what the busiest link's measured bytes add to that: ECMP's imbalance, and what was
+            sent again.
+        other: the rest, of which tables know no more.
+    """
+
+    compute: float
+    plan: float
+    ecmp: float
+    other: float
+
+
+def parts(row: Any, iterations: pd.DataFrame) -> Parts:
+    """The parts of a row of results, with all ``iterations`` of its runs."""
+    own = iterations
+    for key in _KEYS:
+        own = own[own[key] == getattr(row, key)]
+    last = own[own["rank"] == own.loc[own["end_s"].idxmax(), "rank"]]
+    compute = float((last["compute_end_s"] - last["start_s"] - last["stalled_s"]).sum())
+    expected = float(row.expected_jct_s)
+    routed = expected if pd.isna(row.routed_jct_s) else max(expected, float(row.routed_jct_s))
+    return Parts(compute, expected - compute, routed - expected, float(row.jct_s) - routed)
+
+
+def signs(row: Any) -> str:
+    """What the row's counters say about the rest."""
+    said = []
+    for count, what in (
+        (row.retransmitted, "packets sent again"),
+        (row.collisions, "collisions at slots"),
+        (row.switch_duplicates, "duplicates at switches"),
+        (row.switch_refused, "packets refused by switches"),
+    ):
+        if pd.notna(count) and count > 0:
+            said.append(f"{int(count)} {what}")
+    return "; ".join([*said, *([row.notes] if isinstance(row.notes, str) and row.notes else [])])
+
+
+def slowest(rows: pd.DataFrame, iterations: pd.DataFrame, titles: Titles) -> Table:
+    """The cells in packets that are furthest above their closed form, and where their time went."""
+    columns = ["workload", "workers", "fabric", "conditions", "INA", "system", "cell", "JCT (s)"]
+    columns += ["compute", "plan", "ECMP", "other", "seen"]
+    able = rows[(rows["backend"] == "packet") & rows["jct_s"].notna()]
+    able = able.assign(over=able["jct_s"] / able["expected_jct_s"])
+    able = able[able["over"] > _PATIENT].sort_values("over", ascending=False, kind="stable")
+    able = able.drop_duplicates(["run", "cell"]).head(SLOWEST)
+    return columns, [
+        [
+            title(row.workload),
+            str(row.workers),
+            row.fabric,
+            row.conditions,
+            row.ina,
+            titles[row.system, row.variant],
+            row.cell,
+            number(row.jct_s),
+            *map(number, parts(row, iterations)),
+            signs(row),
+        ]
+        for row in able.itertuples()
+    ]

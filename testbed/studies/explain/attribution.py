@@ -1,0 +1,165 @@
+"""Divides a job's completion time among its causes, by runs without them.
+
+A run in packets is deterministic, so what a cause costs is a difference of two runs. Causes
+interact: without queues that overflow, an unlucky hash costs less. So causes are taken away one
+after another in the order of `causes.CAUSES`, and again in the reverse order. Each gets the mean of
+what its removal gained. Either order's gains add up to the JCT less that of the run without any
+cause, and so do their means: the Shapley value over two orders, not over all. ``low`` and ``high``
+are the gains in the two orders and of the cause removed alone; where they differ, causes interact.
+
+What is left without any cause is compute, the busiest link's sending while nothing computes, and
+the rest: the dependency chain, in which even the busiest link waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from testbed.backends.measurements import BrokenConnection, Measurements, Stalled
+from testbed.backends.packet import backend
+from testbed.deployment.deploy import Deployment
+from testbed.deployment.errors import DeploymentError
+from testbed.studies.explain.causes import CAUSES, Cause, removed
+from testbed.studies.explain.record import Interval, Record, observe, times
+from testbed.topology.paths import Link
+
+COMPUTE, BUSIEST, CHAIN = "compute", "busiest link", "dependency chain"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the JCT, in seconds of the real cluster.
+
+    Attributes:
+        instead: what the run without this cause had; empty for parts that no run can be without.
+        alone_s: what was gained when this cause alone was taken away.
+        low_s, high_s: the least and the most that its removal gained.
+    """
+
+    name: str
+    seconds: float
+    instead: str = ""
+    alone_s: float = 0.0
+    low_s: float = 0.0
+    high_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where the time of a job went.
+
+    Attributes:
+        parts: they add up to ``jct_s``.
+        record, ideal: of the run, and of the run without any cause.
+        unknown: causes that could not be taken away, each with the reason.
+        runs: how many runs it took.
+    """
+
+    deployment: Deployment
+    number: int
+    jct_s: float
+    parts: Sequence[Part]
+    record: Record
+    ideal: Record
+    unknown: Sequence[str]
+    runs: int
+
+
+def explain(deployment: Deployment, number: int = 0) -> Explanation:
+    """Explain job ``number`` of a deployment. Raises what the run itself raises."""
+    with TemporaryDirectory() as folder:
+        measured = backend.run(deployment, Path(folder))
+    jct = times(deployment, measured, number).jct_s
+    present = [cause for cause in CAUSES if cause.present(deployment, number, measured)]
+    runs = 1
+
+    @cache
+    def without(gone: frozenset[Cause]) -> float:
+        nonlocal runs
+        if not gone:
+            return jct
+        runs += 1
+        return _jct(removed(deployment, number, gone), number)
+
+    causes, unknown, alone = [], [], {}
+    for cause in present:
+        try:
+            alone[cause] = jct - without(frozenset({cause}))
+            causes.append(cause)
+        except (DeploymentError, Stalled, BrokenConnection) as error:
+            unknown.append(f"{cause.name}: the run without it failed: {error}")
+    forwards, backwards = _gains(causes, without), _gains(causes[::-1], without)
+    parts = []
+    for cause in causes:
+        each = (forwards[cause], backwards[cause])
+        every = (*each, alone[cause])
+        parts.append(
+            Part(cause.name, sum(each) / 2, cause.instead, alone[cause], min(every), max(every))
+        )
+    ideal = observe(removed(deployment, number, causes), (number,))
+    rate = deployment.fabric.link
+    watched = max(
+        measured.carried, key=lambda link: measured.carried[link] / rate(*link).rate, default=None
+    )
+    record = observe(deployment, (number,), watched)
+    return Explanation(
+        deployment,
+        number,
+        jct,
+        [*rest(ideal, number), *parts],
+        record,
+        ideal,
+        unknown,
+        runs + 2,
+    )
+
+
+def _jct(deployment: Deployment, number: int) -> float:
+    with TemporaryDirectory() as folder:
+        measured: Measurements = backend.run(deployment, Path(folder))
+    return times(deployment, measured, number).jct_s
+
+
+def _gains(
+    order: Sequence[Cause], without: Callable[[frozenset[Cause]], float]
+) -> dict[Cause, float]:
+    """What each removal gains, one after another."""
+    gains: dict[Cause, float] = {}
+    for cause in order:
+        before = frozenset(gains)
+        gains[cause] = without(before) - without(before | {cause})
+    return gains
+
+
+def rest(ideal: Record, number: int) -> list[Part]:
+    """The parts of a run in which nothing can be taken away; they add up to its JCT."""
+    job = ideal.jobs[number]
+    compute = sum(job.computed[job.last])
+    left = job.jct_s - compute
+    link = busiest(ideal)
+    sending = 0.0
+    if link is not None:
+        sending = min(left, sum(overlap(ideal.busy.get(link, ()), each) for each in job.exposed))
+    return [
+        Part(COMPUTE, compute),
+        Part(BUSIEST, sending),
+        Part(CHAIN, left - sending),
+    ]
+
+
+def busiest(record: Record) -> Link | None:
+    """The directed link that sent for the longest time; None if none did."""
+    seconds = {link: record.carried[link] / record.rates[link] for link in record.rates}
+    return max(seconds, key=lambda link: seconds[link], default=None)
+
+
+def overlap(spells: Sequence[tuple[float, float, float]], interval: Interval) -> float:
+    """For how much of ``interval`` a link was busy."""
+    start, end = interval
+    return sum(
+        max(0.0, min(end, until) - max(start, since)) * share for since, until, share in spells
+    )

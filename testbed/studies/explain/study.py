@@ -1,0 +1,50 @@
+"""A cell in packets, explained: printed, and written as a table and a figure."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import astuple, fields
+from pathlib import Path
+
+from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
+from testbed.backends.packet import backend
+from testbed.campaign.planning import title
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import Cell
+from testbed.placement.deployments import Deployments
+from testbed.report import canvas, figures
+from testbed.studies.explain.attribution import Explanation, Part, explain
+from testbed.studies.explain.words import draw, text
+
+
+def study(cell: Cell, number: int, output: Path | None) -> str:
+    """The explanation of job ``number`` of a cell; its table and figure go into ``output``.
+
+    DeploymentError if the cell cannot be set up or has no such job; what the back end raises.
+    """
+    deployment = Deployments().of(cell.experiment)
+    if number >= len(deployment.jobs):
+        raise DeploymentError(
+            f"--job: found {number}, wanted less than {len(deployment.jobs)}, the cell's jobs"
+        )
+    backend.prepare([deployment])
+    try:
+        found = explain(deployment, number)
+    except (Stalled, BrokenConnection, SumMismatch) as error:
+        raise DeploymentError(f"{cell.id}: the run failed, so there is no JCT: {error}") from error
+    lines = [f"{cell.id}  {title(cell)}", text(found), f"({found.runs} runs)"]
+    if output is not None:
+        lines.append(f"table and figure: {write(found, output, f'explain-{cell.id}-{number}')}")
+    return "\n".join(lines)
+
+
+def write(found: Explanation, folder: Path, name: str) -> Path:
+    """Write ``name.csv``, ``name.pdf`` and ``name.png``; the path of the last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Part)])
+        writer.writerows(astuple(part) for part in found.parts)
+    with canvas.paper():
+        figures.save({name: draw(found)}, folder)
+    return folder / f"{name}.png"

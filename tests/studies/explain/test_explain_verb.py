@@ -1,0 +1,116 @@
+"""The verb: what it prints and writes, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tiny import file
+
+import testbed
+from testbed.cli import main
+from testbed.deployment import experiments
+from testbed.experiment.cells import distinct
+from testbed.report import parts
+
+ROOT = Path(__file__).parents[3]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, ["explain", *map(str, arguments)])
+
+
+def ring(folder, **changes):
+    return file(folder, jobs__0__system="ring", **changes)
+
+
+def test_the_readme_quotes_what_the_verb_prints():
+    done = invoke(ROOT / "experiments/explain.yaml")
+    assert done.exit_code == 0, done.output
+    _, *lines, _ = done.output.splitlines()
+    quoted = "\n".join(f"    {line}".rstrip() for line in lines)
+    assert quoted in (ROOT / "README.md").read_text()
+
+
+def test_it_writes_a_table_that_adds_up_and_a_figure(tmp_path):
+    path = ring(tmp_path, backend="packet", emulation__loss=0.01)
+    done = invoke(path, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    (cell,) = distinct(experiments.read(path))
+    found = testbed.run(path, tmp_path / "results").results
+    with (tmp_path / f"out/explain-{cell.id}-0.csv").open() as table:
+        total = sum(float(row["seconds"]) for row in csv.DictReader(table))
+    assert total == pytest.approx(found.jct_s[0], rel=1e-9)
+    assert (tmp_path / f"out/explain-{cell.id}-0.png").exists()
+
+
+def test_of_a_run_it_explains_the_slowest_cell(tmp_path):
+    path = ring(tmp_path, backend="packet", sweep={"emulation.loss": [0.0, 0.05]})
+    found = testbed.run(path, tmp_path / "results").results
+    slowest = found.loc[(found.jct_s / found.expected_jct_s).idxmax()]
+    done = invoke(slowest.run)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(slowest.cell)
+    assert "\nloss: " in done.output
+    other = found[found.cell != slowest.cell].iloc[0]
+    assert invoke(slowest.run, "--cell", other.cell[:6]).output.startswith(other.cell)
+
+
+def test_rows_of_other_back_ends_are_explained_by_their_tables(tmp_path):
+    path = ring(tmp_path, backend="simulate")
+    tables = testbed.run(path, tmp_path / "results")
+    done = invoke(tables.results.run[0])
+    assert done.exit_code == 0, done.output
+    assert "The simulator has no packets" in done.output
+    (row,) = tables.results.itertuples()
+    assert sum(parts.parts(row, tables.iterations)) == pytest.approx(row.jct_s)
+
+
+def test_a_report_says_where_the_time_of_slow_cells_went(tmp_path):
+    path = ring(tmp_path, backend="packet", emulation__loss=0.05)
+    tables = testbed.run(path, tmp_path / "results")
+    page = testbed.write_report(tables.results.run[0])
+    cell = tables.results.cell[0]
+    for text in (page.read_text(), page.with_suffix(".md").read_text()):
+        assert "slowest cells in packets" in text
+        assert cell in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "wanted packet"),
+        (("--cell", "nowhere"), "wanted one of"),
+    ],
+)
+def test_a_mistake_is_told(tmp_path, options, said):
+    done = invoke(ring(tmp_path), *options)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_it_needs_a_path():
+    done = invoke()
+    assert done.exit_code == 2
+    assert "wanted one, or --drills" in done.output
+
+
+def test_a_job_that_is_not_there_is_refused(tmp_path):
+    done = invoke(ring(tmp_path, backend="packet"), "--job", 1)
+    assert done.exit_code == 1
+    assert "--job: found 1" in done.output
+
+
+def test_an_empty_directory_is_refused(tmp_path):
+    done = invoke(tmp_path)
+    assert done.exit_code == 2
+    assert "results.csv" in done.output
+
+
+def test_a_cell_that_cannot_end_is_a_failed_run(tmp_path):
+    path = ring(tmp_path, backend="packet", emulation__faults=[{"at": "1us", "host": "h0"}])
+    done = invoke(path)
+    assert done.exit_code == 1
+    assert "the run failed, so there is no JCT" in done.output
