@@ -70,7 +70,8 @@ class NetReduceOptions(Options):
     window: int = Field(
         default=MESSAGES,
         ge=1,
-        description="the messages in flight, a whole number of at least 1",
+        le=wire.LIVE_MESSAGES,
+        description=f"the messages in flight, a whole number from 1 to {wire.LIVE_MESSAGES}",
         examples=[MESSAGES],
     )
     message: int = Field(

@@ -185,7 +185,7 @@ static const uint64_t *ranks_in(const struct tree *tree, const struct header *he
 
 void root_take(struct tree *tree, const struct packet *packet, double now)
 {
-    uint64_t sequence = be32toh(packet->header.sequence);
+    uint64_t sequence = whole_sequence(tree, be32toh(packet->header.sequence));
     const uint64_t *ranks = ranks_in(tree, &packet->header);
     if (!ranks)
         return;

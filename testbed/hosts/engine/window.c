@@ -24,10 +24,13 @@ static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long w
 static const double LATER = 0.75; /* of a round trip: less may be a member's delay */
 enum { REORDERING = 3 };
 
-void window_open(struct tree *tree, uint32_t size)
+void window_open(struct tree *tree, uint32_t size, uint64_t begins)
 {
     tree->window = (struct window){
         .size = size,
+        .next = begins,
+        .sent_end = begins,
+        .done_end = begins,
         .timeout = FIRST_TIMEOUT,
         .silence = INFINITY,
         .probe_at = INFINITY,

@@ -27,7 +27,7 @@ struct window {
 
 struct tree;
 
-void window_open(struct tree *tree, uint32_t size);
+void window_open(struct tree *tree, uint32_t size, uint64_t begins);
 void window_pump(struct tree *tree, double now);
 void window_answered(struct tree *tree, uint64_t sequence, double now);
 bool window_send(struct tree *tree, uint64_t sequence, uint8_t flags, double now);

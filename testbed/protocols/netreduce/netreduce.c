@@ -48,6 +48,7 @@ static int ring_open(struct flow *flow, const struct role *role)
     ring->incoming = first + role->rank_before;
     ring->message = role->message;
     ring->window = role->window;
+    ring->next = ring->received = ring->acked = ring->highest = role->begins;
     ring->timeout = ring->silence = FIRST_TIMEOUT;
     ring->look_again = ring->probe_at = -INFINITY;
     ring->span = 2 * role->window * role->message;
