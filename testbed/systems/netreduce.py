@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
+from testbed import wire
 from testbed.experiment.options import Options
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE

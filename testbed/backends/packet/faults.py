@@ -6,6 +6,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -53,6 +54,27 @@ def schedule(
         for here, there in (link, link[::-1]):
             simulation.impair(number[here], ports[here][there], impairment)
 
+    restarts: Counter[str] = Counter()  # of each switch
+
+    def restart(name: str) -> None:
+        restarts[name] += 1
+        switches[name].restart()
+
+    def tell(name: str, count: int, step: Callable[[EmbeddedSwitch], None]) -> None:
+        if restarts[name] == count:  # else it has lost its tables again, and is told anew
+            step(switches[name])
+
+    def tell_late(name: str, fault: Fault) -> None:
+        """Restart a switch, and tell it its entries one by one in an order by the fault's seed."""
+        assert fault.until is not None
+        restart(name)
+        steps = entries[name].steps()
+        random.Random(fault.tables).shuffle(steps)
+        lasts = round((fault.until - fault.at) * scale * SECOND)
+        for place, step in enumerate(steps, start=1):
+            instant = simulation.now + lasts * place // len(steps)
+            loop.at(instant, partial(tell, name, restarts[name], step))
+
     def at(seconds: float, action: Callable[[], None]) -> None:
         loop.at(round(seconds * scale * SECOND), action)
 
@@ -76,7 +98,7 @@ def schedule(
             continue
         elif fault.tables is not None:
             if fault.switch in switches:
-                _tell_late(fault, at, switches[fault.switch], entries[fault.switch])
+                at(fault.at, partial(tell_late, fault.switch, fault))
             continue
         elif fault.wrap is not None:
             continue
@@ -97,22 +119,6 @@ def _impairment(fault: Fault, scale: float) -> Impairment:
     asked = (fault.loss, fault.duplication, fault.corruption, fault.reordering)
     shares = [share(each or 0.0) for each in asked]
     return Impairment(*shares, max(1, round(fault.delay * scale * SECOND)))
-
-
-def _tell_late(
-    fault: Fault,
-    at: Callable[[float, Callable[[], None]], None],
-    switch: EmbeddedSwitch,
-    entries: SwitchEntries,
-) -> None:
-    """Restart a switch, and tell it its ``entries`` one by one in an order by the fault's seed."""
-    assert fault.until is not None
-    draw = random.Random(fault.tables)
-    steps = entries.steps()
-    draw.shuffle(steps)
-    at(fault.at, switch.restart)
-    for place, step in enumerate(steps, start=1):
-        at(fault.at + (fault.until - fault.at) * place / len(steps), partial(step, switch))
 
 
 def _frame(fabric: Fabric, host: str, to: str, port: int, payload: bytes) -> bytes:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from testbed.backends.packet.backend import assembled
 from testbed.deployment.deploy import Deployment, deploy
 from testbed.deployment.errors import DeploymentError
+from testbed.deployment.memory import allocate
 from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric
 from testbed.studies.torture.strangers import payload
@@ -49,8 +49,8 @@ def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
         experiment = Experiment.model_validate(data)
         try:
             deployment = deploy(experiment, build_fabric(experiment))
-            with assembled(deployment):
-                return data, deployment
+            allocate([(job.plan, job.window) for job in deployment.jobs], deployment.fabric.slots)
+            return data, deployment
         except DeploymentError:
             continue
     raise NoWorld(f"{system}: {_TRIES} draws, and none can be deployed")

@@ -33,9 +33,11 @@ from testbed.switches.occupancy import CONTRIBUTORS, OWNERS
 
 PATIENCE_S = 3.0
 """Simulated silence after which ranks that wait for a host that died are given up."""
+SILENCE_S = 20.0
+"""The same if nothing is gone for good: a connection that lost ten retransmissions in a row is silent
+for 10 s."""
 LIMIT_S = 100.0
-"""Simulated time within which every run ends: a connection that lost ten retransmissions in a row
-is silent for 10 s."""
+"""Simulated time within which every run ends."""
 _AFTER_S = 2.0
 """The longest timeout of a host, with ample room: a rank that still sends after that will for ever."""
 
@@ -97,11 +99,11 @@ def judge(deployment: Deployment, bench: Bench) -> Verdict:
 
 
 def _run(deployment: Deployment, made: Assembled) -> tuple[str, str]:
-    lasting = any(_lasts(fault) for fault in deployment.experiment.emulation.faults)
-    patience, limit = (round(each * SECOND) for each in (PATIENCE_S, LIMIT_S))
+    lasting = _lasts(deployment)
+    silence, limit = (round(each * SECOND) for each in (PATIENCE_S if lasting else SILENCE_S, LIMIT_S))
     error = ""
     try:
-        made.loop.run(patience if lasting else limit, limit)
+        made.loop.run(silence, limit)
     except (Stalled, BrokenConnection) as raised:
         error = f"{type(raised).__name__}: {raised}"
         if not lasting or made.simulation.now >= limit:
@@ -113,8 +115,21 @@ def _run(deployment: Deployment, made: Assembled) -> tuple[str, str]:
     return failure or _uncounted(deployment, made), error
 
 
-def _lasts(fault: Fault) -> bool:
-    """Whether something is gone for good."""
+def _lasts(deployment: Deployment) -> bool:
+    """Whether something is gone for good: a host, a link, or values in a switch's memory that nobody
+    sends again."""
+    trees = [tree for job in deployment.jobs for tree in job.plan.trees]
+    fragile = {
+        switch for tree in trees for switch in tree.switches
+        if not protocol_of(tree).survives_restart
+    }  # fmt: skip
+    return any(
+        fault.switch in fragile or _is_gone(fault)
+        for fault in deployment.experiment.emulation.faults
+    )
+
+
+def _is_gone(fault: Fault) -> bool:
     goes = fault.host is not None and fault.packet is None
     return fault.until is None and (goes or (fault.link is not None and not fault.impairs))
 
@@ -123,7 +138,9 @@ def _wrong(
     deployment: Deployment, outcomes: list[list[RankOutcome]], partial: bool
 ) -> str:
     for job, own in zip(deployment.jobs, outcomes, strict=True):
-        wrong = {each.rank: each.wrong for each in own if each.wrong}
+        # A server of parameters compares them when all workers have ended.
+        ended = own[: job.plan.workers] if partial else own
+        wrong = {each.rank: each.wrong for each in ended if each.wrong}
         if wrong:
             return f"wrong sum: job {job.number}, values that differ by rank: {wrong}"
         carried = backend.carried(deployment)
