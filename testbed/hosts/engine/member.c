@@ -45,7 +45,7 @@ static void note_answer(struct tree *tree, const struct header *header, uint64_t
     }
     if (tree->rules->answered)
         tree->rules->answered(tree, header, sequence);
-    window_answered(tree, sequence, now);
+    window_answered(tree, sequence, header->flags & FLAG_RESEND, now);
 }
 
 static void take_sum(struct tree *tree, const struct packet *packet, const struct chunk *chunk,

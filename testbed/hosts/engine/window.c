@@ -243,7 +243,7 @@ static void take_sample(struct tree *tree, double sample)
     tree->window.sampled = true;
 }
 
-void window_answered(struct tree *tree, uint64_t sequence, double now)
+void window_answered(struct tree *tree, uint64_t sequence, bool repaired, double now)
 {
     struct window *window = &tree->window;
     struct place *place = place_of(tree, sequence);
@@ -259,7 +259,7 @@ void window_answered(struct tree *tree, uint64_t sequence, double now)
         if (place->sent_at > window->newest)
             window->newest = place->sent_at;
         window->first_answers = true;
-        if (in_turn && place->sent_at > window->stalled)
+        if (in_turn && !repaired && place->sent_at > window->stalled)
             take_sample(tree, sample);
         return;
     }
