@@ -49,8 +49,8 @@ def torture(
 ) -> None:
     """Run random small jobs on fabrics that fail, in virtual time.
 
-    Each seed is a fabric, its jobs and a schedule of faults. Every sum must be exact, or the run ends
-    with a named error if something is gone for good. Exits with 1 if one fails.
+    Each seed is a fabric, its jobs and a schedule of faults. Every sum must be exact, or the run
+    ends with a named error if something is gone for good. Exits with 1 if one fails.
     """
     from testbed.systems import registry
 
@@ -67,10 +67,13 @@ def torture(
 
         failures: list[tuple[str, int, Verdict]] = []
         began = time.monotonic()
-        counts = hunt.hunt(
-            chosen, first, seeds, seconds, jobs or len(os.sched_getaffinity(0)),
-            lambda *failure: failures.append(failure),
-        )  # fmt: skip
+
+        def failed(system: str, seed: int, verdict: Verdict) -> None:
+            failures.append((system, seed, verdict))
+            click.echo(f"{system}, seed {seed}: {verdict.failure}", err=True)
+
+        cores = jobs or len(os.sched_getaffinity(0))
+        counts = hunt.hunt(chosen, first, seeds, seconds, cores, failed)
         took = time.monotonic() - began
         for name, count in counts.items():
             click.echo(f"{name:<18} {count}")

@@ -38,7 +38,9 @@ def bench():
 def test_a_few_seeds_of_each_system(system, bench):
     for seed in range(SEEDS):
         verdict = judged_case(case(system, seed), bench)
-        assert not verdict.failure, f"ina-testbed torture --system {system} --first {seed} --seeds 1"
+        assert not verdict.failure, (
+            f"ina-testbed torture --system {system} --first {seed} --seeds 1"
+        )
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept["id"])
@@ -94,8 +96,11 @@ def test_each_impairment_happens_and_changes_no_sum(what, bench):
 
 def test_faults_that_are_not_there_cost_nothing(bench):
     """The same packets at the same times, with a fault that begins when all is over."""
-    plain, late = judged_case(small(), bench), judged_case(
-        small(faults=[{"at": "50s", "until": "51s", "link": "h0-t0", "loss": 0.5}]), bench
+    plain, late = (
+        judged_case(small(), bench),
+        judged_case(
+            small(faults=[{"at": "50s", "until": "51s", "link": "h0-t0", "loss": 0.5}]), bench
+        ),
     )
     assert (plain.failure, plain.hops) == (late.failure, late.hops) == ("", plain.hops)
 

@@ -301,9 +301,7 @@ def _events(switches: Iterable[EmbeddedSwitch], job: int) -> Counter[Event]:
     return sum((events.read(each, job) for each in switches), Counter())
 
 
-def ports(
-    simulation: Simulation, fabric: Fabric
-) -> Iterator[tuple[tuple[str, str], PortCounters]]:
+def ports(simulation: Simulation, fabric: Fabric) -> Iterator[tuple[tuple[str, str], PortCounters]]:
     """The counters of every port, and the two ends of its link."""
     number = numbered(fabric)
     for name, own in port_numbers(fabric).items():

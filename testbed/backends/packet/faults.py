@@ -97,7 +97,7 @@ def schedule(
             at(fault.until, partial(loop.pause, number[fault.host], False))
             continue
         elif fault.tables is not None:
-            if fault.switch in switches:
+            if fault.switch is not None and fault.switch in switches:
                 at(fault.at, partial(tell_late, fault.switch, fault))
             continue
         elif fault.wrap is not None:

@@ -110,7 +110,8 @@ class Loop:
         """Run until every worker has ended.
 
         ``longest_silence``: picoseconds after which ranks that only wait for one another are given
-        up. ``limit``: when workers must have ended, picoseconds after the start. Stalled if ranks wait for ever, BrokenConnection if TCP gave up.
+        up. ``limit``: when workers must have ended, picoseconds after the start. Stalled if ranks
+        wait for ever, BrokenConnection if TCP gave up.
         """
         for number, job in enumerate(self._jobs):
             for rank, steps in enumerate(job.steps):

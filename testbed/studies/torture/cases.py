@@ -63,7 +63,7 @@ def _world(draw: random.Random, system: str) -> dict[str, Any]:
     switches = [f"t{number}" for number in range(len(racks))]
     switches += [f"s{number}" for number in range(spines)]
     some = draw.sample(switches, draw.randint(1, len(switches)))
-    fabric = {
+    fabric: dict[str, Any] = {
         "kind": "leaf-spine",
         "spines": spines,
         "leaves": len(racks),
@@ -147,9 +147,7 @@ def _options(draw: random.Random, name: str) -> dict[str, Any]:
     return found
 
 
-def _faults(
-    draw: random.Random, deployment: Deployment, span: float
-) -> Iterator[dict[str, Any]]:
+def _faults(draw: random.Random, deployment: Deployment, span: float) -> Iterator[dict[str, Any]]:
     fabric = deployment.fabric
     links = [f"{link.a}-{link.b}" for link in fabric.links]
     if draw.random() < 0.1:
@@ -170,14 +168,17 @@ def _transient(
     fabric = deployment.fabric
     at = 0.0 if draw.random() < 0.1 else span * 1.5 * draw.random()
     lasts = 10 ** draw.uniform(-5, -2.3)
-    spell = {"at": _time(at), "until": _time(at + lasts)}
+    spell: dict[str, Any] = {"at": _time(at), "until": _time(at + lasts)}
     kind = draw.choice(
         ["down", "impaired", "impaired", "impaired", "memory", "off", "tables", "pause", "stranger"]
     )
     if kind == "down":
         return {**spell, "link": draw.choice(links)}
     if kind == "impaired":
-        impaired = {"link": draw.choice(links), "delay": _time(10 ** draw.uniform(-6, -2.5))}
+        impaired: dict[str, Any] = {
+            "link": draw.choice(links),
+            "delay": _time(10 ** draw.uniform(-6, -2.5)),
+        }
         for what, most in (
             ("loss", 0.5), ("duplication", 1), ("corruption", 0.5), ("reordering", 1),
         ):  # fmt: skip
@@ -210,5 +211,3 @@ def _summing(deployment: Deployment) -> list[str]:
 
 def _time(seconds: float) -> str:
     return format_time(round(seconds, 9), exact=True)
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -95,14 +96,10 @@ def keep(data: dict[str, Any], folder: Path) -> Path:
     recording = Recording(captures=links)
     with (
         assembled(deployment, recording) as made,
-        Recorder(
-            recording, deployment, made.simulation, made.switches, made.allocations, folder
-        ),
+        Recorder(recording, deployment, made.simulation, made.switches, made.allocations, folder),
+        suppress(Stalled, BrokenConnection),
     ):
-        try:
-            made.loop.run(round(_RECORDED_S * SECOND), SECOND)
-        except (Stalled, BrokenConnection):
-            pass
+        made.loop.run(round(_RECORDED_S * SECOND), SECOND)
     return path
 
 

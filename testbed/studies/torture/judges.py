@@ -1,5 +1,5 @@
-"""Processes that judge cases. A case may crash the code under test or never return: then its process
-is ended, and that is the verdict."""
+"""Processes that judge cases. A case may crash the code under test or never return: then its
+process is ended, and that is the verdict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
@@ -32,7 +32,9 @@ class Judge:
     def __init__(self) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, self.connection, os.getpid()), daemon=True)
+        self._process = context.Process(
+            target=_work, args=(theirs, self.connection, os.getpid()), daemon=True
+        )
         self._process.start()
         theirs.close()
         self._asked: tuple[str, int] | None = None
@@ -97,7 +99,7 @@ class Judge:
             self._process.join()
 
 
-def judged(blocks: Iterator[Block], jobs: int) -> Iterator[tuple[str, int, Verdict]]:
+def judged(blocks: Iterator[Block], jobs: int) -> Generator[tuple[str, int, Verdict], None, None]:
     """The verdict on each seed of ``blocks``, by ``jobs`` processes, in the order of their ends."""
     judges = [Judge() for _ in range(jobs)]
     try:
@@ -152,6 +154,7 @@ def one_by_one(judge_of: Callable[[], Judge]) -> Callable[[Mapping[str, Any]], V
 
 def _work(connection: Connection, theirs: Connection, parent: int) -> None:
     die_with_parent(parent)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     theirs.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bench = Bench()

@@ -11,6 +11,7 @@ from typing import Any
 Case = dict[str, Any]
 _MOST_RUNS = 400
 _WORKLOAD = re.compile(r"synthetic/(\d+)x(\d+)KB/(.*)")
+_IMPAIRMENTS = ("duplication", "corruption", "reordering", "loss")
 
 
 def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
@@ -34,46 +35,41 @@ def _shorter(case: Case) -> Iterator[Case]:
     faults = case["emulation"]["faults"]
     if len(faults) > 3:
         for half in (faults[: len(faults) // 2], faults[len(faults) // 2 :]):
-            yield _with(case, lambda new, half=half: new["emulation"].update(faults=half))
+            yield _with(case, half, "emulation", "faults")
     for index in range(len(faults)):
-        yield _with(case, lambda new, index=index: new["emulation"]["faults"].pop(index))
+        yield _without(case, "emulation", "faults", index)
     for index in range(len(case["jobs"]) if len(case["jobs"]) > 1 else 0):
-        yield _with(case, lambda new, index=index: new["jobs"].pop(index))
-    for what in ("loss", "duplication"):
-        if what in case["emulation"]:
-            yield _with(case, lambda new, what=what: new["emulation"].pop(what))
-    for what in ("capacity", "link_delay", "slots"):
-        if what in case["fabric"]:
-            yield _with(case, lambda new, what=what: new["fabric"].pop(what))
+        yield _without(case, "jobs", index)
+    for part, keys in (
+        ("emulation", ("loss", "duplication")),
+        ("fabric", ("capacity", "link_delay", "slots")),
+    ):
+        for key in keys:
+            if key in case[part]:
+                yield _without(case, part, key)
     for index, fault in enumerate(faults):
-        for what in ("duplication", "corruption", "reordering", "loss"):
-            if what in fault and sum(each in fault for each in _SHARES) > 1:
-                yield _with(
-                    case, lambda new, i=index, w=what: new["emulation"]["faults"][i].pop(w)
-                )
-    for index, job in enumerate(case["jobs"]):
-        for change in _smaller(job):
-            yield _with(case, lambda new, i=index, change=change: change(new["jobs"][i]))
+        found = [each for each in _IMPAIRMENTS if each in fault]
+        for each in found if len(found) > 1 else ():
+            yield _without(case, "emulation", "faults", index, each)
+    for index in range(len(case["jobs"])):
+        yield from _smaller(case, index)
 
 
-_SHARES = ("duplication", "corruption", "reordering", "loss")
-
-
-def _smaller(job: Case) -> Iterator[Callable[[Case], object]]:
-    for what in ("compute", "order"):
-        if what in job:
-            yield lambda new, what=what: new.pop(what)
-    for what in job["options"]:
-        yield lambda new, what=what: new["options"].pop(what)
+def _smaller(case: Case, index: int) -> Iterator[Case]:
+    """Cases with a smaller job number ``index``."""
+    job, place = case["jobs"][index], ("jobs", index)
+    for key in ("compute", "order"):
+        if key in job:
+            yield _without(case, *place, key)
+    for option in job["options"]:
+        yield _without(case, *place, "options", option)
     if job["iterations"] > 1:
-        yield lambda new: new.update(iterations=new["iterations"] - 1)
+        yield _with(case, job["iterations"] - 1, *place, "iterations")
     if job["warmup"]:
-        yield lambda new: new.update(warmup=0)
-    if len(job["workers"]) > 2:
-        for index in range(len(job["workers"])):
-            yield lambda new, index=index: new["workers"].pop(index)
-    if len(job.get("servers", ())) > 1:
-        yield lambda new: new["servers"].pop()
+        yield _with(case, 0, *place, "warmup")
+    for key, least in (("workers", 2), ("servers", 1)):
+        for number in range(len(job.get(key, ())) if len(job.get(key, ())) > least else 0):
+            yield _without(case, *place, key, number)
     if found := _WORKLOAD.fullmatch(job["workload"]):
         tensors, kilobytes, compute = int(found[1]), int(found[2]), found[3]
         for fewer, less, time in (
@@ -84,11 +80,25 @@ def _smaller(job: Case) -> Iterator[Callable[[Case], object]]:
             (tensors, kilobytes, "0us"),
         ):
             if fewer and less and (fewer, less, time) != (tensors, kilobytes, compute):
-                name = f"synthetic/{fewer}x{less}KB/{time}"
-                yield lambda new, name=name: new.update(workload=name)
+                yield _with(case, f"synthetic/{fewer}x{less}KB/{time}", *place, "workload")
 
 
-def _with(case: Case, change: Callable[[Case], object]) -> Case:
-    new = deepcopy(case)
-    change(new)
+def _with(case: Case, value: object, *path: str | int) -> Case:
+    new, parent = _copied(case, path)
+    parent[path[-1]] = value
     return new
+
+
+def _without(case: Case, *path: str | int) -> Case:
+    new, parent = _copied(case, path)
+    del parent[path[-1]]
+    return new
+
+
+def _copied(case: Case, path: tuple[str | int, ...]) -> tuple[Case, Any]:
+    """A copy of ``case``, and the part of it that has the last key of ``path``."""
+    new: Any = deepcopy(case)
+    parent = new
+    for key in path[:-1]:
+        parent = parent[key]
+    return new, parent

@@ -1,9 +1,9 @@
 """Runs a case in virtual time, and judges how it ended.
 
 Whatever fails for a while, every sum is exact and every worker ends. If a host died or a link stays
-down, the run may end with an error, within `PATIENCE` of simulated silence. After a run that did not:
-nobody sends any more, no slot is kept by a fragment that nobody will complete, and the packets add
-up: what each link took was delivered, lost or rejected, and no packet is lost track of.
+down, the run may end with an error, within `PATIENCE_S` of simulated silence. After one that did
+not, nobody sends any more, and no slot is kept by a fragment that nobody will complete. The packets
+add up in any case: what each link took was delivered, lost or rejected, and none is lost track of.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from testbed.switches.occupancy import CONTRIBUTORS, OWNERS
 PATIENCE_S = 3.0
 """Simulated silence after which ranks that wait for a host that died are given up."""
 SILENCE_S = 20.0
-"""The same if nothing is gone for good: a connection that lost ten retransmissions in a row is silent
-for 10 s."""
+"""The same if nothing is gone for good: a connection that lost ten retransmissions in a row is
+silent for 10 s."""
 LIMIT_S = 100.0
 """Simulated time within which every run ends."""
 _AFTER_S = 2.0
-"""The longest timeout of a host, with ample room: a rank that still sends after that will for ever."""
+"""The longest timeout of a host, with ample room: a rank that sends after that will for ever."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,9 @@ def judge(deployment: Deployment, bench: Bench) -> Verdict:
 
 def _run(deployment: Deployment, made: Assembled) -> tuple[str, str]:
     lasting = _lasts(deployment)
-    silence, limit = (round(each * SECOND) for each in (PATIENCE_S if lasting else SILENCE_S, LIMIT_S))
+    silence, limit = (
+        round(each * SECOND) for each in (PATIENCE_S if lasting else SILENCE_S, LIMIT_S)
+    )
     error = ""
     try:
         made.loop.run(silence, limit)
@@ -116,8 +118,8 @@ def _run(deployment: Deployment, made: Assembled) -> tuple[str, str]:
 
 
 def _lasts(deployment: Deployment) -> bool:
-    """Whether something is gone for good: a host, a link, or values in a switch's memory that nobody
-    sends again."""
+    """Whether something is gone for good: a host, a link, or values in a switch's memory that
+    nobody sends again."""
     trees = [tree for job in deployment.jobs for tree in job.plan.trees]
     fragile = {
         switch for tree in trees for switch in tree.switches
@@ -134,9 +136,7 @@ def _is_gone(fault: Fault) -> bool:
     return fault.until is None and (goes or (fault.link is not None and not fault.impairs))
 
 
-def _wrong(
-    deployment: Deployment, outcomes: list[list[RankOutcome]], partial: bool
-) -> str:
+def _wrong(deployment: Deployment, outcomes: list[list[RankOutcome]], partial: bool) -> str:
     for job, own in zip(deployment.jobs, outcomes, strict=True):
         # A server of parameters compares them when all workers have ended.
         ended = own[: job.plan.workers] if partial else own
@@ -207,9 +207,14 @@ def _impaired(deployment: Deployment, made: Assembled) -> bool:
 def _uncounted(deployment: Deployment, made: Assembled) -> str:
     """Packets that do not add up."""
     for (a, b), port, held in backend.held(made.simulation, deployment.fabric):
-        sent, ended = port.sent_frames, port.lost + port.corrupted + port.delivered - port.duplicated
+        sent, ended = (
+            port.sent_frames,
+            port.lost + port.corrupted + port.delivered - port.duplicated,
+        )
         if sent != ended + held:
-            return f"packets do not add up: {a}-{b} took {sent}, of which {ended} ended, {held} wait"
+            return (
+                f"packets do not add up: {a}-{b} took {sent}, of which {ended} ended, {held} wait"
+            )
     if made.simulation.unaccounted:
         return f"packets lost track of: {made.simulation.unaccounted}"
     return ""
