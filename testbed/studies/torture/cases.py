@@ -86,9 +86,9 @@ def _world(draw: random.Random, system: str) -> dict[str, Any]:
         if len(free) < 3:
             break
     emulation: dict[str, Any] = {"scale": 1, "seed": draw.randint(1, 1 << 30)}
-    for what, most in (("loss", 0.03), ("duplication", 0.1)):
+    for what, share in (("loss", 0.03), ("duplication", 0.1)):
         if draw.random() < 0.4:
-            emulation[what] = {"all": round(most * draw.random() ** 2, 6)}
+            emulation[what] = {"all": round(share * draw.random() ** 2, 6)}
     return {
         "schema_version": 1,
         "name": "torture",
