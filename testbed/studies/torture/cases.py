@@ -23,6 +23,7 @@ from testbed.units import format_time
 
 PER_WORLD = 16
 _TRIES = 50
+_LEAST_HOSTS = 3  # two workers and a server
 _DEAD = 0.08
 """The share of cases in which a host dies or a link stays down: these may end with an error."""
 
@@ -57,7 +58,9 @@ def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
 
 
 def _world(draw: random.Random, system: str) -> dict[str, Any]:
-    racks = [draw.randint(1, 4) for _ in range(draw.randint(1, 3))]
+    racks = [0]
+    while sum(racks) < _LEAST_HOSTS:
+        racks = [draw.randint(1, 4) for _ in range(draw.randint(1, 3))]
     hosts = [f"h{number}" for number in range(sum(racks))]
     spines = draw.randint(1, 2)
     switches = [f"t{number}" for number in range(len(racks))]
@@ -83,7 +86,7 @@ def _world(draw: random.Random, system: str) -> dict[str, Any]:
         workers = draw.randint(2, max(2, min(6, most)))
         jobs.append(_job(draw, name, free[:workers], free[workers:]))
         free = [host for host in free if host not in _hosts(jobs[-1])]
-        if len(free) < 3:
+        if len(free) < _LEAST_HOSTS:
             break
     emulation: dict[str, Any] = {"scale": 1, "seed": draw.randint(1, 1 << 30)}
     for what, share in (("loss", 0.03), ("duplication", 0.1)):
