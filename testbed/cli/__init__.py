@@ -17,6 +17,7 @@ _MODULES = {
     "baseline": "comparison",
     "claims": "claims",
     "ladder": "ladder",
+    "torture": "torture",
     "place": "place",
     "reference": "reference",
     "doctor": "machine",

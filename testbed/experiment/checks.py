@@ -159,6 +159,9 @@ def _failing(emulation: Emulation, fabric: Fabric) -> Iterator[Finding]:
             yield Finding((*place, "switch"), no_such(fault.switch, "switch", fabric.switch_names))
         if fault.host is not None and fault.host not in fabric.host_names:
             yield Finding((*place, "host"), no_such(fault.host, "host", fabric.host_names))
+        nodes = (*fabric.switch_names, *fabric.host_names)
+        if fault.to is not None and fault.to not in nodes:
+            yield Finding((*place, "to"), no_such(fault.to, "node", nodes))
 
 
 def _link(place: Place, name: str, fabric: Fabric, at_key: bool = False) -> Iterator[Finding]:

@@ -222,8 +222,12 @@ def _check_trace(path: str) -> None:
 class Fault(Model):
     """Something that fails at an instant of a run in virtual time.
 
-    A link is down from ``at`` to ``until``, or for ever. A switch loses its memory at ``at`` and
-    forwards nothing until ``until``, if given. A host dies with its ranks.
+    A link is down from ``at`` to ``until``, or for ever; with ``loss``, ``duplication``,
+    ``corruption`` or ``reordering`` it is impaired instead. A switch loses its memory at ``at`` and
+    forwards nothing until ``until``, if given; with ``tables`` it loses those, too, forwards at
+    once, and is told them again one entry at a time until ``until``. A host pauses until ``until``,
+    or dies with its ranks; with ``packet`` it sends that instead. ``wrap`` is a condition of the
+    whole run.
     """
 
     at: Time = Field(description="when it happens, a time after the start", examples=["10ms"])
@@ -231,26 +235,86 @@ class Fault(Model):
         default=None, description="when it is over, a time after the start", examples=["20ms"]
     )
     link: str | None = Field(
-        default=None, description="a link that goes down, such as t0-s0", examples=["t0-s0"]
+        default=None,
+        description="a link that goes down or is impaired, such as t0-s0",
+        examples=["t0-s0"],
     )
     switch: str | None = Field(
         default=None, description="a switch that loses its memory", examples=["t0"]
     )
-    host: str | None = Field(default=None, description="a host that dies", examples=["h0"])
+    host: str | None = Field(
+        default=None,
+        description="a host that pauses (with until), dies, or sends a packet",
+        examples=["h0"],
+    )
+    wrap: Annotated[int, count("how many fragments are sent before numbers wrap", 20)] | None = None
+    loss: Share | None = Field(
+        default=None,
+        description="the share of packets that the link loses, a ratio from 0 to 1",
+        examples=[0.1],
+    )
+    duplication: Share | None = Field(
+        default=None,
+        description="the share of packets that the link delivers twice, a ratio from 0 to 1",
+        examples=[0.1],
+    )
+    corruption: Share | None = Field(
+        default=None,
+        description="the share of packets in which the link changes bytes, so that the receiver's"
+        " checksum rejects them, a ratio from 0 to 1",
+        examples=[0.1],
+    )
+    reordering: Share | None = Field(
+        default=None,
+        description="the share of packets that the link holds up, so that others overtake them, a"
+        " ratio from 0 to 1",
+        examples=[0.1],
+    )
+    delay: Time = Field(
+        default=100e-6,
+        description="the longest time for which a packet is held up, a time with its unit",
+        examples=["100us"],
+    )
+    tables: Annotated[int, count("a seed of the order of the entries", 1, least=0)] | None = None
+    packet: str | None = Field(
+        default=None,
+        pattern="^([0-9a-f]{2})*$",
+        description="the payload of a UDP packet that the host sends, in hexadecimal digits",
+        examples=["01"],
+    )
+    to: str | None = Field(
+        default=None, description="the node to which that packet is sent", examples=["t0"]
+    )
+    port: Annotated[int, count("the UDP port of that packet", 48864, least=1, most=65535)] = 48864
+
+    @property
+    def impairs(self) -> bool:
+        """Whether a link stays up, impaired."""
+        found = (self.loss, self.duplication, self.corruption, self.reordering)
+        return any(each is not None for each in found)
 
     @model_validator(mode="after")
     def _one(self) -> Fault:
-        named = [name for name in ("link", "switch", "host") if getattr(self, name) is not None]
+        kinds = ("link", "switch", "host", "wrap")
+        named = [name for name in kinds if getattr(self, name) is not None]
         if len(named) != 1:
             raise ValueError(
-                f"found {' and '.join(named) or 'nothing'} that fails, wanted one of link, switch"
-                " and host; write an entry for each"
+                f"found {' and '.join(named) or 'nothing'} that fails, wanted one of link, switch,"
+                " host and wrap; write an entry for each"
             )
-        if self.until is not None and (self.until <= self.at or self.host is not None):
+        if self.until is not None and (
+            self.until <= self.at or self.packet is not None or self.wrap is not None
+        ):
             raise ValueError(
-                "found until, wanted a later time than at, and none for a host; correct or remove"
-                " it"
+                "found until, wanted a later time than at, and none for a packet or wrap; correct"
+                " or remove it"
             )
+        if self.impairs and self.link is None:
+            raise ValueError("found an impairment, wanted a link that has it; add link")
+        if self.tables is not None and (self.switch is None or self.until is None):
+            raise ValueError("found tables, wanted a switch, and until when it is told; add them")
+        if (self.packet is None) != (self.to is None) or (self.packet and self.host is None):
+            raise ValueError("found a part of a packet, wanted host, packet and to; add the others")
         return self
 
 

@@ -106,6 +106,7 @@ class _Role(ctypes.Structure):
         ("words", c_uint32),
         ("origins", c_uint32),
         ("behind", POINTER(c_uint64)),
+        ("begins", c_uint64),
     )
 
 
@@ -116,11 +117,13 @@ class _Counters(ctypes.Structure):
 class Engine:
     """A rank's flows, for packets of ``values`` int32; the caller drives it, on any clock.
 
-    Raises ``BuildError`` without a C compiler.
+    ``begins``: the number of every tree's first fragment, the same in all engines. Raises
+    ``BuildError`` without a C compiler.
     """
 
-    def __init__(self, values: int = wire.VALUES) -> None:
+    def __init__(self, values: int = wire.VALUES, begins: int = 0) -> None:
         self.values = values
+        self._begins = begins
         self._library = load(values)
         self._flows = 0
         self._open: int | None = self._make()
@@ -166,7 +169,9 @@ class Engine:
 
     def add(self, role: Role | Neighbours) -> int:
         """Take part in a tree. Returns the flow's number, which the other methods take."""
-        found = self._library.engine_add(self._engine, ctypes.byref(_role(role)))
+        made = _role(role)
+        made.begins = self._begins
+        found = self._library.engine_add(self._engine, ctypes.byref(made))
         if found < 0:
             raise _error(-found, f"tree {role.tree}")
         self._flows += 1

@@ -54,6 +54,8 @@ class TreeProtocol(Protocol):
         switch_may_be_root: a switch may return sums; otherwise the root is a host.
         shares_slots: trees share switch memory, in which hosts name slots one by one; otherwise
             each tree has its own slots, two versions of its window.
+        survives_restart: a switch that loses its memory while a member misses a result keeps no
+            rank waiting; otherwise that member has nobody to ask, and the run ends with an error.
         watches_overflow: switches detect sums that leave the range of int32.
     """
 
@@ -61,6 +63,7 @@ class TreeProtocol(Protocol):
     control: str
     switch_may_be_root: bool
     shares_slots: bool = False
+    survives_restart: bool = False
     watches_overflow: bool = False
 
     @property

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 
 from testbed.plan.trees import Tree
 from testbed.protocols import protocol_of
@@ -35,11 +36,21 @@ class SwitchEntries:
 
     def install(self, control: Control) -> None:
         """Configure the switch. ControlError if it refuses."""
-        for group, replicas in self.groups.items():
-            control.multicast_group(group, replicas)
-        for entry in self.entries:
-            control.insert(entry)
-        control.write_register("InaEgress.ecn_depth", 0, self.long_queue)
+        for step in self.steps():
+            step(control)
+
+    def steps(self) -> list[Callable[[Control], None]]:
+        """The same, one request at a time."""
+        groups = [
+            methodcaller("multicast_group", group, replicas)
+            for group, replicas in self.groups.items()
+        ]
+        entries = [methodcaller("insert", entry) for entry in self.entries]
+        return [
+            *groups,
+            *entries,
+            methodcaller("write_register", "InaEgress.ecn_depth", 0, self.long_queue),
+        ]
 
 
 def derive(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
+from testbed import wire
 from testbed.experiment.options import Options
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
@@ -70,7 +71,8 @@ class NetReduceOptions(Options):
     window: int = Field(
         default=MESSAGES,
         ge=1,
-        description="the messages in flight, a whole number of at least 1",
+        le=wire.LIVE_MESSAGES,
+        description=f"the messages in flight, a whole number from 1 to {wire.LIVE_MESSAGES}",
         examples=[MESSAGES],
     )
     message: int = Field(

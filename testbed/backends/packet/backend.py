@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 from testbed import wire
 from testbed.backends.links import shares
@@ -15,13 +18,14 @@ from testbed.backends.packet.loop import Loop
 from testbed.backends.packet.recorder import Recorder, simulation_for
 from testbed.backends.packet.simulation import (
     SECOND,
+    Impairment,
     P4Calls,
     PortCounters,
     Simulation,
     TcpSettings,
     library,
 )
-from testbed.backends.packet.wiring import numbered, port_numbers, wire_up
+from testbed.backends.packet.wiring import numbered, port_numbers, share, wire_up
 from testbed.backends.recording import NOTHING, Recording
 from testbed.compiler import BuildError
 from testbed.deployment.deploy import Deployment
@@ -31,14 +35,15 @@ from testbed.deployment.tasks import LONGEST_TICK_S, tasks
 from testbed.experiment.fields import AUTO
 from testbed.experiment.schema import Emulation
 from testbed.hosts.aggregation import load
+from testbed.hosts.task import RankOutcome
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.events import Event
 from testbed.switches import compile, events
 from testbed.switches.compile import CompileError
-from testbed.switches.entries import derive
+from testbed.switches.entries import SwitchEntries, derive
 from testbed.switches.native.build import build_library
 from testbed.switches.native.embedded import EmbeddedSwitch
-from testbed.switches.native.program import Unsupported
+from testbed.switches.native.program import Program, Unsupported
 from testbed.switches.native.reader import read
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
@@ -57,83 +62,129 @@ long enough for a busy machine in an emulation; that of a real host is then 1 ms
 (Sapio et al., NSDI 2021, section 4)."""
 
 
+@dataclass(frozen=True)
+class Assembled:
+    """A run that has not begun: the fabric, its switches and the ranks of all jobs."""
+
+    simulation: Simulation
+    loop: Loop
+    switches: Mapping[str, EmbeddedSwitch]
+    allocations: Sequence[Sequence[Allocation]]
+
+
+MakeSwitch: TypeAlias = Callable[[Program, Path, int], EmbeddedSwitch]
+
+
+@contextmanager
+def assembled(
+    deployment: Deployment, recording: Recording = NOTHING, make: MakeSwitch = EmbeddedSwitch
+) -> Iterator[Assembled]:
+    """Build everything that ``deployment`` needs; ``make`` makes the switches that sum."""
+    fabric, emulation = deployment.fabric, deployment.experiment.emulation
+    few, pace = _carried(emulation, fabric), _pace(emulation)
+    number, addressing = numbered(fabric), Addressing(fabric)
+    allocations = allocate([(job.plan, job.window) for job in deployment.jobs], fabric.slots)
+    addresses = {node: addressing.ip(node) for node in fabric.nodes}
+    uncarried = 4 * (fabric.values - few)
+    room = framing(fabric).frame - uncarried + _LONGEST_HEADERS
+    tcp = tcp_settings(fabric, _dilation(emulation))
+    with simulation_for(recording, len(fabric.nodes), room, tcp) as simulation:
+        simulation.carry(MOST_HEADERS, uncarried)
+        routes = _routes(deployment)
+        lost, doubled = shares(emulation.loss, fabric), shares(emulation.duplication, fabric)
+        wire_up(
+            simulation,
+            fabric,
+            emulation.seed,
+            float(emulation.scale),
+            lost,
+            doubled,
+            _jitter(fabric),
+            None if emulation.timers == "real" else _dilation(emulation),
+            routes,
+        )
+        entries = _entries(deployment, allocations, routes)
+        switches = _programs(simulation, deployment, entries, make)
+        loop = Loop(simulation, pace, faults.first_fragment(emulation.faults))
+        for job, own in zip(deployment.jobs, allocations, strict=True):
+            ranks = tasks(job, own, addresses, 1.0, emulation.seed, few)
+            if recording.timeline:
+                ranks = [replace(rank, times_units=True) for rank in ranks]
+            loop.add(ranks, [number[host] for host in job.plan.hosts])
+        usual = {
+            ends: Impairment(share(lost.get(ends, 0.0)), share(doubled.get(ends, 0.0)))
+            for ends in ((link.a, link.b) for link in fabric.links)
+        }
+        faults.schedule(
+            emulation.faults,
+            float(emulation.scale),
+            loop,
+            simulation,
+            fabric,
+            switches,
+            entries,
+            usual,
+        )
+        try:
+            yield Assembled(simulation, loop, switches, allocations)
+        finally:
+            loop.close()
+
+
 def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -> Measurements:
     """Run the jobs of ``deployment`` side by side in virtual time, and record into ``log_dir``.
 
     Raises DeploymentError if something cannot be run here, Stalled if ranks wait for ever,
     BrokenConnection if TCP gives up, SumMismatch if a worker received a wrong sum.
     """
-    fabric, emulation = deployment.fabric, deployment.experiment.emulation
-    carried, pace = _carried(emulation, fabric), _pace(emulation)
-    number, addressing = numbered(fabric), Addressing(fabric)
-    allocations = allocate([(job.plan, job.window) for job in deployment.jobs], fabric.slots)
-    addresses = {node: addressing.ip(node) for node in fabric.nodes}
-    uncarried = 4 * (fabric.values - carried)
-    room = framing(fabric).frame - uncarried + _LONGEST_HEADERS
-    tcp = tcp_settings(fabric, _dilation(emulation))
-    with simulation_for(recording, len(fabric.nodes), room, tcp) as simulation:
-        simulation.carry(MOST_HEADERS, uncarried)
-        routes = _routes(deployment)
-        wire_up(
-            simulation,
-            fabric,
-            emulation.seed,
-            float(emulation.scale),
-            shares(emulation.loss, fabric),
-            shares(emulation.duplication, fabric),
-            _jitter(fabric),
-            None if emulation.timers == "real" else _dilation(emulation),
-            routes,
-        )
-        switches = _programs(simulation, deployment, allocations, carried, routes)
-        loop = Loop(simulation, pace)
-        for job, own in zip(deployment.jobs, allocations, strict=True):
-            ranks = tasks(job, own, addresses, 1.0, emulation.seed, carried)
-            if recording.timeline:
-                ranks = [replace(rank, times_units=True) for rank in ranks]
-            loop.add(ranks, [number[host] for host in job.plan.hosts])
-        faults.schedule(
-            emulation.faults, float(emulation.scale), loop, simulation, fabric, switches
-        )
+    with assembled(deployment, recording) as made:
         with Recorder(
-            recording, deployment, simulation, switches, allocations, log_dir
+            recording, deployment, made.simulation, made.switches, made.allocations, log_dir
         ) as recorder:
-            loop.run()
-            outcomes, overflows = loop.outcomes(), _overflows(simulation, fabric)
+            made.loop.run()
+            outcomes = made.loop.outcomes()
             recorder.write_timeline(outcomes)
             recorder.write_packets()
-        return Measurements(
-            jobs=[
-                replace(
-                    of_ranks(
-                        job,
-                        own,
-                        _events(switches.values(), job.number),
-                        "native",
-                        carried,
-                    ),
-                    notes=_notes(overflows, timeouts),
-                )
-                for job, own, timeouts in zip(
-                    deployment.jobs, outcomes, loop.timeouts(), strict=True
-                )
-            ],
-            carried={
-                ends: float(counters.sent_bytes) for ends, counters in _ports(simulation, fabric)
-            },
-            seconds=span_s(outcome for own in outcomes for outcome in own),
-            digests=simulation.digests(),
-            ports={ends: _counts(counters) for ends, counters in _ports(simulation, fabric)},
-            events={
-                name: sum((_events([each], job.number) for job in deployment.jobs), Counter())
-                for name, each in switches.items()
-            },
-            waited={
-                name: counters.most_waiting
-                for name, node in number.items()
-                if (counters := simulation.inside(node)) is not None
-            },
-        )
+        return _measured(deployment, made, outcomes)
+
+
+def _measured(
+    deployment: Deployment, made: Assembled, outcomes: Sequence[Sequence[RankOutcome]]
+) -> Measurements:
+    fabric = deployment.fabric
+    overflows = _overflows(made.simulation, fabric)
+    return Measurements(
+        jobs=[
+            replace(
+                of_ranks(
+                    job,
+                    own,
+                    _events(made.switches.values(), job.number),
+                    "native",
+                    carried(deployment),
+                ),
+                notes=_notes(overflows, timeouts),
+            )
+            for job, own, timeouts in zip(
+                deployment.jobs, outcomes, made.loop.timeouts(), strict=True
+            )
+        ],
+        carried={
+            ends: float(counters.sent_bytes) for ends, counters in ports(made.simulation, fabric)
+        },
+        seconds=span_s(outcome for own in outcomes for outcome in own),
+        digests=made.simulation.digests(),
+        ports={ends: _counts(counters) for ends, counters in ports(made.simulation, fabric)},
+        events={
+            name: sum((_events([each], job.number) for job in deployment.jobs), Counter())
+            for name, each in made.switches.items()
+        },
+        waited={
+            name: counters.most_waiting
+            for name, node in numbered(fabric).items()
+            if (counters := made.simulation.inside(node)) is not None
+        },
+    )
 
 
 def _counts(counters: PortCounters) -> PortCounts:
@@ -150,26 +201,34 @@ def _routes(deployment: Deployment) -> Routes:
     return {flow: route for job in deployment.jobs for flow, route in job.plan.routes.items()}
 
 
+def _entries(
+    deployment: Deployment, allocations: Sequence[Sequence[Allocation]], routes: Routes
+) -> dict[str, SwitchEntries]:
+    """What each switch that sums is told, by its name."""
+    fabric, seed = deployment.fabric, deployment.experiment.emulation.seed
+    addressing = Addressing(fabric)
+    every = [each for own in allocations for each in own]
+    summing = sorted({switch for each in every for switch in each.tree.switches})
+    return {name: derive(name, fabric, addressing, every, seed, routes) for name in summing}
+
+
 def _programs(
     simulation: Simulation,
     deployment: Deployment,
-    allocations: Sequence[Sequence[Allocation]],
-    carried: int,
-    routes: Routes,
+    entries: Mapping[str, SwitchEntries],
+    make: MakeSwitch,
 ) -> dict[str, EmbeddedSwitch]:
     """The switches that sum, by name, each with the P4 program and its entries."""
     fabric, emulation = deployment.fabric, deployment.experiment.emulation
-    number, addressing = numbered(fabric), Addressing(fabric)
-    every = [each for own in allocations for each in own]
-    summing = sorted({switch for each in every for switch in each.tree.switches})
-    if not summing:
+    if not entries:
         return {}
-    path = compile.program(emulation.p4_program, carried)
-    program, built = read(path), build_library(path)
+    number = numbered(fabric)
+    path = compile.program(emulation.p4_program, carried(deployment))
+    program, built = _program(path, path.stat().st_mtime_ns)
     made = {}
-    for name in summing:
-        switch = EmbeddedSwitch(program, built, emulation.seed)
-        derive(name, fabric, addressing, every, emulation.seed, routes).install(switch)
+    for name, told in entries.items():
+        switch = make(program, built, emulation.seed)
+        told.install(switch)
         simulation.program(
             number[name],
             P4Calls(switch.attach, switch.process),
@@ -177,6 +236,12 @@ def _programs(
         )
         made[name] = switch
     return made
+
+
+@lru_cache
+def _program(path: Path, changed: int) -> tuple[Program, Path]:
+    """A compiled program of the time ``changed``, and the library made of it."""
+    return read(path), build_library(path)
 
 
 def _build(deployment: Deployment) -> tuple[str | None, int]:
@@ -206,6 +271,11 @@ def _dilation(emulation: Emulation) -> float:
 
 def _pace(emulation: Emulation) -> float:
     return ENGINE_PACE if emulation.timers == "real" else _dilation(emulation)
+
+
+def carried(deployment: Deployment) -> int:
+    """How many values a packet of a run carries."""
+    return _carried(deployment.experiment.emulation, deployment.fabric)
 
 
 def _carried(emulation: Emulation, fabric: Fabric) -> int:
@@ -250,14 +320,21 @@ def _events(switches: Iterable[EmbeddedSwitch], job: int) -> Counter[Event]:
     return sum((events.read(each, job) for each in switches), Counter())
 
 
-def _ports(
-    simulation: Simulation, fabric: Fabric
-) -> Iterator[tuple[tuple[str, str], PortCounters]]:
+def ports(simulation: Simulation, fabric: Fabric) -> Iterator[tuple[tuple[str, str], PortCounters]]:
     """The counters of every port, and the two ends of its link."""
     number = numbered(fabric)
-    for name, ports in port_numbers(fabric).items():
-        for neighbour, port in ports.items():
+    for name, own in port_numbers(fabric).items():
+        for neighbour, port in own.items():
             yield (name, neighbour), simulation.port(number[name], port)
+
+
+def held(
+    simulation: Simulation, fabric: Fabric
+) -> Iterator[tuple[tuple[str, str], PortCounters, int]]:
+    """The same, and the frames that each port's link has not delivered yet."""
+    number, own = numbered(fabric), port_numbers(fabric)
+    for (name, neighbour), counters in ports(simulation, fabric):
+        yield (name, neighbour), counters, simulation.held(number[name], own[name][neighbour])
 
 
 def _overflows(simulation: Simulation, fabric: Fabric) -> Counter[str]:
@@ -265,7 +342,7 @@ def _overflows(simulation: Simulation, fabric: Fabric) -> Counter[str]:
     return Counter(
         {
             f"{name}-{neighbour}": counters.dropped
-            for (name, neighbour), counters in _ports(simulation, fabric)
+            for (name, neighbour), counters in ports(simulation, fabric)
             if counters.dropped
         }
     )

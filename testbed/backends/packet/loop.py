@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from testbed.backends.measurements import BrokenConnection, Stalled
-from testbed.backends.packet.simulation import SECOND, Kind, Simulation
+from testbed.backends.packet.simulation import NEVER, SECOND, Kind, Simulation
 from testbed.backends.packet.streams import Streams
 from testbed.backends.packet.transport import VirtualTransport
 from testbed.hosts.rank import make
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import Rank, Steps
 
-_LONGEST_SILENCE = 1000 * SECOND
+LONGEST_SILENCE = 1000 * SECOND
 """Simulated time after which ranks that only wait for one another are given up."""
 
 
@@ -23,12 +23,17 @@ class _Job:
     """The ranks of one job."""
 
     def __init__(
-        self, tasks: Sequence[Task], nodes: Sequence[int], simulation: Simulation, pace: float
+        self,
+        tasks: Sequence[Task],
+        nodes: Sequence[int],
+        simulation: Simulation,
+        pace: float,
+        begins: int,
     ) -> None:
         self.tasks, self.nodes = tasks, nodes
         self.streams = Streams(simulation, nodes, tasks[0].layout.message_bytes)
         self.transports = [
-            VirtualTransport(task, node, simulation, self.streams, pace)
+            VirtualTransport(task, node, simulation, self.streams, pace, begins)
             for task, node in zip(tasks, nodes, strict=True)
         ]
         self.rank_of = {
@@ -47,22 +52,24 @@ class _Job:
 class Loop:
     """All jobs of a run. Ranks resume one after another, in the same order in every run.
 
-    ``pace``: seconds of the hosts' engines in a simulated second.
+    ``pace``: seconds of the hosts' engines in a simulated second. ``begins``: the number of each
+    tree's first fragment.
     """
 
-    def __init__(self, simulation: Simulation, pace: float) -> None:
-        self._simulation, self._pace = simulation, pace
+    def __init__(self, simulation: Simulation, pace: float, begins: int = 0) -> None:
+        self._simulation, self._pace, self._begins = simulation, pace, begins
         self._jobs: list[_Job] = []
         self._timers: list[tuple[int, int, int, int, float]] = []
         self._count = 0
         self._actions: list[tuple[int, int, Callable[[], None]]] = []
         self._gone: set[int] = set()
+        self._paused: dict[int, list[tuple[int, int]]] = {}  # by node: who was to resume
         self._of_engine: dict[int, int] = {}
         self._of_stream: dict[int, int] = {}
 
     def add(self, tasks: Sequence[Task], nodes: Sequence[int]) -> None:
         """Add a job: its ranks' tasks, and the node of each."""
-        job = _Job(tasks, nodes, self._simulation, self._pace)
+        job = _Job(tasks, nodes, self._simulation, self._pace, self._begins)
         self._of_engine.update(dict.fromkeys(job.rank_of, len(self._jobs)))
         self._jobs.append(job)
 
@@ -75,6 +82,22 @@ class Loop:
         """Let the ranks of a host end, as if it had died."""
         self._gone.add(node)
 
+    def pause(self, node: int, is_paused: bool) -> None:
+        """Stop the ranks of a host, as if their processes were, or let them go on."""
+        self._simulation.pause(node, is_paused)
+        if is_paused:
+            self._paused.setdefault(node, [])
+            return
+        now = self._simulation.now / SECOND
+        for number, rank in dict.fromkeys(self._paused.pop(node, ())):
+            self._resume(number, rank, now)
+
+    def close(self) -> None:
+        """Free the engines, when the simulation is closed."""
+        for job in self._jobs:
+            for transport in job.transports:
+                transport.close()
+
     def outcomes(self) -> list[list[RankOutcome]]:
         """The outcomes of each job's ranks."""
         return [[rank.outcome() for rank in job.ranks] for job in self._jobs]
@@ -83,29 +106,46 @@ class Loop:
         """TCP's retransmission timeouts of each job."""
         return [job.streams.timeouts() for job in self._jobs]
 
-    def run(self) -> None:
+    def run(self, longest_silence: int = LONGEST_SILENCE, limit: int = NEVER) -> None:
         """Run until every worker has ended.
 
-        Stalled if ranks wait for ever, BrokenConnection if TCP gave up.
+        ``longest_silence``: picoseconds after which ranks that only wait for one another are given
+        up. ``limit``: when workers must have ended, picoseconds after the start. Stalled if ranks
+        wait for ever, BrokenConnection if TCP gave up.
         """
         for number, job in enumerate(self._jobs):
             for rank, steps in enumerate(job.steps):
                 self._wait(number, rank, next(steps), 0.0)
         while any(job.working for job in self._jobs):
             planned = [queue[0][0] for queue in (self._timers, self._actions) if queue]
-            until = min(planned, default=self._simulation.now + _LONGEST_SILENCE)
+            until = min(planned, default=self._simulation.now + longest_silence)
+            until = min(until, limit)
             event = self._simulation.run(until)
             now = self._simulation.now / SECOND
             if event is not None:
                 self._take(*event, now)
             elif not planned:
                 raise Stalled(f"these ranks wait for ever: {self._left()}")
-            while self._actions and self._actions[0][0] <= self._simulation.now:
-                heapq.heappop(self._actions)[2]()
+            if self._simulation.now >= limit:
+                raise Stalled(
+                    f"these ranks have not ended after {limit / SECOND:g} s: {self._left()}"
+                )
+            self._act()
             while self._timers and self._timers[0][0] <= self._simulation.now:
                 _, count, number, rank, due = heapq.heappop(self._timers)
                 if self._jobs[number].timers[rank] == count:
                     self._resume(number, rank, max(now, due))
+
+    def _act(self) -> None:
+        while self._actions and self._actions[0][0] <= self._simulation.now:
+            heapq.heappop(self._actions)[2]()
+
+    def drain(self, until: int) -> None:
+        """After a run, let packets arrive and timers expire until ``until``; no rank resumes."""
+        while self._simulation.now < until:
+            at = min(until, self._actions[0][0] if self._actions else until)
+            self._simulation.run(at)
+            self._act()
 
     def _take(self, kind: Kind, number: int, now: float) -> None:
         if kind is Kind.ENGINE:
@@ -150,6 +190,9 @@ class Loop:
         while waiting:
             each = waiting.pop()
             if job.nodes[each] in self._gone:
+                continue
+            if job.nodes[each] in self._paused:
+                self._paused[job.nodes[each]].append((number, each))
                 continue
             try:
                 until = job.steps[each].send(now)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, c_bool, c_double, c_int, c_int64, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int64,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -98,6 +109,7 @@ class PortCounters(ctypes.Structure):
         (name, c_uint64)
         for name in (
             "sent_bytes", "sent_frames", "dropped", "lost", "duplicated", "most_waiting",
+            "corrupted", "delivered",
         )
     )  # fmt: skip
 
@@ -111,6 +123,18 @@ class _Digests(ctypes.Structure):
         ("every", c_uint32),
         ("count", c_uint32),
         ("kept", c_uint16 * 512),
+    )
+
+
+class Impairment(ctypes.Structure):
+    """See core/port.h."""
+
+    _fields_ = (
+        ("loss", c_uint64),
+        ("duplication", c_uint64),
+        ("corruption", c_uint64),
+        ("delay", c_uint64),
+        ("longest", c_int64),
     )
 
 
@@ -224,6 +248,27 @@ class Simulation:
         """Take a port out of service, or back: packets that it sends meanwhile are lost."""
         self._library.simulation_set_down(self._open, node, port, is_down)
 
+    def impair(self, node: int, port: int, impairment: Impairment) -> None:
+        """Say what the link does to frames that leave by a port, from now on."""
+        self._library.simulation_impair(self._open, node, port, ctypes.byref(impairment))
+
+    def pause(self, node: int, is_paused: bool) -> None:
+        """Stop a host's engines, or let them go on with what has arrived meanwhile."""
+        self._library.simulation_pause(self._open, node, is_paused)
+
+    def inject(self, node: int, frame: bytes) -> None:
+        """Let a host send a frame that no engine made; ignored unless it is UDP over IPv4."""
+        self._library.simulation_inject(self._open, node, frame, len(frame))
+
+    def held(self, node: int, port: int) -> int:
+        """Frames that a port's link has not delivered yet."""
+        return int(self._library.simulation_held(self._open, node, port))
+
+    @property
+    def unaccounted(self) -> int:
+        """Packets in memory that nothing holds any more."""
+        return int(self._library.simulation_unaccounted(self._open))
+
     @property
     def now(self) -> int:
         return int(self._library.simulation_now(self._open))
@@ -289,6 +334,11 @@ def library() -> ctypes.CDLL:
         "carry": (None, c_void_p, c_uint32, c_uint32),
         "run": (c_int, c_void_p, c_int64, POINTER(_Happening)),
         "set_down": (None, c_void_p, c_uint32, c_uint32, c_bool),
+        "impair": (None, c_void_p, c_uint32, c_uint32, POINTER(Impairment)),
+        "pause": (None, c_void_p, c_uint32, c_bool),
+        "inject": (None, c_void_p, c_uint32, c_char_p, c_uint32),
+        "unaccounted": (c_uint64, c_void_p),
+        "held": (c_uint32, c_void_p, c_uint32, c_uint32),
         "now": (c_int64, c_void_p),
         "hops": (c_uint64, c_void_p),
         "digests": (POINTER(_Digests), c_void_p),

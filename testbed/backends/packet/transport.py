@@ -47,11 +47,18 @@ class VirtualTransport:
     """A rank's transport; see `testbed.hosts.transport`.
 
     ``engine`` is its engine's number in the simulation; None for a rank that is in no tree.
-    ``pace``: seconds of the engine in a simulated second.
+    ``pace``: seconds of the engine in a simulated second. ``begins``: the number of each tree's
+    first fragment.
     """
 
     def __init__(
-        self, task: Task, node: int, simulation: Simulation, streams: Streams, pace: float
+        self,
+        task: Task,
+        node: int,
+        simulation: Simulation,
+        streams: Streams,
+        pace: float,
+        begins: int = 0,
     ) -> None:
         self._rank, self._streams = task.rank, streams
         self.flows: dict[int, VirtualFlow] = {}
@@ -61,7 +68,7 @@ class VirtualTransport:
             if role is None:
                 continue
             if self._engine is None or self.engine is None:
-                self._engine = Engine(task.layout.carried)
+                self._engine = Engine(task.layout.carried, begins)
                 calls = EngineCalls(*map(self._engine.function, EngineCalls.names))
                 self.engine = simulation.engine(
                     node, self._engine.handle, calls, role.protocol.port, pace
@@ -89,6 +96,10 @@ class VirtualTransport:
                 flow.handle(until)
 
         return handle
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
 
     def account(self, outcome: RankOutcome) -> None:
         outcome.retransmitted += self._streams.retransmitted(self._rank)

@@ -95,9 +95,13 @@ def wire_up(
             simulation.route(number[name], first, last, ports[name][hop])
 
 
+def share(ratio: float) -> int:
+    """A ratio as a part of 2^64."""
+    return min(_ALL - 1, round(ratio * _ALL))
+
+
 def _chance(shares: Shares, link: topology.Link) -> int:
-    """The share of a link, as a part of 2^64."""
-    return min(_ALL - 1, round(shares.get((link.a, link.b), 0.0) * _ALL))
+    return share(shares.get((link.a, link.b), 0.0))
 
 
 def _delay(fabric: Fabric, sender: str, scale: float) -> int:

@@ -8,9 +8,9 @@ static struct chunk *chunk_at(const struct chunks *chunks, uint64_t index)
     return &chunks->ring[index & chunks->mask];
 }
 
-int chunks_open(struct chunks *chunks)
+int chunks_open(struct chunks *chunks, uint64_t begins)
 {
-    *chunks = (struct chunks){.mask = 15};
+    *chunks = (struct chunks){.mask = 15, .pushed = begins};
     chunks->ring = calloc(chunks->mask + 1, sizeof *chunks->ring);
     return chunks->ring ? 0 : -ENOMEM;
 }

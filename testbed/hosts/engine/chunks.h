@@ -25,7 +25,7 @@ struct chunks {
     bool progress;   /* some chunk was finished */
 };
 
-int chunks_open(struct chunks *chunks);
+int chunks_open(struct chunks *chunks, uint64_t begins);
 void chunks_close(struct chunks *chunks);
 /* Returns the new chunk, valid until the next call; NULL if out of memory. */
 struct chunk *chunks_push(struct chunks *chunks, enum operation operation, int32_t *values,

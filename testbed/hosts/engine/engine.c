@@ -45,7 +45,8 @@ int engine_add(struct engine *engine, const struct role *role)
         return -ENOMEM;
     flow->protocol = protocol;
     flow->tree = role->tree;
-    int error = chunks_open(&flow->chunks);
+    flow->begins = role->begins;
+    int error = chunks_open(&flow->chunks, role->begins);
     error = error ? error : protocol->open(flow, role);
     if (error) {
         flow_close(flow);
@@ -64,7 +65,7 @@ int engine_push(struct engine *engine, int flow, int operation, int32_t *values,
 
 uint64_t engine_done(const struct engine *engine, int flow)
 {
-    return engine->flows[flow]->protocol->done(engine->flows[flow]);
+    return engine->flows[flow]->protocol->done(engine->flows[flow]) - engine->flows[flow]->begins;
 }
 
 const struct counters *engine_counters(const struct engine *engine, int flow)

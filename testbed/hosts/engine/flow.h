@@ -28,6 +28,7 @@ struct role {
     uint32_t words;            /* of a root: 64-bit words in a set of ranks */
     uint32_t origins;          /* of a root: 0, or numbers of bits, counted from 1; and the ranks */
     const uint64_t *behind;    /* behind each number and bit */
+    uint64_t begins;           /* the number of the first fragment, on every host */
 };
 
 struct counters {
@@ -41,6 +42,7 @@ struct flow {
     struct queue *queues;
     uint32_t queues_count;
     struct chunks chunks;
+    uint64_t begins;
     struct rtt rtt;
     struct counters counters;
     uint64_t *float_sums; /* fragments whose values are float32 */

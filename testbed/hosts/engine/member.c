@@ -28,7 +28,7 @@ static void remember_float_sum(struct tree *tree, uint64_t sequence)
         tree->flow.float_sums = larger;
         tree->flow.float_room = room;
     }
-    tree->flow.float_sums[tree->flow.float_count++] = sequence;
+    tree->flow.float_sums[tree->flow.float_count++] = sequence - tree->flow.begins;
 }
 
 /* The root's answer to this member's fragment. */
@@ -45,7 +45,7 @@ static void note_answer(struct tree *tree, const struct header *header, uint64_t
     }
     if (tree->rules->answered)
         tree->rules->answered(tree, header, sequence);
-    window_answered(tree, sequence, now);
+    window_answered(tree, sequence, header->flags & FLAG_RESEND, now);
 }
 
 static void take_sum(struct tree *tree, const struct packet *packet, const struct chunk *chunk,
@@ -106,7 +106,7 @@ static void take_ack(struct tree *tree, const struct header *header, uint64_t se
 
 void member_take(struct tree *tree, const struct packet *packet, double now)
 {
-    uint64_t sequence = be32toh(packet->header.sequence);
+    uint64_t sequence = whole_sequence(tree, be32toh(packet->header.sequence));
     if (packet->header.kind == KIND_RESULT)
         take_result(tree, packet, sequence, now);
     else if (packet->header.kind == KIND_ACK)

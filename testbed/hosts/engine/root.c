@@ -134,7 +134,7 @@ static void take_data(struct tree *tree, const struct packet *packet, uint64_t s
         return;
     if (flags & FLAG_COLLISION)
         tree->flow.counters.collisions++;
-    place->flags |= flags & (FLAG_COLLISION | FLAG_OVERFLOW | FLAG_ECN);
+    place->flags |= flags & (FLAG_COLLISION | FLAG_OVERFLOW | FLAG_ECN | FLAG_RESEND);
     place->slot = be32toh(packet->header.slot);
     int32_t *row = row_of(tree, sequence);
     if (!ranks_count(counted, tree->words))
@@ -157,7 +157,7 @@ static void take_receipt(struct tree *tree, uint64_t sequence, const uint64_t *r
     ranks_join(counted, ranks, tree->words);
     if (!ranks_equal(counted, tree->everyone, tree->words))
         return;
-    window_answered(tree, sequence, now);
+    window_answered(tree, sequence, false, now);
     tree_finish(tree, sequence);
 }
 
@@ -185,7 +185,7 @@ static const uint64_t *ranks_in(const struct tree *tree, const struct header *he
 
 void root_take(struct tree *tree, const struct packet *packet, double now)
 {
-    uint64_t sequence = be32toh(packet->header.sequence);
+    uint64_t sequence = whole_sequence(tree, be32toh(packet->header.sequence));
     const uint64_t *ranks = ranks_in(tree, &packet->header);
     if (!ranks)
         return;

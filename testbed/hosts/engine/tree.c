@@ -47,6 +47,7 @@ int tree_open(struct flow *flow, const struct role *role)
     tree->places_count = (1 + AHEAD) * role->window;
     tree->own = role->is_root ? 0 : UINT64_C(1) << role->bit;
     tree->origin = role->origin;
+    tree->lowest = role->begins;
     tree->slots_count = role->slots_count;
     tree->peers = role->peers;
     tree->slots = calloc(role->slots_count + 1, sizeof *tree->slots);
@@ -71,7 +72,7 @@ int tree_open(struct flow *flow, const struct role *role)
         if (queue_open(&flow->queues[flow->queues_count++], role->workers[rank], 4 * role->window))
             return -ENOMEM;
     }
-    window_open(tree, role->window);
+    window_open(tree, role->window, role->begins);
     congestion_open(&tree->congestion, flow->protocol->control, role->window);
     return 0;
 }
@@ -97,8 +98,6 @@ int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint
     struct tree *tree = (struct tree *)flow;
     if (tree->serves || (tree->is_root && operation == ALL_REDUCE))
         return -EINVAL;
-    if (fragments > UINT32_MAX - flow->chunks.pushed)
-        return -EOVERFLOW; /* sequence numbers have 32 bits */
     if (!fragments)
         return 0;
     const struct chunk *chunk = chunks_push(&flow->chunks, operation, values, fragments);
@@ -133,7 +132,7 @@ void tree_advance(struct tree *tree)
     const uint64_t end = tree->serves ? UINT64_MAX : tree->flow.chunks.pushed;
     while (tree->lowest < end && place_of(tree, tree->lowest)->done) {
         /* The place that falls out of reach is reused by the fragment that comes into reach. */
-        if (tree->lowest >= kept) {
+        if (tree->lowest >= tree->flow.begins + kept) {
             free(place_of(tree, tree->lowest - kept)->floats);
             place_clear(tree, tree->lowest - kept);
         }
@@ -189,7 +188,7 @@ void tree_look(const struct flow *flow, struct flow_state *state)
 const int32_t *tree_values(struct flow *flow, const struct outgoing *packet, int32_t *stage)
 {
     struct tree *tree = (struct tree *)flow;
-    const uint64_t sequence = packet->fragment;
+    const uint64_t sequence = whole_sequence(tree, (uint32_t)packet->fragment);
     if (tree->is_root)
         return in_reach(tree, sequence) ? row_of(tree, sequence) : NULL;
     const struct chunk *chunk = chunk_of(&flow->chunks, sequence);

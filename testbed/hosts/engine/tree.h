@@ -124,8 +124,14 @@ static inline uint32_t kept_back(const struct tree *tree)
 /* Whether a fragment has a place now. */
 static inline bool in_reach(const struct tree *tree, uint64_t sequence)
 {
-    return sequence + kept_back(tree) >= tree->lowest &&
+    return sequence >= tree->flow.begins && sequence + kept_back(tree) >= tree->lowest &&
            sequence < tree->lowest + tree->places_count - kept_back(tree);
+}
+
+/* The number closest to the lowest that is not done, of which packets have the low 32 bits. */
+static inline uint64_t whole_sequence(const struct tree *tree, uint32_t sequence)
+{
+    return tree->lowest + (uint64_t)(int64_t)(int32_t)(sequence - (uint32_t)tree->lowest);
 }
 
 static inline bool put_header(struct queue *queue, const struct header *header)

@@ -24,10 +24,13 @@ static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long w
 static const double LATER = 0.75; /* of a round trip: less may be a member's delay */
 enum { REORDERING = 3 };
 
-void window_open(struct tree *tree, uint32_t size)
+void window_open(struct tree *tree, uint32_t size, uint64_t begins)
 {
     tree->window = (struct window){
         .size = size,
+        .next = begins,
+        .sent_end = begins,
+        .done_end = begins,
         .timeout = FIRST_TIMEOUT,
         .silence = INFINITY,
         .probe_at = INFINITY,
@@ -240,7 +243,7 @@ static void take_sample(struct tree *tree, double sample)
     tree->window.sampled = true;
 }
 
-void window_answered(struct tree *tree, uint64_t sequence, double now)
+void window_answered(struct tree *tree, uint64_t sequence, bool repaired, double now)
 {
     struct window *window = &tree->window;
     struct place *place = place_of(tree, sequence);
@@ -256,7 +259,7 @@ void window_answered(struct tree *tree, uint64_t sequence, double now)
         if (place->sent_at > window->newest)
             window->newest = place->sent_at;
         window->first_answers = true;
-        if (in_turn && place->sent_at > window->stalled)
+        if (in_turn && !repaired && place->sent_at > window->stalled)
             take_sample(tree, sample);
         return;
     }

@@ -27,9 +27,10 @@ struct window {
 
 struct tree;
 
-void window_open(struct tree *tree, uint32_t size);
+void window_open(struct tree *tree, uint32_t size, uint64_t begins);
 void window_pump(struct tree *tree, double now);
-void window_answered(struct tree *tree, uint64_t sequence, double now);
+/* `repaired`: some rank's contribution was sent again, so that the answer took longer. */
+void window_answered(struct tree *tree, uint64_t sequence, bool repaired, double now);
 bool window_send(struct tree *tree, uint64_t sequence, uint8_t flags, double now);
 double window_round_trip(const struct tree *tree);
 double window_deadline(const struct window *window);

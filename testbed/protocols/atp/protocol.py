@@ -64,5 +64,6 @@ PROTOCOL = Atp(
     control="atp.p4",
     switch_may_be_root=False,
     shares_slots=True,
+    survives_restart=True,
     watches_overflow=True,
 )

@@ -48,6 +48,7 @@ static int ring_open(struct flow *flow, const struct role *role)
     ring->incoming = first + role->rank_before;
     ring->message = role->message;
     ring->window = role->window;
+    ring->next = ring->received = ring->acked = ring->highest = role->begins;
     ring->timeout = ring->silence = FIRST_TIMEOUT;
     ring->look_again = ring->probe_at = -INFINITY;
     ring->span = 2 * role->window * role->message;
@@ -109,12 +110,14 @@ static bool is_received(const struct ring *ring, uint64_t fragment)
     return fragment < ring->received || ring->got[fragment % ring->span];
 }
 
-static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
+/* `alone`: as a message of its own, whose header is in this packet. */
+static bool send_fragment(struct ring *ring, uint64_t fragment, bool alone, double now)
 {
     const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
     const uint64_t message = message_of(ring, chunk, fragment);
-    const uint64_t first = first_of(ring, chunk, fragment);
-    const uint64_t left = chunk->end - first, count = left < ring->message ? left : ring->message;
+    const uint64_t start = first_of(ring, chunk, fragment), first = alone ? fragment : start;
+    const uint64_t left = chunk->end - start, whole = left < ring->message ? left : ring->message;
+    const uint64_t count = alone ? 1 : whole;
     const bool opens = fragment == first, closes = fragment == first + count - 1;
     const bool is_sum = is_received(ring, fragment);
     struct bth bth = {.partition = 0xffff, .reserved = is_sum ? IS_SUM : 0};
@@ -129,7 +132,7 @@ static bool send_fragment(struct ring *ring, uint64_t fragment, double now)
             .kind = KIND_DATA,
             .tree = htobe16(ring->flow.tree),
             .sequence = htobe32((uint32_t)first),
-            .slot = htobe32((uint32_t)(live * ring->message)),
+            .slot = htobe32((uint32_t)(live * ring->message + (first - start))),
             .next_slot = htobe32((uint32_t)((message % LIVE_MESSAGES) << 24 | count)),
             .bitmap = htobe64(UINT64_C(1) << ring->rank % BITMAP),
         };
@@ -156,7 +159,9 @@ static const int32_t *ring_values(struct flow *flow, const struct outgoing *pack
     return stage;
 }
 
-/* Also retransmits the message's first packet: a switch that missed it recognises no others. */
+/* Also retransmits the message's first packet: a switch that missed it recognises no others. If the
+   sum has replaced that packet's values, and retransmitting this one was in vain, the switch may have
+   lost what it knew of the message: this packet then is a message of its own. */
 static bool send_again(struct ring *ring, uint64_t fragment, double now)
 {
     const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
@@ -166,7 +171,9 @@ static bool send_again(struct ring *ring, uint64_t fragment, double now)
     for (int i = first == fragment; i < 2; i++) {
         if (is_received(ring, both[i]) && both[i] != fragment)
             continue;
-        if (!send_fragment(ring, both[i], now))
+        const bool alone = i == 1 && is_received(ring, first) && !is_received(ring, fragment) &&
+                           ring->resent[fragment % ring->span];
+        if (!send_fragment(ring, both[i], alone, now))
             return false;
         ring->resent[both[i] % ring->span] = true;
         ring->flow.counters.retransmitted++;
@@ -306,7 +313,7 @@ static void send_new(struct ring *ring, double now)
         const uint64_t message = message_of(ring, chunk, ring->next);
         const struct chunk *lowest = chunk_of(chunks, ring->received);
         uint64_t open = lowest ? message_of(ring, lowest, ring->received) : ring->messages;
-        if (message >= open + ring->window || !send_fragment(ring, ring->next, now))
+        if (message >= open + ring->window || !send_fragment(ring, ring->next, false, now))
             return;
         if (ring->acked == ring->next++)
             ring->probe_at = now + ring->silence;

@@ -79,6 +79,8 @@ PROTOCOL = NetReduce(
         "Sums are marked in a reserved field of RoCE's header, and receivers ignore values without "
         "the mark: a switch that lost its tables forwards contributions. A host that has the sum "
         "already retransmits the sum, marked, and switches let it pass.",
+        "A packet that was retransmitted in vain goes again as a message of its own, with an INA "
+        "header: the switch may have lost what it knew of the message.",
         "One acknowledgement answers up to 16 packets in order, and each message's last packet; "
         "RoCE leaves that to the network card.",
     ),
@@ -89,4 +91,5 @@ PROTOCOL = NetReduce(
     number=4,
     control="netreduce.p4",
     switch_may_be_root=True,
+    survives_restart=True,
 )

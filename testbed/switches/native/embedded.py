@@ -65,6 +65,10 @@ class EmbeddedSwitch(Requests):
         for name in self._registers:
             self.reset_register(name)
 
+    def restart(self) -> None:
+        """Lose everything, tables and counters too, as when it is switched on."""
+        self._request(b"X")
+
     def close(self) -> None:
         """Nothing to do: the library is unloaded with the process."""
 

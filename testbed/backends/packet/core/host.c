@@ -7,6 +7,8 @@
 
 #include "frame.h"
 
+enum { SOCKET_HOLDS = 256 }; /* packets */
+
 static double engine_time(const struct host *host, instant at)
 {
     return (double)at / (double)SECOND * host->pace;
@@ -56,6 +58,8 @@ static void settle(struct host *host, instant now)
 static void timer(struct event *event, instant now)
 {
     struct host *host = (struct host *)((char *)event - offsetof(struct host, timer));
+    if (host->is_paused)
+        return;
     if (host->deadline <= now)
         settle(host, now);
     else if (host->deadline != NEVER)
@@ -66,10 +70,46 @@ void host_open(struct host *host, struct node *node)
 {
     host->node = node;
     host->timer.happen = timer;
+    host->held_end = &host->held;
+}
+
+static void hold(struct host *host, struct packet *packet)
+{
+    if (host->held_count == SOCKET_HOLDS) {
+        packet_free(host->node->network, packet);
+        return;
+    }
+    packet->next = NULL;
+    *host->held_end = packet;
+    host->held_end = &packet->next;
+    host->held_count++;
+}
+
+void host_pause(struct host *host, bool is_paused, instant now)
+{
+    host->is_paused = is_paused;
+    if (is_paused)
+        return;
+    struct packet *packet = host->held;
+    host->held = NULL;
+    host->held_end = &host->held;
+    host->held_count = 0;
+    while (packet) {
+        struct packet *next = packet->next;
+        host->calls->take(host->engine, packet->data + UDP_HEADERS, packet->length - UDP_HEADERS,
+                          engine_time(host, now));
+        packet_free(host->node->network, packet);
+        packet = next;
+    }
+    settle(host, now);
 }
 
 void host_take(struct host *host, struct packet *packet, instant now)
 {
+    if (host->is_paused) {
+        hold(host, packet);
+        return;
+    }
     host->calls->take(host->engine, packet->data + UDP_HEADERS, packet->length - UDP_HEADERS,
                       engine_time(host, now));
     packet_free(host->node->network, packet);
@@ -78,5 +118,6 @@ void host_take(struct host *host, struct packet *packet, instant now)
 
 void host_pump(struct host *host, instant now)
 {
-    settle(host, now);
+    if (!host->is_paused)
+        settle(host, now);
 }

@@ -32,12 +32,19 @@ struct host {
     double pace; /* seconds of the engine in a simulated second */
     void (*progressed)(void *context, uint32_t number, instant now);
     void *context;
+    bool is_paused;
+    struct packet *held, **held_end; /* what arrives meanwhile */
+    uint32_t held_count;
 };
 
 void host_open(struct host *host, struct node *node);
 
 /* Takes a packet for the engine's port, which belongs to the host from then on. */
 void host_take(struct host *host, struct packet *packet, instant now);
+
+/* Stops a host's engine, as its process is stopped, or lets it go on. What arrives meanwhile waits
+   in a socket buffer, and what does not fit is lost. */
+void host_pause(struct host *host, bool is_paused, instant now);
 
 /* Runs the engine: after a push, or at its deadline. */
 void host_pump(struct host *host, instant now);

@@ -105,6 +105,14 @@ void packet_free(struct network *network, struct packet *packet)
     network->free_packets = packet;
 }
 
+uint64_t network_used(const struct network *network)
+{
+    uint64_t used = (uint64_t)network->blocks_count * PACKETS_AT_ONCE;
+    for (const struct packet *packet = network->free_packets; packet; packet = packet->next)
+        used--;
+    return used;
+}
+
 static uint32_t spread(uint32_t address)
 {
     return (address * UINT32_C(2654435761)) >> 8;

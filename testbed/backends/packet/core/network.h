@@ -62,6 +62,9 @@ struct packet *packet_new(struct network *network);
 struct packet *packet_copy(struct network *network, const struct packet *packet);
 void packet_free(struct network *network, struct packet *packet);
 
+/* Packets that are not free. */
+uint64_t network_used(const struct network *network);
+
 /* Adds the node to the table of addresses. */
 void network_name(struct network *network, struct node *node);
 

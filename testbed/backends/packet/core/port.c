@@ -35,6 +35,44 @@ static bool happens(struct port *port, uint64_t chance)
     return chance && random_next(&port->random) < chance;
 }
 
+static void deliver(struct port *port, struct packet *packet, instant now)
+{
+    struct node *node = &port->network->nodes[port->to];
+    port->counters.delivered++;
+    node->receive(node, port->to_port, packet, now);
+}
+
+struct late {
+    struct event arrival;
+    struct port *port;
+    struct packet *packet;
+    struct late *next;
+};
+
+static void arrive_late(struct event *event, instant now)
+{
+    struct late *late = (struct late *)(void *)event;
+    deliver(late->port, late->packet, now);
+}
+
+static void hold_up(struct port *port, struct packet *packet, instant now)
+{
+    struct late *late = port->late;
+    while (late && is_set(&late->arrival))
+        late = late->next;
+    if (!late) {
+        late = calloc(1, sizeof *late);
+        if (!late)
+            abort();
+        *late = (struct late){.arrival = {.happen = arrive_late}, .port = port, .next = port->late};
+        port->late = late;
+    }
+    late->packet = packet;
+    struct clock *clock = &port->network->clock;
+    const instant more = (instant)(random_next(&port->random) % (uint64_t)port->impaired.longest);
+    clock_set(clock, &late->arrival, now + 1 + more, clock_order(clock));
+}
+
 static void arrive(struct event *event, instant now)
 {
     struct port *port = of_arrival(event);
@@ -42,20 +80,27 @@ static void arrive(struct event *event, instant now)
     struct packet *packet = frame_at(port, port->frames.head++)->packet;
     if (!ring_is_empty(&port->frames))
         set_arrival(port);
-    struct node *node = &port->network->nodes[port->to];
-    if (port->is_down || happens(port, port->loss)) {
+    if (port->is_down || happens(port, port->impaired.loss)) {
         port->counters.lost++;
         packet_free(port->network, packet);
         return;
     }
+    if (happens(port, port->impaired.corruption)) {
+        port->counters.corrupted++;
+        packet_free(port->network, packet);
+        return;
+    }
     struct packet *again = NULL;
-    if (happens(port, port->duplication)) {
+    if (happens(port, port->impaired.duplication)) {
         port->counters.duplicated++;
         again = packet_copy(port->network, packet);
     }
-    node->receive(node, port->to_port, packet, now);
+    if (happens(port, port->impaired.delay))
+        hold_up(port, packet, now);
+    else
+        deliver(port, packet, now);
     if (again)
-        node->receive(node, port->to_port, again, now);
+        deliver(port, again, now);
 }
 
 void port_open(struct port *port, struct network *network)
@@ -67,6 +112,11 @@ void port_open(struct port *port, struct network *network)
 void port_close(struct port *port)
 {
     free(port->frames.items);
+    while (port->late) {
+        struct late *next = port->late->next;
+        free(port->late);
+        port->late = next;
+    }
 }
 
 instant port_send(struct port *port, struct packet *packet, instant now)
@@ -124,4 +174,12 @@ uint32_t port_depth(struct port *port, instant now)
 {
     begin(port, now);
     return port->frames.tail - port->begun;
+}
+
+uint32_t port_holds(const struct port *port)
+{
+    uint32_t count = port->frames.tail - port->frames.head;
+    for (const struct late *late = port->late; late; late = late->next)
+        count += is_set(&late->arrival);
+    return count;
 }

@@ -15,10 +15,21 @@ struct frame {
     uint32_t bytes; /* of the packet, which is not in the cache when it begins */
 };
 
+/* A frame that was sent is lost, corrupted or delivered, and so is each duplicate. */
 struct port_counters {
     uint64_t sent_bytes, sent_frames, dropped, lost, duplicated;
     uint64_t most_waiting; /* bytes */
+    uint64_t corrupted, delivered;
 };
+
+/* What a link does to frames: shares of 2^64. The receiver drops a corrupted frame by its checksum
+   (FCS). A frame that is held up arrives at most `longest` later, and others overtake it. */
+struct impairment {
+    uint64_t loss, duplication, corruption, delay;
+    instant longest;
+};
+
+struct late; /* a frame that was held up */
 
 struct network;
 
@@ -32,7 +43,7 @@ struct port {
     instant burst;              /* a shaper's: what an idle link may send at once, as time */
     uint64_t limit;             /* bytes that may wait; a frame beyond that is dropped */
     instant jitter;             /* an idle host starts to send up to so much later */
-    uint64_t loss, duplication; /* of 2^64 */
+    struct impairment impaired;
     uint64_t random;            /* state */
     bool is_down;
 
@@ -40,6 +51,7 @@ struct port {
     instant free_at;
     struct ring frames; /* on the wire, in transmission, waiting */
     uint32_t begun;     /* the first that waits */
+    struct late *late;  /* all that there ever were at once, some of them in use */
     struct port_counters counters;
 };
 
@@ -49,6 +61,9 @@ void port_close(struct port *port);
 /* Queues `packet`, which belongs to the port from then on. Returns when its transmission begins;
    NEVER if it was dropped. */
 instant port_send(struct port *port, struct packet *packet, instant now);
+
+/* Frames that are on the wire, in transmission, waiting or held up. */
+uint32_t port_holds(const struct port *port);
 
 /* Bytes that wait now. */
 uint64_t port_waiting(struct port *port, instant now);

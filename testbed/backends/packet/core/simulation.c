@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frame.h"
 #include "ring.h"
 
 /* The receivers of a host. */
@@ -155,8 +156,7 @@ static struct port *add_port(struct network *network, uint32_t from, uint32_t to
     port->burst = link->burst;
     port->limit = limit;
     port->jitter = jitter;
-    port->loss = link->loss;
-    port->duplication = link->duplication;
+    port->impaired = (struct impairment){.loss = link->loss, .duplication = link->duplication};
     port->random = link->seed ^ ((uint64_t)from << 32 | to);
     port_open(port, network);
     return port;
@@ -290,6 +290,60 @@ int simulation_run(struct simulation *simulation, instant until, struct happenin
 void simulation_set_down(struct simulation *simulation, uint32_t node, uint32_t port, bool is_down)
 {
     simulation->network->nodes[node].ports[port]->is_down = is_down;
+}
+
+void simulation_impair(struct simulation *simulation, uint32_t node, uint32_t port,
+                       const struct impairment *impaired)
+{
+    simulation->network->nodes[node].ports[port]->impaired = *impaired;
+}
+
+void simulation_pause(struct simulation *simulation, uint32_t node, bool is_paused)
+{
+    const struct station *station = &simulation->stations[node];
+    for (uint32_t i = 0; i < station->count; i++)
+        host_pause(station->engines[i], is_paused, simulation->network->clock.now);
+}
+
+void simulation_inject(struct simulation *simulation, uint32_t node, const uint8_t *frame,
+                       uint32_t length)
+{
+    struct network *network = simulation->network;
+    if (length < UDP_HEADERS || length > network->data_room)
+        return;
+    struct packet *packet = packet_with_data(network);
+    memcpy(packet->data, frame, length);
+    packet->length = length;
+    if (!frame_key(frame, length, &packet->key) || packet->key.protocol != PROTOCOL_UDP) {
+        packet_free(network, packet);
+        return;
+    }
+    packet->bytes = counted(network, length);
+    network_send(&network->nodes[node], packet, network->clock.now);
+}
+
+uint32_t simulation_held(const struct simulation *simulation, uint32_t node, uint32_t port)
+{
+    return port_holds(simulation->network->nodes[node].ports[port]);
+}
+
+uint64_t simulation_unaccounted(const struct simulation *simulation)
+{
+    const struct network *network = simulation->network;
+    uint64_t used = network_used(network);
+    for (uint32_t n = 0; n < network->nodes_count; n++) {
+        const struct node *node = &network->nodes[n];
+        for (uint32_t p = 0; p < node->ports_count; p++)
+            used -= port_holds(node->ports[p]);
+        if (node->processor)
+            used -= port_holds(node->processor);
+    }
+    for (uint32_t i = 0; i < simulation->engines_count; i++)
+        used -= simulation->engines[i]->held_count;
+    for (uint32_t i = 0; i < simulation->programs_count; i++)
+        if (simulation->programs[i]->adder)
+            used -= port_holds(simulation->programs[i]->adder);
+    return used;
 }
 
 instant simulation_now(const struct simulation *simulation)

@@ -77,6 +77,24 @@ int simulation_run(struct simulation *simulation, instant until, struct happenin
 /* Takes a port out of service, or back. What leaves or arrives meanwhile is lost. */
 void simulation_set_down(struct simulation *simulation, uint32_t node, uint32_t port, bool is_down);
 
+/* What the link does to frames that leave by a port, from now on. */
+void simulation_impair(struct simulation *simulation, uint32_t node, uint32_t port,
+                       const struct impairment *impaired);
+
+/* Stops a host's engines, or lets them go on: see host_pause. */
+void simulation_pause(struct simulation *simulation, uint32_t node, bool is_paused);
+
+/* Lets a host send a frame that no engine made. One that is not UDP over IPv4 is ignored. */
+void simulation_inject(struct simulation *simulation, uint32_t node, const uint8_t *frame,
+                       uint32_t length);
+
+/* Frames that are on a port's link, or wait for it. */
+uint32_t simulation_held(const struct simulation *simulation, uint32_t node, uint32_t port);
+
+/* Packets in memory that are neither on a link nor held by a paused host: 0, unless some are lost
+   track of. */
+uint64_t simulation_unaccounted(const struct simulation *simulation);
+
 instant simulation_now(const struct simulation *simulation);
 uint64_t simulation_hops(const struct simulation *simulation);
 const struct digests *simulation_digests(const struct simulation *simulation);

@@ -147,6 +147,26 @@ static uint32_t do_mirror(struct request *r) {
 #endif
 }
 
+// Forgets everything that it was told and has counted, as in a restart.
+static uint32_t do_restart(void) {
+    for (unsigned i = 0; i < table_count; i++)
+        table_clear(tables[i]);
+    for (unsigned i = 0; i < sizeof groups / sizeof *groups; i++) {
+        free(groups[i]);
+        groups[i] = NULL;
+    }
+    for (unsigned i = 0; i < register_count; i++)
+        memset(registers[i].cells, 0, (size_t)registers[i].size * registers[i].cell);
+    for (unsigned i = 0; i < counter_count; i++)
+        if (!counters[i].table)
+            memset(counters[i].cells, 0, counters[i].size * sizeof *counters[i].cells);
+    for (unsigned i = 0; i < meter_count; i++)
+        if (!meters[i].table)
+            memset(meters[i].cells, 0, meters[i].size * sizeof *meters[i].cells);
+    install();
+    return DONE;
+}
+
 static uint32_t answer(struct request r) {
     const char op = (char)take(&r, 1);
     switch (op) {
@@ -166,6 +186,8 @@ static uint32_t answer(struct request r) {
         return do_meter(&r);
     case 'M':
         return do_mirror(&r);
+    case 'X':
+        return do_restart();
     default:
         return other_request(op, &r);
     }

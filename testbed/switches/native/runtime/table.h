@@ -192,6 +192,23 @@ static struct entry *table_entry(const struct table *t, uint64_t number) {
     return NULL;
 }
 
+// Removes all entries, and the default action.
+static void table_clear(struct table *t) {
+    for (unsigned n = 0; n < t->count; n++) {
+        free(t->entries[n]->meter);
+        free(t->entries[n]);
+    }
+    free(t->miss);
+    free(t->entries);
+    free(t->buckets);
+    free(t->masks);
+    t->miss = NULL;
+    t->entries = t->buckets = NULL;
+    t->masks = NULL;
+    t->count = t->mask_count = 0;
+    t->bucket_mask = 0;
+}
+
 static void table_set_miss(struct table *t, unsigned action, const uint64_t *data) {
     struct entry *e = entry_new(t, action, data);
     if (t->miss != NULL) {

@@ -1,0 +1,96 @@
+"""``torture``: random cases with faults, from seeds."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.cli.arguments import FILE, experiments
+from testbed.cli.failures import running
+
+if TYPE_CHECKING:
+    from testbed.studies.torture.trial import Verdict
+
+_SEEDS = 160
+
+
+@click.command()
+@click.option(
+    "--seeds", type=click.IntRange(1), help=f"schedules of each system  [default: {_SEEDS}]"
+)
+@click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="first seed")
+@click.option("--system", "systems", multiple=True, help="a system; all if none is named")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="stop after so long")
+@click.option("--jobs", type=click.IntRange(1), help="processes  [default: one on each core]")
+@click.option(
+    "--case", "cases", multiple=True, type=FILE, help="judge an experiment file with faults instead"
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results/torture"),
+    show_default=True,
+    help="where to write schedules that fail",
+)
+def torture(
+    seeds: int | None,
+    first: int,
+    systems: tuple[str, ...],
+    seconds: float | None,
+    jobs: int | None,
+    cases: tuple[Path, ...],
+    output: Path,
+) -> None:
+    """Run random small jobs on fabrics that fail, in virtual time.
+
+    Each seed is a fabric, its jobs and a schedule of faults. Every sum must be exact, or the run
+    ends with a named error if something is gone for good. Exits with 1 if one fails.
+    """
+    from testbed.systems import registry
+
+    if cases:
+        sys.exit(_judge(cases))
+    for name in systems:
+        if name not in registry:
+            raise click.UsageError(f"found {name!r}, wanted one of {', '.join(registry)}")
+    if seeds is None and seconds is None:
+        seeds = _SEEDS
+    chosen = list(dict.fromkeys(systems)) or list(registry)
+    with running():
+        from testbed.studies.torture import hunt
+
+        failures: list[tuple[str, int, Verdict]] = []
+        began = time.monotonic()
+
+        def failed(system: str, seed: int, verdict: Verdict) -> None:
+            failures.append((system, seed, verdict))
+            click.echo(f"{system}, seed {seed}: {verdict.failure}", err=True)
+
+        cores = jobs or len(os.sched_getaffinity(0))
+        counts = hunt.hunt(chosen, first, seeds, seconds, cores, failed)
+        took = time.monotonic() - began
+        for name, count in counts.items():
+            click.echo(f"{name:<18} {count}")
+        total = sum(count.exact + count.ended + count.failed for count in counts.values())
+        click.echo(f"{total} schedules in {took:.1f} s")
+        for failure in failures:
+            click.echo("\n" + hunt.failing(*failure, output))
+    sys.exit(1 if failures else 0)
+
+
+def _judge(paths: tuple[Path, ...]) -> int:
+    from testbed.studies.torture.judges import Judge, one_by_one
+
+    verdict_on, status = one_by_one(Judge), 0
+    for path, experiment in zip(paths, experiments(paths), strict=True):
+        verdict = verdict_on(experiment.data())
+        said = verdict.failure or (f"ended with {verdict.error}" if verdict.error else "exact")
+        click.echo(f"{path}: {said}")
+        status |= bool(verdict.failure)
+    return status

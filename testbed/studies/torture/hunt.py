@@ -1,0 +1,122 @@
+"""Judges many seeds, and reports each failure as a short case that can be run again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from testbed.backends.measurements import BrokenConnection, Stalled
+from testbed.backends.packet.backend import assembled
+from testbed.backends.packet.recorder import Recorder
+from testbed.backends.packet.simulation import SECOND
+from testbed.backends.recording import Recording
+from testbed.located import write
+from testbed.studies.torture.cases import case
+from testbed.studies.torture.judges import Block, Judge, blocks, judged, one_by_one
+from testbed.studies.torture.shrink import shrunk
+from testbed.studies.torture.trial import Verdict, deployed
+
+CASE = "case.yaml"
+_RECORDED_S = 0.1
+"""Simulated silence after which a capture has nothing new."""
+
+
+@dataclass
+class Count:
+    """What became of the schedules of one system."""
+
+    exact: int = 0
+    ended: int = 0
+    failed: int = 0
+    undeployed: int = 0
+    hops: int = 0
+    seconds: float = 0.0
+
+    def add(self, verdict: Verdict) -> None:
+        if verdict.failure:
+            self.failed += 1
+        elif verdict.error == "NoWorld":
+            self.undeployed += 1
+        elif verdict.error:
+            self.ended += 1
+        else:
+            self.exact += 1
+        self.hops += verdict.hops
+        self.seconds += verdict.seconds
+
+    def __str__(self) -> str:
+        total = self.exact + self.ended + self.failed + self.undeployed
+        text = f"{total} schedules: {self.exact} exact, {self.ended} ended with a named error"
+        if self.undeployed:
+            text += f", {self.undeployed} not deployable"
+        return f"{text}, {self.failed} failed; {self.hops} packets in {self.seconds:.3g} s"
+
+
+def hunt(
+    systems: Sequence[str],
+    first: int,
+    seeds: int | None,
+    seconds: float | None,
+    jobs: int,
+    failed: Callable[[str, int, Verdict], None],
+) -> dict[str, Count]:
+    """Judge ``seeds`` of each system from ``first`` on, or as many as there is time for; calls
+    ``failed`` with each failure."""
+    counts = {system: Count() for system in systems}
+    ends = time.monotonic() + seconds if seconds is not None else float("inf")
+    asked: Iterator[Block] = takewhile(
+        lambda _: time.monotonic() < ends, blocks(systems, first, seeds)
+    )
+    for system, seed, verdict in judged(asked, jobs):
+        counts[system].add(verdict)
+        if verdict.failure:
+            failed(system, seed, verdict)
+    return counts
+
+
+def shortest(data: dict[str, Any], verdict: Verdict) -> tuple[dict[str, Any], Verdict]:
+    """The shortest case that fails as ``data`` does, and its verdict."""
+    of = one_by_one(Judge)
+    short = shrunk(data, lambda each: of(each).kind == verdict.kind)
+    return short, of(short)
+
+
+def keep(data: dict[str, Any], folder: Path) -> Path:
+    """Write a case as an experiment file, with a capture of each link beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / CASE
+    path.write_text(write(data))
+    deployment = deployed(data)
+    links = tuple(f"{link.a}-{link.b}" for link in deployment.fabric.links)
+    recording = Recording(captures=links)
+    with (
+        assembled(deployment, recording) as made,
+        Recorder(recording, deployment, made.simulation, made.switches, made.allocations, folder),
+        suppress(Stalled, BrokenConnection),
+    ):
+        made.loop.run(round(_RECORDED_S * SECOND), SECOND)
+    return path
+
+
+def failing(system: str, seed: int, verdict: Verdict, output: Path) -> str:
+    """Shrink the failure of a seed, write it into ``output``, and say how to run it again."""
+    short, found = shortest(case(system, seed), verdict)
+    folder = output / f"{system}-{seed}"
+    path = folder / CASE
+    if not found.kind.startswith(("crashed", "hangs")):
+        path = keep(short, folder)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(write(short))
+    return (
+        f"{system}, seed {seed}: {found.failure or verdict.failure}\n"
+        f"the shortest schedule that still fails:\n{write(short['emulation'])}"
+        f"run it again:  ina-testbed torture --case {path}\n"
+        f"as generated:  ina-testbed torture --system {system} --first {seed} --seeds 1\n"
+        f"its packets:   {folder}/*.pcap"
+    )

@@ -1,0 +1,206 @@
+"""Processes that judge cases. A case may crash the code under test or never return: then its
+process is ended, and that is the verdict."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from testbed.deployment.errors import DeploymentError
+from testbed.experiment.schema import Experiment
+from testbed.lifetime import die_with_parent
+from testbed.studies.torture.cases import PER_WORLD, NoWorld, case, world
+from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
+
+LONGEST_S = 120.0
+"""Real time after which a case is taken to run for ever; one takes some milliseconds."""
+
+Block = tuple[str, int, int]
+"""A system, and the first and the last seed of one world, the last one excluded."""
+
+
+class Judge:
+    """One process. ``seeds`` and ``case`` ask it, ``answers`` yields what it has answered."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_work, args=(theirs, self.connection, os.getpid()), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._asked: tuple[str, int] | None = None
+        self._since = time.monotonic()
+        self.is_busy = False
+
+    def seeds(self, block: Block) -> None:
+        self._ask(block)
+
+    def case(self, data: Mapping[str, Any]) -> Verdict:
+        """The verdict on a case."""
+        self._ask(data)
+        found = Verdict("crashed", "", 0, 0.0)
+        while self.is_busy and not self.is_gone:
+            wait([self.connection], timeout=1.0)
+            for _, _, verdict in self.answers():
+                found = verdict
+        return found
+
+    def _ask(self, what: Block | Mapping[str, Any]) -> None:
+        self._asked = what[:2] if isinstance(what, tuple) else ("", 0)
+        self._since, self.is_busy = time.monotonic(), True
+        self.connection.send(what)
+
+    def answers(self) -> Iterator[tuple[str, int, Verdict]]:
+        """System, seed and verdict of each that is done. If the process is gone or hangs, the
+        verdict says so, and `is_gone` is true afterwards."""
+        try:
+            while self.connection.poll():
+                found = self.connection.recv()
+                self._since = time.monotonic()
+                if found is None:
+                    self.is_busy, self._asked = False, None
+                elif len(found) == 2:
+                    self._asked = found
+                else:
+                    yield found
+        except (EOFError, OSError):
+            self._process.join()
+            code = self._process.exitcode or 0
+            name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+            yield from self._lost(f"crashed: {name}")
+            return
+        if self.is_busy and time.monotonic() - self._since > LONGEST_S:
+            yield from self._lost(f"hangs: nothing in {LONGEST_S:g} s")
+
+    def _lost(self, failure: str) -> Iterator[tuple[str, int, Verdict]]:
+        asked = self._asked
+        self.close()
+        if asked is not None:
+            yield *asked, Verdict(failure, "", 0, 0.0)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.connection.closed
+
+    def close(self) -> None:
+        """End the process."""
+        if not self.connection.closed:
+            self.connection.close()
+            self._process.kill()
+            self._process.join()
+
+
+def judged(blocks: Iterator[Block], jobs: int) -> Generator[tuple[str, int, Verdict], None, None]:
+    """The verdict on each seed of ``blocks``, by ``jobs`` processes, in the order of their ends."""
+    judges = [Judge() for _ in range(jobs)]
+    try:
+        while True:
+            for place, one in enumerate(judges):
+                if one.is_gone:
+                    judges[place] = one = Judge()
+                if not one.is_busy and (block := next(blocks, None)) is not None:
+                    one.seeds(block)
+            busy = [one for one in judges if one.is_busy]
+            if not busy:
+                return
+            wait([one.connection for one in busy], timeout=1.0)
+            for one in busy:
+                block_rest = yield from _answers(one)
+                if block_rest is not None:
+                    blocks = _before(block_rest, blocks)
+    finally:
+        for one in judges:
+            one.close()
+
+
+def _answers(one: Judge) -> Any:
+    """The answers of a judge; returns what is left of its block if it is gone."""
+    last = None
+    for system, seed, verdict in one.answers():
+        last = system, seed
+        yield system, seed, verdict
+    if one.is_gone and last is not None:
+        end = (last[1] // PER_WORLD + 1) * PER_WORLD
+        return last[0], last[1] + 1, end
+    return None
+
+
+def _before(block: Block, blocks: Iterator[Block]) -> Iterator[Block]:
+    if block[1] < block[2]:
+        yield block
+    yield from blocks
+
+
+def one_by_one(judge_of: Callable[[], Judge]) -> Callable[[Mapping[str, Any]], Verdict]:
+    """A function that judges cases in a process of its own, and in a new one after each crash."""
+    found: list[Judge] = []
+
+    def verdict(data: Mapping[str, Any]) -> Verdict:
+        if not found or found[-1].is_gone:
+            found.append(judge_of())
+        return found[-1].case(data)
+
+    return verdict
+
+
+def _work(connection: Connection, theirs: Connection, parent: int) -> None:
+    die_with_parent(parent)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    theirs.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    bench = Bench()
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            asked = connection.recv()
+            if isinstance(asked, Mapping):
+                connection.send(("", 0, judged_case(asked, bench)))
+            else:
+                system, first, last = asked
+                for seed in range(first, last):
+                    connection.send((system, seed))
+                    connection.send((system, seed, judged_seed(system, seed, bench)))
+            connection.send(None)
+
+
+def judged_seed(system: str, seed: int, bench: Bench) -> Verdict:
+    """The verdict on the case of a seed."""
+    try:
+        _, deployment = world(system, seed // PER_WORLD)
+    except NoWorld:
+        return Verdict("", "NoWorld", 0, 0.0)
+    experiment = Experiment.model_validate(case(system, seed))
+    return _judged(lambda: judge(replace(deployment, experiment=experiment), bench))
+
+
+def judged_case(data: Mapping[str, Any], bench: Bench) -> Verdict:
+    """The verdict on a case; one that cannot be deployed does not fail."""
+    return _judged(lambda: judge(deployed(data), bench))
+
+
+def _judged(run: Callable[[], Verdict]) -> Verdict:
+    try:
+        return run()
+    except DeploymentError as error:
+        return Verdict("", f"DeploymentError: {error}", 0, 0.0)
+    except Exception as error:  # whatever a case raises is what the hunt is for
+        return Verdict(f"{type(error).__name__}: {error}", "", 0, 0.0)
+
+
+def blocks(systems: Sequence[str], first: int, seeds: int | None) -> Iterator[Block]:
+    """The seeds of all systems in turn; without ``seeds``, no end."""
+    start, end = first, first + seeds if seeds is not None else None
+    while end is None or start < end:
+        stop = (start // PER_WORLD + 1) * PER_WORLD
+        stop = stop if end is None else min(stop, end)
+        for system in systems:
+            yield system, start, stop
+        start = stop

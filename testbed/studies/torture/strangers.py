@@ -1,0 +1,51 @@
+"""Payloads of packets that no member of a tree sends.
+
+A packet that is byte for byte what a member could send now is a member's: no protocol here
+authenticates its packets, and none of the papers does. So each of these differs from those in
+something that a switch or a host can tell: a tree that is not there, bits of nobody, a number that
+nobody has reached, a length or a kind that does not exist.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+
+from testbed import wire
+from testbed.deployment.deploy import Deployment
+
+_VALUES = struct.Struct(f">{wire.FEW}i")
+_FAR = 1 << 24
+"""No case here sends so many fragments."""
+
+
+def payload(draw: random.Random, deployment: Deployment) -> tuple[int, bytes]:
+    """A UDP port, and what is sent there."""
+    trees = sum(len(job.plan.trees) for job in deployment.jobs)
+    tree = draw.randrange(trees) if trees else 0
+    sequence = draw.choice([0, 1, 5, 20, draw.randrange(200)])
+    slot = draw.choice([0, 1, 3, draw.randrange(64)])
+    bits, kind, values = 1 << draw.randrange(4), draw.choice([1, 1, 2, 3, 4]), True
+    what = draw.choice(["tree", "nobody", "bits", "late", "short", "noise", "connection"])
+    if what == "tree":
+        tree = trees + draw.randrange(1000)
+    elif what == "nobody":
+        kind, bits = wire.KIND_DATA, 0
+    elif what == "bits":
+        kind, bits = wire.KIND_DATA, bits | 1 << draw.randrange(50, 64)
+    elif what == "late":
+        kind, sequence = wire.KIND_RESULT, _FAR + draw.randrange(_FAR)
+    elif what == "short":
+        kind, values = wire.KIND_DATA, False
+    elif what == "noise":
+        return draw.choice([wire.PORT, wire.ROCE_PORT]), draw.randbytes(draw.randrange(1, 23))
+    header = struct.pack(
+        ">BBHIIIQ", kind, draw.choice([0, 0, 1, 2]), tree, sequence, slot, slot, bits
+    )
+    body = _VALUES.pack(*(draw.randrange(-1000, 1000) for _ in range(wire.FEW))) if values else b""
+    if what != "connection":
+        return wire.PORT, header + body
+    number = wire.connection(trees + 1, draw.randrange(4))
+    opcode = draw.choice([wire.SEND_MIDDLE, wire.SEND_LAST])
+    bth = struct.pack(">BBH", opcode, 0, 0xFFFF) + struct.pack(">II", number, sequence)
+    return wire.ROCE_PORT, bth + body

@@ -1,0 +1,207 @@
+"""Cases from seeds: a few run here, those that once failed always do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from testbed.backends.packet import backend
+from testbed.cli import main
+from testbed.experiment.schema import Experiment
+from testbed.located import write
+from testbed.studies.torture import judges
+from testbed.studies.torture.cases import case, world
+from testbed.studies.torture.hunt import CASE, Count, keep
+from testbed.studies.torture.judges import Judge, blocks, judged, judged_case
+from testbed.studies.torture.shrink import shrunk
+from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
+from testbed.systems import registry
+
+KEPT = [
+    json.loads(line) for line in (Path(__file__).parent / "kept.jsonl").read_text().splitlines()
+]
+SEEDS = 12
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench()
+
+
+@pytest.mark.parametrize("system", registry)
+def test_a_few_seeds_of_each_system(system, bench):
+    for seed in range(SEEDS):
+        verdict = judged_case(case(system, seed), bench)
+        assert not verdict.failure, (
+            f"ina-testbed torture --system {system} --first {seed} --seeds 1"
+        )
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept["id"])
+def test_what_once_failed(kept, bench):
+    verdict = judged_case(kept["case"], bench)
+    assert not verdict.failure, f"{kept['id']}: {kept['why']}: {verdict.failure}"
+    if kept.get("exact", True):
+        assert not verdict.error
+
+
+def test_a_seed_is_the_same_case_and_the_same_run_each_time(bench):
+    first, second = (case("atp", 7) for _ in range(2))
+    assert first == second
+    assert judged_case(first, bench) == judged_case(second, Bench())
+
+
+def test_sixteen_seeds_share_a_world_and_differ_in_their_faults():
+    cases = [case("rina", seed) for seed in range(16)]
+    assert all(each["jobs"] == cases[0]["jobs"] for each in cases)
+    assert len({write(each) for each in cases}) > 8
+
+
+def small(**emulation):
+    return {
+        "schema_version": 1,
+        "name": "small",
+        "backend": "packet",
+        "fabric": {"kind": "leaf-spine", "spines": 1, "leaves": 2, "hosts_per_leaf": [2, 2],
+                   "host_rate": "10Gbit"},
+        "jobs": [{"system": "atp", "workload": "synthetic/3x16KB/0us", "workers": ["h0", "h2"],
+                  "servers": ["h3"], "iterations": 1, "warmup": 0, "options": {}}],
+        "emulation": {"scale": 1, **emulation},
+    }  # fmt: skip
+
+
+IMPAIRMENTS = ["loss", "duplication", "corruption", "reordering"]
+
+
+@pytest.mark.parametrize("what", IMPAIRMENTS)
+def test_each_impairment_happens_and_changes_no_sum(what, bench):
+    fault = {"at": "0s", "until": "1ms", "link": "h0-t0", what: 0.3}
+    deployment = deployed(small(faults=[fault]))
+    with backend.assembled(deployment, make=bench.switch) as made:
+        made.loop.run()
+        ports = [port for _, port in backend.ports(made.simulation, deployment.fabric)]
+        outcomes = made.loop.outcomes()
+    assert not any(each.wrong for own in outcomes for each in own)
+    if what != "reordering":
+        name = {"loss": "lost", "duplication": "duplicated", "corruption": "corrupted"}[what]
+        assert sum(getattr(port, name) for port in ports) > 0
+    bench.free()
+
+
+def test_faults_that_are_not_there_cost_nothing(bench):
+    """The same packets at the same times, with a fault that begins when all is over."""
+    plain, late = (
+        judged_case(small(), bench),
+        judged_case(
+            small(faults=[{"at": "50s", "until": "51s", "link": "h0-t0", "loss": 0.5}]), bench
+        ),
+    )
+    assert (plain.failure, plain.hops) == (late.failure, late.hops) == ("", plain.hops)
+
+
+@pytest.mark.parametrize("wrap", [1, 3, 10])
+@pytest.mark.parametrize("system", [name for name, each in registry.items() if each.aggregates])
+def test_numbers_may_wrap(system, wrap, bench):
+    data = small(faults=[{"at": "0s", "wrap": wrap}], loss={"all": 0.01})
+    data["jobs"][0]["system"] = system
+    assert judged_case(data, bench).failure == ""
+
+
+def test_a_paused_host_goes_on(bench):
+    plain = judged_case(small(), bench)
+    paused = judged_case(small(faults=[{"at": "20us", "until": "5ms", "host": "h2"}]), bench)
+    assert (paused.failure, paused.error) == ("", "")
+    assert paused.seconds > plain.seconds
+
+
+def test_a_dead_host_ends_the_run_with_a_named_error(bench):
+    verdict = judged_case(small(faults=[{"at": "20us", "host": "h2"}]), bench)
+    assert verdict.failure == ""
+    assert verdict.error.startswith(("Stalled: ", "BrokenConnection: "))
+
+
+def test_a_switch_may_be_told_its_tables_late_and_in_any_order(bench):
+    for seed in range(10):
+        fault = {"at": "0s", "until": "300us", "switch": "t0", "tables": seed}
+        verdict = judged_case(small(faults=[fault]), bench)
+        assert (verdict.failure, verdict.error) == ("", "")
+
+
+def test_a_failing_case_is_made_shorter(tmp_path):
+    """By a made-up failure: that of one fault among many, with at least two workers."""
+    data = case("atp", 3)
+    culprit = {"at": "1us", "host": data["jobs"][0]["workers"][0]}
+    noise = [{"at": f"{i + 2}us", "switch": "t0"} for i in range(7)]
+    data["emulation"]["faults"] = [*noise[:4], culprit, *noise[4:]]
+
+    def fails(each):
+        workers = each["jobs"][0]["workers"]
+        return culprit in each["emulation"]["faults"] and culprit["host"] in workers
+
+    short = shrunk(data, fails)
+    assert short["emulation"]["faults"] == [culprit]
+    assert len(short["jobs"]) == 1
+    assert len(short["jobs"][0]["workers"]) == 2
+    path = keep(short, tmp_path / "kept")
+    assert any(path.parent.glob("*.pcap"))
+    result = CliRunner().invoke(main, ["torture", "--case", str(path)])
+    assert (result.exit_code, path.name) == (0, CASE)
+    assert "ended with Stalled" in result.output
+
+
+def test_a_crash_is_a_verdict_and_the_others_go_on(monkeypatch):
+    def crashing(system, seed, bench):
+        if seed == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Verdict("", "", 1, 0.0)
+
+    monkeypatch.setattr(judges, "judged_seed", crashing)
+    verdicts = {seed: verdict for _, seed, verdict in judged(blocks(["atp"], 0, 40), 2)}
+    assert sorted(verdicts) == list(range(40))
+    assert [seed for seed, each in verdicts.items() if each.failure] == [2]
+    assert verdicts[2].failure == "crashed: SIGKILL"
+
+
+def test_a_case_that_never_returns_is_a_verdict(monkeypatch):
+    monkeypatch.setattr(judges, "judged_case", lambda data, bench: time.sleep(1000))
+    monkeypatch.setattr(judges, "LONGEST_S", 0.2)
+    assert Judge().case(small()).failure == "hangs: nothing in 0.2 s"
+
+
+def test_counts_are_said():
+    count = Count()
+    for verdict in (Verdict("", "", 5, 1.0), Verdict("", "Stalled: x", 5, 1.0),
+                    Verdict("wrong sum: y", "", 5, 1.0)):  # fmt: skip
+        count.add(verdict)
+    assert str(count) == (
+        "3 schedules: 1 exact, 1 ended with a named error, 1 failed; 15 packets in 3 s"
+    )
+
+
+def test_an_unknown_system_is_refused():
+    result = CliRunner().invoke(main, ["torture", "--system", "nobody"])
+    assert result.exit_code == 2
+    assert "found 'nobody', wanted one of" in result.output
+
+
+def test_what_a_stranger_sends_changes_no_sum(bench):
+    """A worker's own contribution from another tree, and one that names nobody's bit."""
+    for header in ("0100ffff", "01000000"):
+        packet = header + "00000000" * 3 + "8000000000000000" + "00000001" * 8
+        faults = [
+            {"at": f"{at}us", "host": "h1", "to": "t0", "packet": packet} for at in range(5, 60, 5)
+        ]
+        verdict = judged_case(small(faults=faults), bench)
+        assert (verdict.failure, verdict.error) == ("", "")
+
+
+def test_worlds_are_deployments_without_faults():
+    data, deployment = world("ps", 0)
+    assert Experiment.model_validate(data) == deployment.experiment
+    assert judge(deployment, Bench()).failure == ""
