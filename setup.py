@@ -16,6 +16,8 @@ SHIPPED = [
     "p4/build/*",
     "workloads/*.trace",
     "workloads/*.npz",
+    "workloads/training/*.py",
+    "workloads/training/*.trace",
     "experiments/*.yaml",
     "experiments/*.json",
     "experiments/claims/*.yaml",

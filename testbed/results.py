@@ -4,6 +4,7 @@
 
 - ``results.csv``: a `Row` for each cell, repeat and job;
 - ``iterations.csv``: an `Iteration` for each rank and measured iteration;
+- ``training.csv``: a `Progress` for each evaluation of a job that learns;
 - ``links.csv``: a `LinkLoad` for each cell, repeat and direction of a link, where the back end
   measures it;
 - ``digests.csv``: a `PacketDigests` for each cell and repeat of packets in virtual time;
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # slow to import, and only reading needs it
 SCHEMA_VERSION = 1
 RESULTS, ITERATIONS, LINKS = "results.csv", "iterations.csv", "links.csv"
 DIGESTS = "digests.csv"
+TRAINING = "training.csv"
 METADATA = "run.json"
 EXPERIMENT, LOGS = "experiment.yaml", "logs"
 
@@ -189,17 +191,52 @@ class PacketDigests:
     digests: str
 
 
+@dataclass(frozen=True)
+class Progress:
+    """An evaluation of the parameters of a job that learns.
+
+    Attributes:
+        iteration: iterations of all workers before it, warm-up included; a fraction where workers
+            are apart.
+        time_s: seconds of the real cluster since the job began.
+        metric: the name of ``value``; higher_is_better says which way it improves.
+        target_value: what the experiment wants it to reach; None if it does not say.
+        loss: mean training loss since the evaluation before; None for the first.
+        staleness: mean number of updates by other workers that a gradient's parameters lacked.
+        quantisation_error: mean relative L2 distance of sums from those of float gradients.
+        weights: digest of the parameters; equal ones are equal in every bit.
+    """
+
+    cell: str
+    repeat: int
+    job: int
+    system: str
+    workload: str
+    iteration: float
+    time_s: float
+    metric: str
+    higher_is_better: bool
+    value: float
+    target_value: float | None = None
+    loss: float | None = None
+    staleness: float = 0.0
+    quantisation_error: float = 0.0
+    weights: str = ""
+
+
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
     "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "source",
-    "target", "source_kind", "target_kind", "stalls", "digests",
+    "target", "source_kind", "target_kind", "stalls", "digests", "metric", "weights",
 }  # fmt: skip
+_TRUTHS = {"verified", "higher_is_better"}
 _NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
 """Columns that every version has written; others may be missing."""
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
 LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
 DIGEST_COLUMNS = tuple(field.name for field in fields(PacketDigests))
+PROGRESS_COLUMNS = tuple(field.name for field in fields(Progress))
 
 
 class Unreadable(ValueError):
@@ -220,7 +257,7 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         """Open an existing directory. Raises FileNotFoundError if it holds no run."""
         self.path = Path(path)
-        for name in (RESULTS, ITERATIONS, LINKS, DIGESTS):
+        for name in (RESULTS, ITERATIONS, LINKS, DIGESTS, TRAINING):
             if name in (RESULTS, ITERATIONS) or (self.path / name).exists():
                 _drop_torn_line(self.path / name)
 
@@ -265,6 +302,14 @@ class RunDirectory:
         """Add rows to ``digests.csv``; they are on the disk when this returns."""
         _append(self.path / DIGESTS, rows)
 
+    def append_progress(self, rows: Iterable[Progress]) -> None:
+        """Add rows to ``training.csv``, made if there is none; they are on the disk on return."""
+        rows = list(rows)
+        if rows and not (self.path / TRAINING).exists():
+            _replace(self.path / TRAINING, _lines([PROGRESS_COLUMNS]))
+        if rows:
+            _append(self.path / TRAINING, rows)
+
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Replace ``run.json`` as a whole; its ``schema_version`` is added."""
         content = {"schema_version": SCHEMA_VERSION, **metadata}
@@ -294,6 +339,11 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
 def digests(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     """The rows of `PacketDigests` of runs, found as by `read`; none of older runs."""
     return _table(_runs(paths), DIGESTS, DIGEST_COLUMNS)
+
+
+def read_training(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """What jobs have learnt in the runs that `read` reads, beside their tables; see `Progress`."""
+    return _table(_runs(paths), TRAINING, PROGRESS_COLUMNS)
 
 
 def cut(paths: str | Path | Iterable[str | Path]) -> int:
@@ -359,7 +409,9 @@ def _cell(value: object) -> object:
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
-def _append(path: Path, rows: Iterable[Row | Iteration | LinkLoad | PacketDigests]) -> None:
+def _append(
+    path: Path, rows: Iterable[Row | Iteration | LinkLoad | PacketDigests | Progress]
+) -> None:
     content = _lines(astuple(row) for row in rows)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
@@ -422,7 +474,7 @@ def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
             for text in table[column].unique():
                 if not isinstance(json.loads(text or "{}"), dict):
                     raise ValueError(f"the settings {text[:40]!r}")
-        elif column == "verified":
+        elif column in _TRUTHS:
             said = {"True": True, "False": False}
             table[column] = pd.Series(map(said.get, table[column]), table.index, object)
         elif column not in _TEXT:

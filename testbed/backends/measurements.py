@@ -14,7 +14,7 @@ from testbed.deployment.deploy import DeployedJob
 from testbed.hosts.layout import Layout
 from testbed.hosts.task import RankOutcome
 from testbed.protocols.events import Event
-from testbed.workload.iteration import IterationTimes
+from testbed.workload.iteration import IterationTimes, UpdateTimes
 
 
 class Stalled(Exception):
@@ -43,6 +43,8 @@ class JobMeasurements:
         switch_target: what ran the P4 program; empty if nothing did.
         late_s: the longest delay with which a rank was woken.
         notes: see `testbed.results.Row`.
+        updates: of parameters at servers, in the order of time, if the job learns without an
+            all-reduce.
     """
 
     iterations: Sequence[Sequence[IterationTimes]]
@@ -55,6 +57,7 @@ class JobMeasurements:
     switch_target: str = ""
     late_s: float = 0.0
     notes: str = ""
+    updates: Sequence[UpdateTimes] = ()
 
 
 def of_ranks(
@@ -85,6 +88,9 @@ def of_ranks(
         events=events,
         switch_target=target if job.plan.trees else "",
         late_s=max(each.late_s for each in outcomes),
+        updates=sorted(
+            (update for each in outcomes for update in each.updates), key=lambda each: each.at_s
+        ),
     )
 
 

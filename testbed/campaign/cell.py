@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from testbed.backends.emulation import backend as emulator
@@ -22,21 +23,23 @@ from testbed.deployment.digest import digest
 from testbed.experiment.cells import Cell
 from testbed.protocols.events import Event
 from testbed.provenance import now
-from testbed.results import Iteration, LinkLoad, PacketDigests, Row
+from testbed.results import Iteration, LinkLoad, PacketDigests, Progress, Row
 from testbed.switches.events import CONTRIBUTIONS
 from testbed.topology.fabric import Fabric
+from testbed.training.learning import Learning, Learnt
 
 _BACK_ENDS = {"simulate": simulator.run, "packet": packets.run, "emulate": emulator.run}
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """Rows of results.csv, iterations.csv, links.csv and digests.csv."""
+    """Rows of results.csv, iterations.csv, links.csv, digests.csv and training.csv."""
 
     jobs: list[Row]
     iterations: list[Iteration] = field(default_factory=list)
     links: list[LinkLoad] = field(default_factory=list)
     digests: list[PacketDigests] = field(default_factory=list)
+    training: list[Progress] = field(default_factory=list)
 
 
 def describe(cell: Cell, deployment: Deployment) -> list[Row]:
@@ -85,7 +88,12 @@ def run_cell(
     """
     described = describe(cell, deployment)
     run = _BACK_ENDS[cell.experiment.backend]
-    return _result(deployment, described, run(deployment, log_dir, recording))
+    if not any(job.job.training for job in deployment.jobs):
+        return _result(deployment, described, run(deployment, log_dir, recording))
+    learning = Learning(deployment)
+    measured = run(learning.deployment, log_dir, recording)
+    result = _result(deployment, described, measured)
+    return _learnt(result, deployment, learning.finish(measured))
 
 
 def _result(deployment: Deployment, described: Sequence[Row], measured: Measurements) -> CellResult:
@@ -112,6 +120,41 @@ def _result(deployment: Deployment, described: Sequence[Row], measured: Measurem
 def _digests(row: Row, measured: Measurements) -> Iterator[PacketDigests]:
     if (own := measured.digests) is not None:
         yield PacketDigests(row.cell, row.repeat, own.packets, own.every, own.text())
+
+
+def _learnt(result: CellResult, deployment: Deployment, learnt: Mapping[int, Learnt]) -> CellResult:
+    """``result`` with what its jobs have learnt, in virtual time and at full size."""
+    rows, training = [], []
+    for row, job in zip(result.jobs, deployment.jobs, strict=True):
+        found = learnt.get(job.number)
+        if found is None or job.job.training is None:
+            rows.append(row)
+            continue
+        notes = "; ".join(each for each in (row.notes, found.notes) if each)
+        errors = [point.error for point in found.points if point.loss is not None]
+        error = fmean(errors) if errors else None
+        rows.append(replace(row, notes=notes, quantisation_error=error))
+        training += [
+            Progress(
+                cell=row.cell,
+                repeat=row.repeat,
+                job=row.job,
+                system=row.system,
+                workload=row.workload,
+                iteration=point.iteration,
+                time_s=point.at_s or 0.0,
+                metric=found.script.metric,
+                higher_is_better=found.script.higher_is_better,
+                value=point.value,
+                target_value=job.job.training.target,
+                loss=point.loss,
+                staleness=point.staleness,
+                quantisation_error=point.error,
+                weights=point.weights,
+            )
+            for point in found.points
+        ]
+    return replace(result, jobs=rows, training=training)
 
 
 def _counted(found: JobMeasurements) -> dict[str, Any]:

@@ -154,6 +154,7 @@ def _fill(
         directory.append_links(result.links)
         directory.append_digests(result.digests)
         directory.append_iterations(result.iterations)
+        directory.append_progress(result.training)
         directory.append(result.jobs)  # last, because these rows mark the cell as finished
         progress.finish(f"{title(each.cell)}: {said}", each.seconds)
     directory.write_metadata({**metadata, "finished_at": now()})
@@ -167,7 +168,9 @@ def _failed(planned: Planned, reason: str) -> CellResult:
 
 
 def _summary(result: CellResult) -> str:
+    last = {each.job: each for each in result.training}
     return "; ".join(
         f"JCT {row.jct_s:.3g} s (closed form {row.expected_jct_s:.3g} s), {row.verdict}"
+        + (f", {last[row.job].metric} {last[row.job].value:.3g}" if row.job in last else "")
         for row in result.jobs
     )

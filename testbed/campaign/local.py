@@ -22,6 +22,7 @@ from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
 from testbed.hosts.launcher import RankFailed
 from testbed.switches.control import ControlError
+from testbed.training import learning as training
 
 EXPECTED_ERRORS = (
     BrokenConnection, ControlError, DeploymentError, EmulationError, RankFailed, Stalled,
@@ -61,6 +62,7 @@ class Local:
         emulated = [each.cell.experiment for each in cells if is_emulated(each)]
         if emulated:
             require()
+        training.prepare([each.deployment for each in cells])
         code()  # cached before the cells are forked
         # Compiled now, so that it does not delay the first cell.
         compiled = {

@@ -31,7 +31,9 @@ from testbed.results import (
     ITERATIONS,
     LINK_COLUMNS,
     LINKS,
+    PROGRESS_COLUMNS,
     RESULTS,
+    TRAINING,
     RunDirectory,
     Unreadable,
 )
@@ -139,10 +141,13 @@ def set_aside(directory: RunDirectory, state: State) -> None:
     for name, columns in (
         (LINKS, LINK_COLUMNS),
         (DIGESTS, DIGEST_COLUMNS),
+        (TRAINING, PROGRESS_COLUMNS),
         (ITERATIONS, ITERATION_COLUMNS),
         (RESULTS, COLUMNS),
     ):
         path = directory.path / name
+        if name == TRAINING and not path.exists():
+            continue  # no job has learnt
         if not path.exists():
             directory.write(name, _written(columns, []))
         whole = not state.fallen and _last(path) in state.finished | {None}

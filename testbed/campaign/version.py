@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testbed.experiment.schema import Experiment
 from testbed.shipped import folder
-from testbed.workload.catalogue import WORKLOADS, names
+from testbed.workload.catalogue import path_of
 from testbed.workload.synthetic import SYNTHETIC
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -30,6 +30,9 @@ def version(experiment: Experiment) -> str:
     """
     digest = hashlib.sha256(code().encode())
     files = {job.workload for job in experiment.jobs}
+    files |= {
+        job.training.script for job in experiment.jobs if job.training and job.training.script
+    }
     if experiment.emulation.p4_program is not None:
         files.add(experiment.emulation.p4_program)
     for name in sorted(files):
@@ -95,9 +98,9 @@ def _content(name: str) -> bytes:
     """Digest of a workload's files or of a P4 program; empty for synthetic workloads."""
     if name.startswith(SYNTHETIC):
         return b""
-    path = WORKLOADS / name if name in names() else Path(name)
+    path = path_of(name)
     digest = hashlib.sha256()
-    # A workload may have gradients beside its trace, with the same name but another suffix.
+    # Gradients or a training script may be beside a trace, with the same name but another suffix.
     beside = (each for each in path.parent.iterdir() if each.name.startswith(f"{path.stem}."))
     for each in sorted(filter(Path.is_file, beside)):
         digest.update(each.name.encode() + b"\0" + hashlib.sha256(each.read_bytes()).digest())

@@ -10,6 +10,7 @@ from testbed import __version__
 
 _MODULES = {
     "run": "run",
+    "train": "train",
     "validate": "validate",
     "report": "report",
     "explain": "explain",

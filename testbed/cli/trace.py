@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from testbed.cli.arguments import FILE
 from testbed.cli.failures import reading
 
 _OUT = click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
@@ -55,6 +56,25 @@ def import_(file: str, out: Path) -> None:
 def export(workload: str, out: Path) -> None:
     """Write a workload as a Chakra execution trace (.et) or SwitchML's layer list (.csv)."""
     _convert(workload, out)
+
+
+@trace.command()
+@click.argument("file", type=FILE)
+@click.option("--compute", required=True, help="the time of forward and backward, such as 2ms")
+@click.option("--batch", default=16, show_default=True, help="samples of a worker's iteration")
+@_OUT
+def script(file: Path, compute: str, batch: int, out: Path) -> None:
+    """Make a trace of a training script's model; its times are stated, not measured."""
+    from testbed.training.errors import TrainingError
+    from testbed.training.profile import trace_of
+    from testbed.units import parse_time
+    from testbed.workload import formats
+
+    if out.suffix != ".trace":
+        raise click.BadParameter(f"found {out}, wanted a name that ends in .trace")
+    with reading(ValueError, TrainingError):
+        formats.save(trace_of(file, parse_time(compute), batch), out)
+    click.echo(f"wrote {out}")
 
 
 def _convert(workload: str, out: Path) -> None:

@@ -27,6 +27,7 @@ from testbed.workload.catalogue import load
 from testbed.workload.trace import Trace, TraceError
 
 if TYPE_CHECKING:
+    from testbed.workload.gradients import Gradients
     from testbed.workload.values import Sample
 
 PRIORITY_CREDIT = 3
@@ -40,12 +41,14 @@ class DeployedJob:
 
     Attributes:
         number: its place in the experiment.
+        buckets: the tensors that are synchronised together.
         sample: recorded gradients that are summed; None for normally distributed ones.
         paces: the factor of ``compute_s`` for each worker and iteration, warm-up included.
         step_s: the time that each dependent transfer costs a host before it starts.
         start_s: when the job begins.
         forward: the parts of the forward pass, each with the bucket that it waits for; empty if the
             pass waits for all sums.
+        learnt: the gradients of a job that learns while it runs; None for drawn ones.
     """
 
     number: int
@@ -62,6 +65,8 @@ class DeployedJob:
     start_s: float
     window: Window
     forward: tuple[replay.Need, ...]
+    buckets: tuple[Bucket, ...] = ()
+    learnt: Gradients | None = None
 
     @property
     def gradient_bytes(self) -> int:
@@ -71,10 +76,10 @@ class DeployedJob:
     @property
     def quantisation(self) -> str:
         """How real gradients become integers, as text; empty for others."""
-        if self.sample is None:
+        if self.sample is None and self.job.training is None:
             return ""
         return {
-            "fixed_point": f"2^{self.job.fixed_point} a deviation",
+            "fixed_point": f"2^{self.job.fixed_point}" + " a deviation" * (self.sample is not None),
             "factor": f"factor {self.job.factor:g}",
             "block_exponent": "block exponent",
         }[self.job.quantisation]
@@ -252,6 +257,7 @@ def _deploy(
         start_s=job.start * scale,
         window=window(plan, fabric, options),
         forward=replay.needs(trace.scaled(scale), buckets) if job.forward == "by_tensor" else (),
+        buckets=tuple(buckets),
     )
 
 

@@ -23,4 +23,4 @@ def reads(text: str) -> Experiment:
 
 def known() -> dict[str, Any]:
     """The systems and workloads that an experiment may name."""
-    return {"systems": registry, "workloads": catalogue.names()}
+    return {"systems": registry, "workloads": (*catalogue.names(), *catalogue.trained())}

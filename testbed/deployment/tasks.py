@@ -36,12 +36,7 @@ def tasks(
     plan, values = job.plan, job.fabric.values
     carried = carried or values
     truth = gradients(job, seed + job.number, carried)
-    # Drawn before the ranks are forked, so that they share the memory.
-    truth.expected_total()
-    for rank in range(plan.workers):
-        truth.base(rank)
-    if job.sample is not None:
-        truth.exact_total()
+    truth.draw()  # before the ranks are forked, so that they share the memory
     units = tuple(replace(unit, ready_s=unit.ready_s * dilation) for unit in job.units)
     return [
         Task(
@@ -64,6 +59,7 @@ def tasks(
             carried=carried,
             burst=max(1, min(job.window.fragments // 8, superframe(job.fabric))),
             forward=tuple(replace(part, seconds=part.seconds * dilation) for part in job.forward),
+            notes_updates=job.job.training is not None,
         )
         for rank in plan.ranks
     ]
@@ -71,6 +67,8 @@ def tasks(
 
 def gradients(job: DeployedJob, seed: int, carried: int | None = None) -> Gradients:
     """The gradients that the workers contribute, as far as they are ``carried``."""
+    if job.learnt is not None:
+        return job.learnt
     told, workers = job.job, job.plan.workers
     carried = carried or job.fabric.values
     elements = Layout(job.plan, job.units, job.fabric.values, carried).elements

@@ -16,7 +16,7 @@ from testbed.experiment.findings import Finding, counted, listed, no_such
 from testbed.experiment.options import Takes
 from testbed.experiment.schema import Emulation, Job
 from testbed.located import Place
-from testbed.workload.catalogue import FAMILIES
+from testbed.workload.catalogue import FAMILIES, path_of, trained
 
 MOST_EMULATED = 64
 """Workers, or servers, of a job: each is a process in a network namespace of its own."""
@@ -67,6 +67,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             yield from _iterations(index, job)
             yield from _compute(index, job)
             yield from _gradients(index, job)
+            yield from _training(index, job, emulated)
             yield from _emulated(index, job) if emulated else ()
     raw_fabric = data.get("fabric")
     kind = raw_fabric.get("kind") if isinstance(raw_fabric, Mapping) else None
@@ -89,6 +90,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     emulation, wrong = _sound(Emulation, data.get("emulation"))
     if emulation is not None:
         yield from _program(emulation)
+        yield from _at_full_size(jobs, emulation)
         if fabric is not None and sound:
             places = (*_impaired(emulation, fabric), *_failing(emulation, fabric))
             yield from (found for found in places if found.place[1] not in wrong)
@@ -239,17 +241,59 @@ def _compute(index: int, job: Job) -> Iterator[Finding]:
 
 def _gradients(index: int, job: Job) -> Iterator[Finding]:
     """Normal gradients are made as integers."""
-    if job.gradients == "normal" and job.quantisation != "fixed_point":
+    trains = job.training is not None
+    if job.gradients == "normal" and not trains and job.quantisation != "fixed_point":
         yield Finding(
             ("jobs", index, "quantisation"),
             f"found {job.quantisation}, wanted fixed_point for normal gradients;"
             " write gradients: real",
         )
-    if job.gradients == "real" and job.workload not in FAMILIES:
+    if job.gradients == "real" and trains:
+        yield Finding(
+            ("jobs", index, "gradients"),
+            "found real, wanted normal, or none: a job that learns sums its own gradients; remove"
+            " it",
+        )
+    elif job.gradients == "real" and job.workload not in FAMILIES:
         yield Finding(
             ("jobs", index, "gradients"),
             f"found real, wanted normal for {job.workload}: no gradients of it were recorded; write"
             f" gradients: normal, or take a workload of {listed(sorted(FAMILIES))}",
+        )
+
+
+def _training(index: int, job: Job, emulated: bool) -> Iterator[Finding]:
+    """A job learns in virtual time, by a script that exists."""
+    if job.training is None:
+        return
+    if emulated:
+        yield Finding(
+            ("jobs", index, "training"),
+            "found it with backend: emulate, wanted virtual time; write backend: simulate, or"
+            " backend: packet",
+        )
+    script, trace = job.training.script, path_of(job.workload)
+    if script is not None and not os.path.isfile(script):
+        yield Finding(
+            ("jobs", index, "training", "script"),
+            f"found {script!r}, wanted an existing file; correct the path, which is relative to"
+            " the experiment file's directory",
+        )
+    elif script is None and not os.path.isfile(trace.with_suffix(".py")):
+        yield Finding(
+            ("jobs", index, "training"),
+            f"found no script for the workload {job.workload}, wanted one; name it with script, or"
+            f" take a workload of {listed(trained())}",
+        )
+
+
+def _at_full_size(jobs: Mapping[int, Job], emulation: Emulation) -> Iterator[Finding]:
+    """Real gradients have all their values."""
+    if emulation.scale != 1 and any(job.training is not None for job in jobs.values()):
+        yield Finding(
+            ("emulation", "scale"),
+            f"found {emulation.scale:g}, wanted 1 for jobs that learn, as they sum whole gradients;"
+            " write scale: 1",
         )
 
 

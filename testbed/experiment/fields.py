@@ -187,6 +187,13 @@ def _program(value: object) -> str:
     return value
 
 
+def _script(value: object) -> str:
+    if not isinstance(value, str) or PurePath(value).suffix != ".py":
+        wanted = "the path of a Python file"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example mine.py")
+    return value
+
+
 def _name(value: object) -> str:
     wanted = "a name for a directory: letters, digits, dot, dash and underscore"
     if not isinstance(value, str):
@@ -329,6 +336,11 @@ Program = Annotated[
     str,
     BeforeValidator(_program),
     WithJsonSchema({"type": "string", "pattern": r"\.(p4|json)$"}),
+]
+Script = Annotated[
+    str,
+    BeforeValidator(_script),
+    WithJsonSchema({"type": "string", "pattern": r"\.py$"}),
 ]
 Name = Annotated[
     str,

@@ -115,7 +115,7 @@ def _experiment(located: Located, known: Known, directory: Path) -> Experiment:
 
 
 def _anchored(data: Any, directory: Path) -> Any:
-    """``data`` with absolute paths of P4 programs, whether set or swept."""
+    """``data`` with absolute paths of P4 programs and training scripts, set or swept."""
 
     def absolute(path: Any) -> Any:
         if isinstance(path, list):
@@ -128,7 +128,8 @@ def _anchored(data: Any, directory: Path) -> Any:
         return data
     return {
         key: absolute(value)
-        if key in ("p4_program", "emulation.p4_program")
+        if key in ("p4_program", "emulation.p4_program", "script")
+        or str(key).endswith(".training.script")
         else _anchored(value, directory)
         for key, value in data.items()
     }

@@ -28,6 +28,7 @@ from testbed.experiment.fields import (
     Program,
     Ratio,
     Scale,
+    Script,
     Share,
     Size,
     Slowdown,
@@ -86,6 +87,42 @@ class Compute(Model):
         default=None,
         description="a mapping that says which workers are slow, how slow and how often",
         examples=[{"workers": 1, "slowdown": 2}],
+    )
+
+
+class Training(Model):
+    """How a job learns: the script that computes, the optimizer, and when it is evaluated."""
+
+    script: Script | None = Field(
+        default=None,
+        description="the path of a training script, relative to this file; unset, the workload's"
+        " own, beside its trace",
+        examples=["mine.py"],
+    )
+    optimizer: Literal["sgd", "adam"] = Field(
+        default="sgd", description="the optimizer: sgd (with momentum) or adam", examples=["sgd"]
+    )
+    rate: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=0.05,
+        description="the learning rate, a number above 0, at most 1000",
+        examples=[0.05],
+    )
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.9,
+        description="the momentum of sgd, a number from 0 to less than 1",
+        examples=[0.9],
+    )
+    evaluate_every: Annotated[int, count("the iterations between two evaluations", 10)] = 10
+    target: float | None = Field(
+        default=None,
+        description="the value of the script's metric to which time is taken, a number",
+        examples=[0.95],
+    )
+    correction: Literal["local_gradient", "none"] = Field(
+        default="local_gradient",
+        description="what workers do with parameters whose sums are deferred: local_gradient (a"
+        " step with their own gradient until the sum arrives, OSP's LGP) or none (wait)",
+        examples=["none"],
     )
 
 
@@ -178,6 +215,12 @@ class Job(Model):
         default=None,
         description="a mapping of factor, jitter and stragglers, for workers of unequal speed",
         examples=[{"jitter": 0.1}],
+    )
+    training: Training | None = Field(
+        default=None,
+        description="a mapping that says how the job learns, in virtual time; without it, the"
+        " workload is replayed",
+        examples=[{"rate": 0.05, "target": 0.95}],
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="a mapping of the system's own options", examples=[{}]

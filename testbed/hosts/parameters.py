@@ -22,7 +22,7 @@ from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
 from testbed.plan.program import Consistency, Update
 from testbed.protocols.parameters.gate import Gate, Rotation, Turns
 from testbed.workload.gradients import Gradients
-from testbed.workload.iteration import IterationTimes, UnitTimes
+from testbed.workload.iteration import IterationTimes, UnitTimes, UpdateTimes
 
 
 class Shard:
@@ -37,15 +37,16 @@ class Shard:
     def counts(self) -> list[int]:
         return self._gate.counts
 
-    def push(self, worker: int, gradient: Values) -> Iterator[int]:
-        """Take an update; yield each worker to be answered with the shard's state at that moment.
+    def push(self, worker: int, gradient: Values) -> Iterator[tuple[int, Sequence[int]]]:
+        """Take an update; yield each worker whose update is added now, and those to be answered
+        with the shard's state at that moment.
 
         Nothing more is added until the caller takes the next one.
         """
         self._early[worker] = gradient
         for added, answered in self._gate.push(worker):
             self.parameters += self._early.pop(added)
-            yield from answered
+            yield added, answered
 
 
 def may_hold(consistency: Consistency, counts: Sequence[int], worker: int, own: int) -> bool:
@@ -187,31 +188,37 @@ class Server:
         }
         self._takes_turns = plan.consistency.turns
         self._rotation = Rotation(plan.workers, len(self._shards))
+        self._updates: list[UpdateTimes] = []
         self.peers = range(plan.workers)
 
     def steps(self, start: float) -> Steps:
         if self._takes_turns:
             self._transport.send(0, Turn())
         while True:
-            yield NEVER
+            now = yield NEVER
             for source, message in self._transport.arrived():
                 assert isinstance(message, Chunk)
-                self._take(source, message)
+                self._take(source, message, now)
 
-    def _take(self, source: int, message: Chunk) -> None:
+    def _take(self, source: int, message: Chunk, now: float) -> None:
         units = len(self._task.units)
         unit = message.unit % units
         _, shard = self._shards[unit, message.chunk]
-        for worker in shard.push(source, message.values):
-            # Answer the worker's last update: it has no newer one in flight.
-            number = (shard.counts[worker] - 1) * units + unit
-            answer = Answer(number, message.chunk, shard.parameters, shard.counts)
-            self._transport.send(worker, answer)
+        for added, answered in shard.push(source, message.values):
+            if self._task.notes_updates:
+                noted = UpdateTimes(now, unit, message.chunk, added, tuple(answered))
+                self._updates.append(noted)
+            for worker in answered:
+                # Answer the worker's last update: it has no newer one in flight.
+                number = (shard.counts[worker] - 1) * units + unit
+                answer = Answer(number, message.chunk, shard.parameters, shard.counts)
+                self._transport.send(worker, answer)
         if self._takes_turns and (after := self._rotation.pushed()) is not None:
             self._transport.send(after, Turn())
 
     def outcome(self) -> RankOutcome:
-        outcome, gradients = RankOutcome(self._task.rank), self._task.gradients
+        outcome = RankOutcome(self._task.rank, updates=self._updates)
+        gradients = self._task.gradients
         self._transport.account(outcome)
         if gradients is None:
             return outcome

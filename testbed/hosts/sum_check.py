@@ -55,16 +55,16 @@ class SumCheck:
         self._outcome.quantisation_error = gradients.quantisation_error(total)
 
     def check(self, iteration: int) -> None:
-        total = self._gradients.expected_total()
         for unit, part in self._parts():
             self._check_floats(part, _origin(unit, iteration))
             # In blocks that stay in the cache: this runs while other ranks communicate.
             for first in range(part.start, part.stop, _BLOCK):
                 block = slice(first, min(first + _BLOCK, part.stop))
-                self._outcome.wrong += self._gradients.mismatches(
-                    self._values[block], total[block], _origin(unit, iteration)
+                self._outcome.wrong += self._gradients.wrong(
+                    self._values[block], block.start, _origin(unit, iteration)
                 )
         self._outcome.checked += self._values.size
+        self._gradients.take(self._task.rank, iteration, self._values)
 
     def _parts(self) -> Iterator[tuple[Unit, slice]]:
         """Each unit, and its part of the values."""
@@ -81,7 +81,7 @@ class SumCheck:
             truth = gradients.float_total(iteration, part.start, part.stop)
             self._outcome.wrong += int(np.count_nonzero(self._values[part] != truth.view(np.int32)))
             self._outcome.floats += 1
-            self._values[part] = gradients.expected_total()[part] + gradients.offset(iteration)
+            self._values[part] = gradients.total(iteration, part.start, part.stop)
 
 
 def _origin(unit: Unit, iteration: int) -> int:

@@ -11,7 +11,7 @@ from testbed.plan.program import Plan
 from testbed.plan.units import Unit
 from testbed.protocols.roles import Neighbours, Role
 from testbed.workload.gradients import Gradients
-from testbed.workload.iteration import IterationTimes, UnitTimes
+from testbed.workload.iteration import IterationTimes, UnitTimes, UpdateTimes
 from testbed.workload.replay import Need
 
 
@@ -41,6 +41,7 @@ class Task:
         forward: the parts of the forward pass, each of which waits for the sums of its bucket
             only; empty if an iteration waits for all sums of the one before.
         times_units: whether a worker records the times of each unit.
+        notes_updates: whether a server of shared parameters records its updates.
     """
 
     plan: Plan
@@ -60,6 +61,7 @@ class Task:
     burst: int = 1
     forward: tuple[Need, ...] = ()
     times_units: bool = False
+    notes_updates: bool = False
 
     @property
     def iterations(self) -> int:
@@ -80,11 +82,13 @@ class RankOutcome:
     ``checked`` counts all values compared; ``late_s`` is the worst delay of a wake-up by this
     process's own timer. ``overflows`` counts fragments whose sum left the range of int32,
     ``floats`` those that were summed as floats instead. ``quantisation_error`` is that of the
-    last iteration's sums of real gradients, at rank 0. ``units`` is empty unless the task asks."""
+    last iteration's sums of real gradients, at rank 0. ``units`` and ``updates`` are empty
+    unless the task asks."""
 
     rank: int
     iterations: list[IterationTimes] = field(default_factory=list)
     units: list[UnitTimes] = field(default_factory=list)
+    updates: list[UpdateTimes] = field(default_factory=list)
     checked: int = 0
     wrong: int = 0
     retransmitted: int = 0

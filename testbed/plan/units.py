@@ -40,8 +40,7 @@ def cut(
     A unit is padded so that it divides into the plan's chunks, with whole packets of ``values``.
     """
     whole = grain(plan, values) * (plan.chunks if plan.shares is None else 1)
-    partition = plan.pipelining.partition
-    most = None if partition is None else max(1, int(partition * scale / 4))
+    most = largest(plan, scale)
     units: list[Unit] = []
     offset = 0
     for bucket in buckets:
@@ -53,3 +52,9 @@ def cut(
             offset += elements
             left -= taken
     return tuple(units)
+
+
+def largest(plan: Plan, scale: Fraction | float) -> int | None:
+    """The most values of a unit, before it is padded; None for any number."""
+    partition = plan.pipelining.partition
+    return None if partition is None else max(1, int(partition * scale / 4))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from testbed import results
-from testbed.report import data, links, runs, settings, sharing
+from testbed.report import data, links, runs, settings, sharing, training
 from testbed.report.drawing import Picture
 from testbed.report.system_style import Series, Styles, SystemStyle, references, series_styles
 
@@ -29,6 +29,7 @@ class Evaluated:
         ratios: speed-ups over ``references`` (`data.speed_ups`).
         jobs: jobs that ran side by side (`sharing.together`).
         iterations: every worker's iterations.
+        training: evaluations of jobs that learn, with labels (`training.labelled`).
         loads: how busy each link was, with labels (`links.labelled`).
         styles: each system's style; ``series`` has that of each of its variants.
         references: the systems over which speed-ups are given.
@@ -42,6 +43,7 @@ class Evaluated:
     jobs: pd.DataFrame
     iterations: pd.DataFrame
     loads: pd.DataFrame
+    training: pd.DataFrame
     styles: Styles
     series: Mapping[Series, SystemStyle]
     references: Sequence[str]
@@ -81,6 +83,7 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
         jobs=sharing.together(rows, means, include_invalid),
         iterations=found.iterations,
         loads=links.labelled(found.links, rows),
+        training=training.labelled(results.read_training(run_dirs), rows),
         styles=styles,
         series=series_styles(list(zip(rows["system"], rows["variant"], strict=True)), styles),
         references=references(styles),

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from testbed.report import bars, canvas, drawing, lines, links, sharing, timeline
+from testbed.report import bars, canvas, drawing, lines, links, sharing, timeline, training
 from testbed.report.backends import RUN_BY
 from testbed.report.bars import SeriesStyles
 from testbed.report.data import INVALID
@@ -31,6 +31,7 @@ def draw(
     """
     means, series, loads = evaluated.means, evaluated.series, evaluated.loads
     found: dict[str, Figure | None] = {}
+    found["training"] = training.drawn(evaluated.training, series)
     if len(means):
         settings, deployments = bars.settings(means), lines.deployments(means)
         found["jct"] = bars.times(settings, series)

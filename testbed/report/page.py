@@ -7,12 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from testbed import results
-from testbed.report import canvas, data, figures, gradients, links, parts, ranking, tables, template
+from testbed.report import (
+    canvas,
+    data,
+    figures,
+    gradients,
+    links,
+    parts,
+    ranking,
+    tables,
+    template,
+    training,
+)
 from testbed.report.backends import FLOOR, SIMULATED
 from testbed.report.evaluated import Pictured, evaluated
 from testbed.report.system_style import Styles, ordered, style_of
 
 _CAPTIONS = {
+    "training": "What jobs have learnt, against the real cluster's time and iterations: the "
+    "mean of all repeats, and a band from the lowest to the highest. Grey: the target.",
     "jct": "Job completion time where the most ToRs aggregate. Whiskers are 95 % bootstrap "
     "intervals of the mean, dots single repeats where there are five or fewer.",
     "speed-up": "How many times as fast as {reference} each system is, in the same settings: the "
@@ -82,6 +95,7 @@ def build(
         "layers": tables.layers(links.by_layer(found.loads), titles),
         "slowest": parts.slowest(rows, found.iterations, titles),
         "gradients": gradients.table(rows, titles),
+        "training": training.table(found.training, titles),
         "verdicts": tables.verdicts(rows, good, titles),
         "problems": tables.problems(data.problems(rows), titles),
         "rows": tables.rows(rows, titles),

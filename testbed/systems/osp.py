@@ -56,9 +56,24 @@ def by_importance(trace: Trace, importance: str, seed: int = 1) -> list[int]:
         order.reverse()
     elif importance == "size":
         order.sort(key=lambda index: -trace.tensors[index].elements)
+    elif importance == "pgp":
+        products = _pgp(trace)
+        order.sort(key=lambda index: -products[index])
     elif importance == "random":
         random.Random(seed).shuffle(order)
     return order
+
+
+def _pgp(trace: Trace) -> list[float]:
+    """The product of parameter and gradient of each tensor, as recorded with the trace."""
+    products = [float(each) for each in trace.provenance.get("pgp", "").split()]
+    if len(products) != len(trace.tensors):
+        raise ValueError(
+            f"osp: option importance: found pgp for {trace.name}, which has no product of parameter"
+            " and gradient for each tensor, wanted one that was made from a training script; take"
+            " first"
+        )
+    return products
 
 
 def second_stage(trace: Trace, order: list[int], budget: float) -> frozenset[int]:
@@ -112,10 +127,10 @@ class OspOptions(WithWindow):
         examples=["ps"],
         json_schema_extra=lambda schema: schema.update(enum=[*_carriers()]),
     )
-    importance: Literal["first", "last", "size", "random"] = Field(
+    importance: Literal["first", "last", "size", "random", "pgp"] = Field(
         default="first",
-        description="which tensors matter most, one of first (nearest to the input), last, size"
-        " or random",
+        description="which tensors matter most, one of first (nearest to the input), last, size,"
+        " random or pgp (product of parameter and gradient, of a training script's workload)",
         examples=["first"],
     )
     deferred: Annotated[
@@ -168,13 +183,16 @@ SYSTEM = System(
         "Importance is the product of parameter and gradient (PGP), which a trace without values "
         "does not have. Instead a tensor is more important the nearer it is to the input (first, "
         "because the next forward pass needs it first), the nearer to the output (last), the "
-        "larger it is (size), or by a seeded draw (random).",
+        "larger it is (size), or by a seeded draw (random). The trace of a training script has the "
+        "product at the initial parameters (pgp): the sum of magnitudes over the tensor.",
         "The least important tensors are deferred; a tensor that no longer fits is skipped; the "
         "most important one is never deferred.",
         "On the carrier ps the job's own servers serve, one by default (option servers).",
         "Any system that sums at a server or in switches can carry both stages.",
         "The choice of tensors is the same in every iteration.",
-        "LGP changes parameters in the workers and costs no communication; it is not run.",
+        "LGP changes parameters in the workers and costs no communication. A job that learns runs "
+        "it: until a deferred sum arrives, a worker has made a step with its own gradient, which "
+        "the sum then replaces. An EMA of it is not run.",
     ),
     servers=(1, 64),
     plan=plan,

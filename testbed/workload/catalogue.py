@@ -47,6 +47,19 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in WORKLOADS.glob(f"*{SUFFIX}")))
 
 
+def trained() -> tuple[str, ...]:
+    """Names of the shipped workloads that have a training script beside their trace, sorted."""
+    traces = (WORKLOADS / "training").glob(f"*{SUFFIX}")
+    return tuple(sorted(f"training/{path.stem}" for path in traces))
+
+
+def path_of(name_or_path: str | Path) -> Path:
+    """The trace file of a shipped workload, or of a path."""
+    text = str(name_or_path)
+    shipped = WORKLOADS / f"{text}{SUFFIX}"
+    return shipped if text in names() or text in trained() else Path(text)
+
+
 def load(name_or_path: str | Path) -> Trace:
     """Read a shipped workload by name, or any trace file by path, or make a synthetic one.
 
@@ -61,6 +74,8 @@ def load(name_or_path: str | Path) -> Trace:
             return synthetic.named(text)
         except ValueError as error:
             raise TraceError([str(error)]) from error
+    if text in trained():
+        return trace_file.load(path_of(text))
     if isinstance(name_or_path, str) and "/" not in text and not text.endswith(SUFFIX):
         if text not in names():
             raise TraceError(

@@ -81,6 +81,14 @@ class Gradients:
         self._starts = [int(start) for start in starts]
         self._constant_sums = [[0] for _ in range(ranks)]
 
+    def draw(self) -> None:
+        """Draw everything that is otherwise drawn at its first use."""
+        self.expected_total()
+        for rank in range(self.ranks):
+            self.base(rank)
+        if self.sample is not None:
+            self.exact_total()
+
     def base(self, rank: int) -> Int32:
         """int32[elements], read-only: the constant part of ``rank``'s gradient."""
         self._check(rank)
@@ -170,6 +178,18 @@ class Gradients:
                 total += self.base(rank)[start:stop] * np.int32(count - usual)
         total += _wrapped(sum(self._constants(rank, count) for rank, count in enumerate(counts)))
         return total
+
+    def total(self, iteration: int, start: int, stop: int) -> Int32:
+        """int32[stop - start]: values ``start`` to ``stop`` of the sum over all ranks."""
+        return self.expected_total()[start:stop] + self.offset(iteration)
+
+    def wrong(self, received: Int32, start: int, iteration: int) -> int:
+        """The number of wrong values in ``received``, the sum's values from ``start`` on."""
+        total = self.expected_total()[start : start + len(received)]
+        return self.mismatches(received, total, iteration)
+
+    def take(self, rank: int, iteration: int, received: Int32) -> None:
+        """``rank`` has all sums of ``iteration``. Values that are drawn do not depend on them."""
 
     def mismatches(self, received: Int32, total_slice: Int32, iteration: int) -> int:
         """The number of wrong ``received`` sums.

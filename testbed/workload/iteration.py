@@ -39,6 +39,21 @@ class UnitTimes:
     ended_s: float
 
 
+@dataclass(frozen=True)
+class UpdateTimes:
+    """When a server added a worker's update to a chunk of a unit, and whom it answered with the
+    sum before it added another.
+
+    ``unit`` is the position in sending order within an iteration.
+    """
+
+    at_s: float
+    unit: int
+    chunk: int
+    worker: int
+    answered: tuple[int, ...]
+
+
 def begun_s(own: Sequence[IterationTimes], warmup: int = 0) -> float:
     """When a worker's measured iterations began: when its last sum of the ``warmup`` arrived.
 

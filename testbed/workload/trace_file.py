@@ -56,6 +56,7 @@ PROVENANCE_KEYS = (
     "iteration_time",
     "iteration_time_source",
     "imported_from",
+    "pgp",
 )
 _RULE = "---"
 _KEY_VALUE = re.compile(r"([a-z0-9_]+): (.*\S)\s*")

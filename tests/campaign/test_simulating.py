@@ -34,8 +34,9 @@ def row(tmp_path, **changes):
 
 
 def short(asked: Experiment) -> Experiment:
-    """The same on the simulator, without loss and with only two iterations of each job."""
-    jobs = tuple(job.model_copy(update={"iterations": 1, "warmup": 1}) for job in asked.jobs)
+    """The same on the simulator, without loss and training, with two iterations of each job."""
+    less = {"iterations": 1, "warmup": 1, "training": None}
+    jobs = tuple(job.model_copy(update=less) for job in asked.jobs)
     emulation = asked.emulation.model_copy(update={"loss": 0.0})
     changes = {"jobs": jobs, "backend": "simulate", "emulation": emulation}
     return asked.model_copy(update=changes)

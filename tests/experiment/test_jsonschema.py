@@ -58,7 +58,9 @@ def test_the_examples_of_the_schema_are_an_experiment(kind: str) -> None:
     whole = schema(registry)
     fields = examples(whole["properties"], [*whole["required"], "backend"])
     job = whole["$defs"]["Job"]
-    fields["jobs"] = [examples(job["properties"], list(job["properties"]))]
+    # Not every workload has a training script.
+    known = [name for name in job["properties"] if name != "training"]
+    fields["jobs"] = [examples(job["properties"], known)]
     fields["jobs"][0] |= {"workers": 2, "servers": 0}
     properties = whole["$defs"][kind]["properties"]
     fields["fabric"] = examples(properties, [n for n in properties if n != "oversubscription"])

@@ -215,12 +215,13 @@ def test_any_order_of_pushes_ends_with_everything_and_each_answer_may_be(
         worker = random.choice(sorted(idle))
         idle.remove(worker)
         pushed[worker] += 1
-        for answered in shard.push(worker, np.full(3, 10**worker, np.int32)):
-            assert may_hold(consistency, shard.counts, answered, pushed[answered])
+        for _, answered in shard.push(worker, np.full(3, 10**worker, np.int32)):
             total = sum(count * 10**rank for rank, count in enumerate(shard.counts))
             assert shard.parameters.tolist() == [total] * 3
-            if pushed[answered] < iterations:
-                idle.add(answered)
+            for each in answered:
+                assert may_hold(consistency, shard.counts, each, pushed[each])
+                if pushed[each] < iterations:
+                    idle.add(each)
     assert shard.counts == [iterations] * workers
 
 
@@ -238,5 +239,5 @@ def test_what_may_not_be_held_is_known():
 
 def test_sums_wrap_around():
     shard = Shard(np.array([2**31 - 1], np.int32), 1, Consistency())
-    assert list(shard.push(0, np.array([1], np.int32))) == [0]
+    assert list(shard.push(0, np.array([1], np.int32))) == [(0, (0,))]
     assert shard.parameters.tolist() == [-(2**31)]

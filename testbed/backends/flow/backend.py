@@ -39,7 +39,10 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
     )
     # Nothing is summed here: the checker has proved that the plan sums correctly.
     return Measurements(
-        jobs=[JobMeasurements(workers) for workers in timeline.iterations],
+        jobs=[
+            JobMeasurements(workers, updates=updates)
+            for workers, updates in zip(timeline.iterations, timeline.updates, strict=True)
+        ],
         carried=timeline.carried,
         seconds=timeline.end_s
         - min(own[0].start for workers in timeline.iterations for own in workers),

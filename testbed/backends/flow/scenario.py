@@ -9,7 +9,7 @@ from typing import Literal
 from testbed.deployment.deploy import DeployedJob
 from testbed.plan.program import Plan
 from testbed.plan.units import Unit
-from testbed.workload.iteration import IterationTimes, completion_s
+from testbed.workload.iteration import IterationTimes, UpdateTimes, completion_s
 from testbed.workload.replay import Need
 
 
@@ -28,6 +28,7 @@ class Job:
         window: fragments that a sender on a tree may have in flight; None means any number.
         forward: the parts of the forward pass, which wait for their own bucket's sums only; empty
             if an iteration waits for all sums of the one before.
+        notes_updates: whether updates of shared parameters are recorded.
     """
 
     plan: Plan
@@ -39,6 +40,7 @@ class Job:
     step_s: float = 0.0
     window: int | None = None
     forward: tuple[Need, ...] = ()
+    notes_updates: bool = False
 
     def __post_init__(self) -> None:
         if len(self.paces) != self.plan.workers:
@@ -81,11 +83,13 @@ class Timeline:
         iterations: those of each job and worker, on a clock that starts with the simulation.
         carried: bytes on each directed link (a, b), headers included.
         end_s: when the last worker ended.
+        updates: those of each job's shared parameters, if it asked for them.
     """
 
     iterations: tuple[tuple[tuple[IterationTimes, ...], ...], ...]
     carried: Mapping[tuple[str, str], float]
     end_s: float
+    updates: tuple[tuple[UpdateTimes, ...], ...] = ()
 
     def jct_s(self, job: int, warmup: int = 0) -> float:
         """The completion time of all workers; see ``completion_s``."""
@@ -118,4 +122,5 @@ def of(job: DeployedJob) -> Job:
         step_s=job.step_s,
         window=job.window.fragments or None,
         forward=job.forward,
+        notes_updates=job.job.training is not None,
     )

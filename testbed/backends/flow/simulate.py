@@ -72,4 +72,8 @@ def simulate(
             if amount > 0 and ends[0] != ends[1]
         },
         max(own[-1].end for training in trainings for own in training.iterations),
+        tuple(
+            tuple(each.synchroniser.noted) if isinstance(each.synchroniser, Updates) else ()
+            for each in trainings
+        ),
     )

@@ -13,13 +13,14 @@ from testbed.backends.flow.routes import Ways
 from testbed.backends.flow.scenario import Job
 from testbed.plan.program import Update
 from testbed.protocols.parameters.gate import Gate, Rotation, Turns
+from testbed.workload.iteration import UpdateTimes
 
 
 class Updates:
     """Every worker pushes its units to the servers, and continues when all answers have arrived.
 
     A push and an answer each cost ``step_s`` before they leave. ``finished(rank, number)`` is
-    called when all answers of a unit have arrived.
+    called when all answers of a unit have arrived. ``noted``: every update, if the job asks.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Updates:
             server: Rotation(plan.workers, count * len(job.units))
             for server, count in served.items()
         }
+        self.noted: list[UpdateTimes] = []
         self._turns = [Turns(served) for _ in range(plan.workers)]
         for server in served:
             self._turns[0].told(server)
@@ -70,7 +72,11 @@ class Updates:
         gate = self._gates.get((unit, update.chunk))
         if gate is None:
             gate = self._gates[unit, update.chunk] = Gate(self._consistency, self._plan.workers)
-        for _, answered in gate.push(rank):
+        for added, answered in gate.push(rank):
+            if self._job.notes_updates:
+                self.noted.append(
+                    UpdateTimes(self._agenda.now, unit, update.chunk, added, tuple(answered))
+                )
             for worker in answered:
                 self._agenda.after(self._job.step_s, self._answer, worker, unit, update)
         if not self._consistency.turns:

@@ -1,0 +1,74 @@
+"""``train``: experiments whose jobs learn, and a report with their accuracy over time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.cli.arguments import FILES, OUTPUT, experiments
+from testbed.cli.failures import running
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@click.command()
+@FILES
+@OUTPUT
+def train(files: tuple[Path, ...], output: Path) -> None:
+    """Train models over the fabric in virtual time, and report accuracy over time.
+
+    Computing is done for real, by PyTorch, and takes the time of the workload's trace;
+    communication takes its simulated time. Jobs without the key training are replayed beside.
+    """
+    wanted = experiments(files)
+    for path, experiment in zip(files, wanted, strict=True):
+        if not any(job.training for job in experiment.jobs):
+            raise click.UsageError(
+                f"{path}: found no job with the key training, wanted at least one; write for"
+                " example training: {rate: 0.05}, or use the verb run"
+            )
+    from testbed.campaign.evaluation import New
+    from testbed.campaign.executors import named
+    from testbed.experiment.findings import counted
+
+    with running():
+        evaluations = [New(experiment, output) for experiment in wanted]
+        executor = named("local")
+        from testbed.backends.recording import NOTHING
+
+        finished = [evaluation.run(NOTHING, executor) for evaluation in evaluations]
+    from testbed import results
+    from testbed.studies.reporting import report
+
+    directories = [directory for directory, _ in finished]
+    for line in summary(results.read_training(directories)):
+        click.echo(line)
+    click.echo(f"report: {report(directories, directories[-1])}")
+    if failures := sum(failed for _, failed in finished):
+        click.echo(f"{counted(failures, 'cell')} failed; see the report", err=True)
+        sys.exit(1)
+
+
+def summary(training: pd.DataFrame) -> list[str]:
+    """A line for each system and workload: its last metric and its time to the target."""
+    from testbed.report.training import reached
+    from testbed.workload.catalogue import title
+
+    lines = []
+    for (workload, system), own in training.groupby(["workload", "system"], sort=False):
+        runs = reached(own)
+        text = (
+            f"{title(str(workload))}, {system}: {runs['metric'].iloc[0]} {runs['last'].mean():.3g}"
+        )
+        text += f" after {runs['time_s'].mean():.3g} s"
+        if runs["target_value"].notna().any():
+            times = runs["target_s"].dropna()
+            text += f"; {runs['target_value'].iloc[0]:g} "
+            text += f"after {times.mean():.3g} s" if len(times) else "not reached"
+            text += f" ({len(times)} of {len(runs)} runs)"
+        lines.append(text)
+    return lines

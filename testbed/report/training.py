@@ -1,0 +1,143 @@
+"""What jobs have learnt: metrics over time and iterations, and times to a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from testbed.report import canvas
+from testbed.report.data import where
+from testbed.report.settings import PLACE, SERIES, SETTING
+from testbed.report.statistics import mean_interval
+from testbed.report.system_style import Series, SystemStyle
+from testbed.report.tables import Table, Titles, interval, number
+
+_RUN = ["run", "cell", "repeat", "job"]
+
+
+def labelled(training: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Evaluations with the labels of their rows (`settings.label`)."""
+    labels = list(dict.fromkeys([*SETTING, *PLACE, *SERIES]))
+    known = rows[[*_RUN, *(name for name in labels if name not in ("system", "workload"))]]
+    found: pd.DataFrame = training.merge(known, on=_RUN)
+    return found
+
+
+def reached(training: pd.DataFrame) -> pd.DataFrame:
+    """A row for each run: its last value and time, and ``target_s``, nan if it was not reached.
+
+    A target is reached at the first evaluation that is as good.
+    """
+    records: list[dict[str, Any]] = []
+    for key, own in training.groupby(_RUN, sort=False):
+        last = own.iloc[-1]
+        sign = 1 if last["higher_is_better"] else -1
+        good = own[sign * own["value"] >= sign * own["target_value"]]
+        kept = {name: last[name] for name in own.columns if name not in _RUN}
+        learning = own[own["loss"].notna()]
+        records.append(
+            {
+                **dict(zip(_RUN, key, strict=True)),
+                **kept,
+                "last": last["value"],
+                "best": own["value"].max() if sign > 0 else own["value"].min(),
+                "target_s": good["time_s"].iloc[0] if len(good) else np.nan,
+                "target_iteration": good["iteration"].iloc[0] if len(good) else np.nan,
+                "mean_staleness": learning["staleness"].mean(),
+                "mean_error": learning["quantisation_error"].mean(),
+            }
+        )
+    return pd.DataFrame.from_records(records)
+
+
+def table(training: pd.DataFrame, titles: Titles) -> Table:
+    """A line for each setting and system: times to the target, and what was lost on the way."""
+    columns = ["setting", "system", "metric", "at the end", "target", "reached"]
+    columns += ["time to target (s)", "95 % interval", "iterations to target"]
+    columns += ["staleness (updates)", "error of sums"]
+    lines: list[list[str]] = []
+    if not len(training):
+        return columns, lines
+    keys = [*SETTING, *PLACE, *SERIES]
+    for key, own in reached(training).groupby(keys, sort=False):
+        place = dict(zip(keys, key, strict=True))
+        times = own["target_s"].dropna().to_numpy(float)
+        low, high = mean_interval(times)
+        asked = own["target_value"].iloc[0]
+        lines.append(
+            [
+                where(place),
+                titles[place["system"], place["variant"]],
+                str(own["metric"].iloc[0]),
+                number(own["last"].mean()),
+                number(asked),
+                f"{len(times)} of {len(own)}" if pd.notna(asked) else "–",
+                number(times.mean()) if len(times) else "–",
+                interval(low, high),
+                number(own["target_iteration"].mean()),
+                number(own["mean_staleness"].mean()),
+                f"{own['mean_error'].mean():.1e}",
+            ]
+        )
+    return columns, lines
+
+
+def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figure | None:
+    """The metric against time and against iterations, with a band from the lowest to the highest
+    of all repeats, for each setting; None if no job has learnt."""
+    if not len(training):
+        return None
+    groups = list(training.groupby([*SETTING, *PLACE], sort=False))[: canvas.MOST_PANELS // 2]
+    seen = {key for _, own in groups for key in _series(own)}
+    shown = {key: style for key, style in styles.items() if key in seen}
+    legend = [canvas.line(style) for style in shown.values()]
+    for handle in legend:
+        handle.set_marker("")
+    titles = []
+    for key, _ in groups:
+        place = dict(zip([*SETTING, *PLACE], key, strict=True))
+        titles += [where(place), "the same against iterations"]
+    figure, all_axes = canvas.panels(titles, height=2.2, legend=legend)
+    for (_, own), axes in zip(
+        [group for group in groups for _ in range(2)], range(len(all_axes)), strict=True
+    ):
+        column = ("time_s", "iteration")[axes % 2]
+        panel = all_axes[axes]
+        for key, style in shown.items():
+            part = own[(own["system"] == key[0]) & (own["variant"] == key[1])]
+            if len(part):
+                at, values = _together(part, column)
+                panel.plot(at, values.mean(axis=0), color=style.colour, linestyle=style.line)
+                if len(values) > 1:
+                    panel.fill_between(
+                        at,
+                        values.min(axis=0),
+                        values.max(axis=0),
+                        color=style.colour,
+                        alpha=0.2,
+                        linewidth=0,
+                    )
+        target = own["target_value"].iloc[0]
+        if pd.notna(target):
+            panel.axhline(target, color="grey", linewidth=0.8, linestyle=":")
+        panel.set_ylabel(str(own["metric"].iloc[0]))
+        panel.set_xlabel({"time_s": "time (s)", "iteration": "iterations"}[column], labelpad=1)
+        panel.grid(visible=True, axis="both")
+    return figure
+
+
+def _series(own: pd.DataFrame) -> list[Series]:
+    return list(dict.fromkeys(zip(own["system"], own["variant"], strict=True)))
+
+
+def _together(part: pd.DataFrame, column: str) -> tuple[Any, Any]:
+    """Every repeat's values at common places, from the first to where the shortest ends."""
+    runs = [own.sort_values(column) for _, own in part.groupby(_RUN)]
+    end = min(own[column].iloc[-1] for own in runs)
+    at = np.unique(np.concatenate([own[column].to_numpy(float) for own in runs]))
+    at = at[at <= end]
+    return at, np.array([np.interp(at, own[column], own["value"]) for own in runs])

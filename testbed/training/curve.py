@@ -1,0 +1,58 @@
+"""What a job has learnt, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from testbed.workload.quantise import Float32
+
+
+@dataclass(frozen=True)
+class Point:
+    """An evaluation of the parameters.
+
+    Attributes:
+        iteration: iterations of all workers before it; a fraction where workers are apart.
+        at_s: seconds on the back end's clock; None until the schedule is known.
+        value: the script's metric.
+        loss: mean training loss of the batches since the last evaluation; None before the first.
+        staleness: mean number of updates by other workers that a gradient's parameters lacked.
+        error: mean relative error of the sums by quantisation.
+        weights: digest of the parameters; equal ones are equal in every bit.
+    """
+
+    iteration: float
+    at_s: float | None
+    value: float
+    loss: float | None = None
+    staleness: float = 0.0
+    error: float = 0.0
+    weights: str = ""
+
+
+class Since:
+    """Means over what happened since the last evaluation."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.staleness: list[float] = []
+        self.errors: list[float] = []
+
+    def point(
+        self, parameters: Float32, iteration: float, at_s: float | None, value: float
+    ) -> Point:
+        """The evaluation, after which counting begins anew."""
+        loss = _mean(self.losses) if self.losses else None
+        digest = sha256(parameters.tobytes()).hexdigest()[:12]
+        made = Point(
+            iteration, at_s, value, loss, _mean(self.staleness), _mean(self.errors), digest
+        )
+        for counted in (self.losses, self.staleness, self.errors):
+            counted.clear()
+        return made
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

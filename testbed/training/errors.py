@@ -1,0 +1,20 @@
+"""What keeps a job from learning."""
+
+from __future__ import annotations
+
+from testbed.deployment.errors import DeploymentError
+
+
+class TrainingError(DeploymentError):
+    """A script that cannot be used, or gradients that cannot be summed; one line says why."""
+
+
+def require_torch() -> None:
+    """TrainingError if PyTorch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise TrainingError(
+            f"training needs PyTorch, which cannot be imported ({error}); install it, for example"
+            " with: pip install 'ina-testbed[train]'"
+        ) from error

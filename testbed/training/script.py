@@ -1,0 +1,92 @@
+"""Training scripts: a user's module, loaded and called with its errors as one line.
+
+A script is a Python file with four functions:
+
+- ``model()``: the ``torch.nn.Module`` that learns, with float32 parameters;
+- ``data(rank, world)``: the samples of one worker, as a pair of tensors (inputs, targets) whose
+  first dimension is the sample;
+- ``loss(model, inputs, targets)``: the mean loss of a batch, a tensor with one value;
+- ``evaluate(model)``: a number, on data that no worker has.
+
+and two optional values: ``metric``, the name of that number (default: ``accuracy``), and
+``higher_is_better`` (default: True).
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from testbed.training.errors import TrainingError
+
+FUNCTIONS = ("model", "data", "loss", "evaluate")
+
+
+@dataclass(frozen=True)
+class Script:
+    """A loaded script. Its functions raise `TrainingError` where the user's code raises."""
+
+    path: Path
+    module: ModuleType
+
+    @property
+    def metric(self) -> str:
+        return str(getattr(self.module, "metric", "accuracy"))
+
+    @property
+    def higher_is_better(self) -> bool:
+        return bool(getattr(self.module, "higher_is_better", True))
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """The result of one of the script's functions."""
+        called: Callable[..., Any] = getattr(self.module, function)
+        with _one_line(self.path, f"{function}()"):
+            return called(*arguments)
+
+    @contextmanager
+    def running(self, what: str) -> Iterator[None]:
+        """A context in which errors are the script's."""
+        with _one_line(self.path, what):
+            yield
+
+
+def load(path: Path) -> Script:
+    """The script in ``path``. TrainingError if it cannot be imported or lacks a function."""
+    spec = spec_from_file_location(f"_training_script_{path.stem.replace('-', '_')}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise TrainingError(f"{path}: found no Python file, wanted a training script")
+    module = module_from_spec(spec)
+    with _one_line(path, "import"):
+        spec.loader.exec_module(module)
+    missing = [name for name in FUNCTIONS if not callable(getattr(module, name, None))]
+    if missing:
+        raise TrainingError(
+            f"{path}: found no function {', '.join(missing)}, wanted {', '.join(FUNCTIONS)}"
+        )
+    return Script(path, module)
+
+
+@contextmanager
+def _one_line(path: Path, what: str) -> Iterator[None]:
+    """Any error as one line, with the last line of the script that was running."""
+    try:
+        yield
+    except TrainingError:
+        raise
+    except Exception as error:
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == str(path)
+        ]
+        if isinstance(error, SyntaxError) and error.filename == str(path):
+            lines = [error.lineno]
+        at = f":{lines[-1]}" if lines else ""
+        said = " ".join(str(error).split())
+        raise TrainingError(f"{path}{at}: {what} raised {type(error).__name__}: {said}") from error

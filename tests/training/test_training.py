@@ -1,0 +1,127 @@
+"""Training with PyTorch, from a file to a report."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from tiny import data
+
+import testbed
+from testbed.cli import main
+from testbed.results import read_training
+
+SCRIPT = """
+import torch
+
+def model():
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+
+def data(rank, world):
+    inputs = torch.randn(64, 6, generator=torch.Generator().manual_seed(rank))
+    return inputs, (inputs[:, 0] > 0).long()
+
+def loss(model, inputs, targets):
+    return torch.nn.functional.cross_entropy(model(inputs), targets)
+
+def evaluate(model):
+    inputs, targets = data(99, 100)
+    return (model(inputs).argmax(1) == targets).float().mean()
+"""
+
+
+def called(*arguments):
+    return CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+def file(folder, script=SCRIPT, **changes):
+    (folder / "mine.py").write_text(script)
+    asked = data(folder, **{"backend": "simulate", **changes})
+    asked["jobs"][0] |= {"training": {"rate": 0.2, "target": 0.8}, "iterations": 30, "warmup": 0}
+    asked["jobs"][0]["workload"] = str(folder / "mine.trace")
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(asked))
+    return path
+
+
+@pytest.fixture
+def traced(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    made = called(
+        *("trace", "script", tmp_path / "mine.py", "--compute", "1ms", tmp_path / "mine.trace")
+    )
+    assert made.exit_code == 0, made.output
+    return tmp_path
+
+
+def test_systems_learn_and_the_report_says_when(traced):
+    sweep = {"jobs.0.system": ["ring", "ps", "osp", "asp"]}
+    path = file(traced, emulation__repeats=1, sweep=sweep)
+    asked = yaml.safe_load(path.read_text())
+    asked["jobs"][0]["options"] = {}
+    path.write_text(yaml.safe_dump(asked))
+    first, _ = (testbed.run(path, traced / name) for name in "ab")
+    assert set(first.results.error) == {""}
+    learnt = [read_training(traced / name) for name in "ab"]
+    curves = [each.drop(columns="run") for each in learnt]
+    assert curves[0].equals(curves[1])
+    own = dict(list(learnt[0].groupby("system")))
+    assert own["ring"].weights.tolist() == own["ps"].weights.tolist()
+    assert own["ring"].weights.tolist() != own["osp"].weights.tolist()
+    assert own["ring"].value.iloc[-1] > 0.8
+    assert own["asp"].staleness.max() > 0
+    page = testbed.write_report(first.results.run.iloc[0])
+    text = page.with_suffix(".md").read_text()
+    assert "Time to a target" in text
+    assert (page.parent / "figures/training.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("Linear(6, 8)", "Linear(6, 8).double()", "0.weight is torch.float64"),
+        ("randn(64,", "randn(3,", "found 3 inputs and 3 targets, wanted as many of both"),
+        ("Linear(8, 2)", "Linear(8, 3)", "does not fit the workload mine"),
+        ("return torch.nn.functional", "return torch.nn.fictional", "mine.py:12: loss() raised"),
+    ],
+)
+def test_a_wrong_script_is_one_line(old, new, said, traced):
+    found = called("train", file(traced, SCRIPT.replace(old, new)), "-o", traced / "out")
+    assert found.exit_code == 1
+    # What is found before the first cell runs is in the output, other reasons in the cell's row.
+    rows = "".join(path.read_text() for path in traced.glob("out/*/*/results.csv"))
+    assert said in found.output + rows
+    assert "Traceback" not in found.output
+
+
+def test_without_pytorch_one_line_says_so(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    from testbed.workload.catalogue import load
+    from testbed.workload.trace_file import save
+
+    save(load("training/tabular-mlp"), tmp_path / "mine.trace")
+    found = called("train", file(tmp_path), "-o", tmp_path / "out")
+    assert found.exit_code == 1
+    assert "training needs PyTorch" in found.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_without_training_is_refused(tmp_path):
+    path = tmp_path / "plain.yaml"
+    path.write_text(yaml.safe_dump(data(tmp_path, backend="simulate")))
+    found = called("train", path)
+    assert found.exit_code == 2
+    assert "found no job with the key training" in found.output
+
+
+def test_a_job_that_learns_is_checked(tmp_path):
+    path = file(tmp_path, backend="emulate", emulation__scale="1/2")
+    (tmp_path / "mine.py").unlink()
+    (tmp_path / "mine.trace").touch()
+    found = called("validate", path)
+    assert found.exit_code == 2
+    for said in ("emulate, wanted virtual time", "found no script", "wanted 1 for jobs that learn"):
+        assert said in found.output
