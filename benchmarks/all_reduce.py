@@ -99,7 +99,7 @@ def all_reduce(
                     rank=rank,
                     job=0,
                     addresses=tuple(addresses[host] for host in plan.hosts),
-                    units=(Unit(0, 0, elements, COMPUTE),),
+                    units=(Unit(0, elements, COMPUTE),),
                     compute_s=COMPUTE,
                     gradients=gradients,
                     paces=(1.0,) * iterations,

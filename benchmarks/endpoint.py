@@ -45,7 +45,7 @@ def contribute(arguments: argparse.Namespace, results: Connection, rank: int, bu
         flow = endpoint.add(Member(1, SWITCHML, arguments.window, [0], rank, SERVER))
         begin, processor = time.monotonic(), time.process_time()
         for last in range(CHUNK, arguments.fragments + 1, CHUNK):
-            endpoint.push(flow, Operation.ALL_REDUCE, values.ctypes.data, CHUNK)
+            endpoint.push(flow, Operation.ALL_REDUCE, values.ctypes.data, values.size)
             while endpoint.done(flow) < last:
                 endpoint.wait()
         seconds = time.monotonic() - begin

@@ -79,8 +79,7 @@ def cases() -> Iterator[Case]:
 
 def ours(case: Case, size: int) -> list[float]:
     jobs = [
-        Job(plan, (Unit(0, 0, size // 4, 0.0),), 0.0, ((1.0,),) * plan.workers)
-        for plan in case.plans
+        Job(plan, (Unit(0, size // 4, 0.0),), 0.0, ((1.0,),) * plan.workers) for plan in case.plans
     ]
     timeline = simulate(case.fabric, jobs, Assumptions(hop_s=HOP_S))
     return [timeline.jct_s(number) for number in range(len(jobs))]

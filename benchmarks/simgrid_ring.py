@@ -53,7 +53,7 @@ def flow_back_end(workers: int, size: int) -> Measured:
     rack = leaf_spine(1, 1, workers, RATE, RATE, QUEUE)
     before = process_time()
     plan = registry["ring"].plan(Assignment(rack.hosts), rack)
-    job = Job(plan, (Unit(0, 0, size // 4, 0.0),), 0.0, ((1.0,),) * workers)
+    job = Job(plan, (Unit(0, size // 4, 0.0),), 0.0, ((1.0,),) * workers)
     timeline = simulate(rack, [job], Assumptions(hop_s=HOP_S))
     cpu_s = process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

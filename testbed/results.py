@@ -73,8 +73,8 @@ class Row:
         quantisation: how real gradients became integers; empty for others.
         quantisation_error: relative L2 distance of the sums that the workers received from the
             exact sums of the real gradients.
-        notes: what else happened in the network of a run in virtual time: queues that overflowed,
-            TCP timeouts.
+        notes: a window that a switch's memory cut; and what else happened in the network of a run
+            in virtual time: queues that overflowed, TCP timeouts.
         plan: digest of what the job sends, and when; rows that share it differ by noise alone.
         version: digest of the code and of the files that the cell names, such as its workloads.
     """

@@ -21,6 +21,7 @@ from testbed.campaign.version import version
 from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.digest import digest
 from testbed.experiment.cells import Cell
+from testbed.protocols.allocation import Window
 from testbed.protocols.events import Event
 from testbed.provenance import now
 from testbed.results import Iteration, LinkLoad, PacketDigests, Progress, Row
@@ -103,7 +104,8 @@ def _result(deployment: Deployment, described: Sequence[Row], measured: Measurem
     iterations: list[Iteration] = []
     for job, row, found in zip(deployment.jobs, described, measured.jobs, strict=True):
         row, own = measure(row, job, found.iterations, 1 / clock)
-        rows.append(replace(row, **_counted(found)))
+        notes = "; ".join(filter(None, (found.notes, _cut(job.window))))
+        rows.append(replace(row, **_counted(found), notes=notes))
         iterations += own
     means = [row.iteration_s * clock for row in rows if row.iteration_s is not None]
     said = verdicts(deployment, measured, means)
@@ -157,6 +159,16 @@ def _learnt(result: CellResult, deployment: Deployment, learnt: Mapping[int, Lea
     return replace(result, jobs=rows, training=training)
 
 
+def _cut(window: Window) -> str:
+    """That a switch's memory cut the window; empty otherwise."""
+    if not window.cut_from:
+        return ""
+    return (
+        f"a switch's slots cut the window to {window.fragments} packets: the queues would hold"
+        f" {window.cut_from}"
+    )
+
+
 def _counted(found: JobMeasurements) -> dict[str, Any]:
     """The columns of a row that the back end measured directly."""
     columns: dict[str, Any] = {
@@ -166,7 +178,6 @@ def _counted(found: JobMeasurements) -> dict[str, Any]:
         "overflows": found.overflows,
         "quantisation_error": found.quantisation_error,
         "switch_target": found.switch_target,
-        "notes": found.notes,
     }
     if found.events is None:
         return columns

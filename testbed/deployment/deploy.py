@@ -70,7 +70,7 @@ class DeployedJob:
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes that one iteration synchronises, scaled, padding included."""
+        """Bytes that one iteration synchronises, scaled."""
         return 4 * sum(unit.elements for unit in self.units)
 
     @property

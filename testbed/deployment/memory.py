@@ -35,7 +35,8 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
             streams.update(paths.shares(child, parent).keys())
     frame = framing(fabric).frame
     fair = min(fabric.link(*ends).queue // 2 // (frame * count) for ends, count in streams.items())
-    fair = max(2, min(fair, LARGEST_WINDOW, fabric.slots // 2))
+    queued = max(2, min(fair, LARGEST_WINDOW))
+    fair = max(2, min(queued, fabric.slots // 2))
     busiest = max(plan.trees, key=lambda tree: tree.streams)
     rate = min(fabric.link(*ends).rate for ends in streams)
     fragments, message = protocol_of(busiest).window(options, fair)
@@ -43,7 +44,8 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
         raise DeploymentError(
             f"window: found {fragments}, wanted at most the {fabric.slots} slots of a switch"
         )
-    return Window(fragments, message, fragments * busiest.streams * frame * 8 / rate)
+    drain_s = fragments * busiest.streams * frame * 8 / rate
+    return Window(fragments, message, drain_s, queued if fragments == fair < queued else 0)
 
 
 def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Allocation]]:

@@ -177,18 +177,21 @@ class Engine:
         self._flows += 1
         return int(found)
 
-    def push(self, flow: int, operation: Operation, address: int, fragments: int) -> None:
-        """The next ``fragments`` of the tree's sequence are the chunk at ``address``.
+    def push(self, flow: int, operation: Operation, address: int, count: int) -> int:
+        """The next fragments of the tree's sequence are the chunk of ``count`` values at
+        ``address``; returns their number.
 
-        The memory is native int32, one packet's values per fragment, and must outlive the
-        operation. ALL_REDUCE (members): the sum replaces the values. REDUCE: members keep their
-        values, and the root adds them to its own. MULTICAST: the root's replace the members'.
+        The memory is native int32 and must outlive the operation. The last fragment may be partly
+        filled: its packets are full, with zeros behind the values. ALL_REDUCE (members): the sum
+        replaces the values. REDUCE: members keep their values, and the root adds them to its own.
+        MULTICAST: the root's replace the members'.
         """
         status = self._library.engine_push(
-            self._engine, self._known(flow), operation, address, fragments
+            self._engine, self._known(flow), operation, address, count
         )
         if status < 0:
-            raise _error(-status, f"{operation.name} of {fragments} fragments")
+            raise _error(-status, f"{operation.name} of {count} values")
+        return -(-count // self.values)
 
     def done(self, flow: int) -> int:
         """Number of fragments done without a gap, counted from the first of the run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from itertools import accumulate
 
 from testbed.hosts.messages import Message, Turn, size
 from testbed.plan.program import Plan
@@ -14,8 +14,8 @@ class Layout:
     """Positions in a rank's values, and the sizes of its messages.
 
     In virtual time a rank may carry fewer values than the gradient has: ``carried`` of every
-    ``values`` (packets of ``values`` are whole, so each carries ``carried``). Message sizes stay
-    those of the whole gradient.
+    ``values``, so a full packet carries ``carried``, and a partly filled one fewer. Message sizes
+    stay those of the whole gradient.
 
     Args:
         plan, units: the plan, and the units of one iteration.
@@ -28,28 +28,25 @@ class Layout:
     ) -> None:
         self._plan, self._units = plan, units
         self._values, self.carried = values, carried or values
+        self._starts = (0, *accumulate(self._at(unit.elements) for unit in units))
         self._whole: dict[int, tuple[int, ...]] = {}
         self._cuts: dict[int, tuple[int, ...]] = {}
 
-    @cached_property
+    @property
     def elements(self) -> int:
         """Number of values that a rank carries."""
-        return self._at(sum(unit.elements for unit in self._units))
+        return self._starts[-1]
 
     def unit(self, number: int) -> slice:
         """The part of the values that is unit ``number``, counted over all iterations."""
-        unit = self._units[number % len(self._units)]
-        return slice(self._at(unit.offset), self._at(unit.offset + unit.elements))
+        index = number % len(self._units)
+        return slice(self._starts[index], self._starts[index + 1])
 
     def cuts(self, number: int) -> tuple[int, ...]:
         """Where each chunk of unit ``number`` begins, and the last one ends, within the unit."""
         index = number % len(self._units)
         if index not in self._cuts:
-            unit = self._units[index]
-            first = self._at(unit.offset)
-            self._cuts[index] = tuple(
-                self._at(unit.offset + cut) - first for cut in self._whole_cuts(index)
-            )
+            self._cuts[index] = tuple(map(self._at, self._whole_cuts(index)))
         return self._cuts[index]
 
     def chunk(self, number: int, chunk: int) -> slice:
@@ -65,6 +62,7 @@ class Layout:
         return size(message, cuts[message.chunk + 1] - cuts[message.chunk])
 
     def _at(self, position: int) -> int:
+        """A position within a unit, among the values carried."""
         return -(-position * self.carried // self._values)
 
     def _whole_cuts(self, index: int) -> tuple[int, ...]:

@@ -39,7 +39,8 @@ class SumCheck:
         start = (values.ctypes.data - self._values.ctypes.data) // self._values.itemsize
         for fragment in fragments.tolist():
             first = start + fragment * self._task.layout.carried
-            self._summed_as_floats.append(slice(first, first + self._task.layout.carried))
+            end = min(first + self._task.layout.carried, start + len(values))
+            self._summed_as_floats.append(slice(first, end))
 
     def quantise(self, iteration: int) -> None:
         """Record the quantisation error of the sums as received, at rank 0 only: it is the same

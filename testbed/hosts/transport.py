@@ -33,8 +33,8 @@ class Flow(Protocol):
     """Carries a tree's fragments at this rank."""
 
     def push(self, operation: TreeOperation, values: Values) -> int:
-        """Make ``values``, whole packets of int32, the tree's next fragments; returns their number.
-        ``values`` must stay in place until these are done."""
+        """Make ``values``, int32, the tree's next fragments; returns their number. The last one may
+        be partly filled. ``values`` must stay in place until they are done."""
 
     def done(self) -> int:
         """Number of fragments done without a gap, counted from the first."""

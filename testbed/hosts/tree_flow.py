@@ -24,10 +24,8 @@ class TreeFlow:
         self._engine, self._number = engine, number
 
     def push(self, operation: TreeOperation, values: Values) -> int:
-        fragments = len(values) // self._engine.values
         what = _OPERATIONS[type(operation)]
-        self._engine.push(self._number, what, values.ctypes.data, fragments)
-        return fragments
+        return self._engine.push(self._number, what, values.ctypes.data, len(values))
 
     def done(self) -> int:
         return self._engine.done(self._number)

@@ -169,11 +169,11 @@ class Plan:
         return Fraction(1, self.chunks) if self.shares is None else self.shares[chunk]
 
     def cuts(self, elements: int, grain: int) -> tuple[int, ...]:
-        """Where each chunk of a bucket begins and the last one ends, in multiples of ``grain``.
+        """Where each chunk of a bucket of ``elements`` begins, and the last one ends.
 
-        ``elements`` is a multiple of ``grain`` too; chunks differ from their share by less than
-        one grain.
+        Chunks begin at multiples of ``grain``, so only one ends within a grain. They differ from
+        their share by less than two grains; those of a small bucket may be empty.
         """
         ends = accumulate(self.share(chunk) for chunk in range(self.chunks))
-        grains = elements // grain
-        return (0, *(round(end * grains) * grain for end in ends))
+        grains = -(-elements // grain)
+        return (0, *(min(round(end * grains) * grain, elements) for end in ends))

@@ -15,21 +15,25 @@ from testbed.workload.buckets import Bucket
 class Unit:
     """A piece of the gradient that runs the plan's program on its own.
 
-    ``offset`` and ``elements`` place it in the flat gradient; ``ready_s`` is the time after the
-    start of an iteration when its gradients exist (s). A ``deferred`` unit holds the gradients of
-    the iteration before.
+    ``elements`` is its number of values; ``ready_s`` is the time after the start of an iteration
+    when its gradients exist (s). A ``deferred`` unit holds the gradients of the iteration before.
     """
 
     bucket: int
-    offset: int
     elements: int
     ready_s: float
     deferred: bool = False
 
 
 def grain(plan: Plan, values: int) -> int:
-    """The number of values of which chunks are multiples: a packet's if switches sum, else 1."""
+    """The number of values at whose multiples chunks begin: a packet's if switches sum, else 1."""
     return values if plan.trees else 1
+
+
+def in_packets(elements: int, values: int) -> int:
+    """The values in the packets of ``elements``: a packet on a tree always has ``values``, and
+    what the last one does not need is 0."""
+    return -(-elements // values) * values
 
 
 def cut(
@@ -37,24 +41,16 @@ def cut(
 ) -> tuple[Unit, ...]:
     """The units of one iteration: buckets, or pieces of at most the plan's partition, scaled.
 
-    A unit is padded so that it divides into the plan's chunks, with whole packets of ``values``.
+    A unit is as large as its gradients: nothing is added to fill packets or chunks. Pieces for
+    trees are whole packets of ``values``, except for the last of a bucket.
     """
-    whole = grain(plan, values) * (plan.chunks if plan.shares is None else 1)
-    most = largest(plan, scale)
+    partition, least = plan.pipelining.partition, grain(plan, values)
+    most = None if partition is None else max(1, int(partition * scale / 4) // least) * least
     units: list[Unit] = []
-    offset = 0
     for bucket in buckets:
         left = bucket.bytes // 4
         while left > 0:
             taken = left if most is None else min(left, most)
-            elements = -(-taken // whole) * whole
-            units.append(Unit(bucket.index, offset, elements, bucket.ready_s, bucket.deferred))
-            offset += elements
+            units.append(Unit(bucket.index, taken, bucket.ready_s, bucket.deferred))
             left -= taken
     return tuple(units)
-
-
-def largest(plan: Plan, scale: Fraction | float) -> int | None:
-    """The most values of a unit, before it is padded; None for any number."""
-    partition = plan.pipelining.partition
-    return None if partition is None else max(1, int(partition * scale / 4))

@@ -31,9 +31,11 @@ class Window:
 
     ``fragments`` is their number; ``message`` is the number of fragments in a message, 0 without
     messages; ``drain_s`` is how long the slowest link takes for a window of all streams, in
-    seconds scaled as rates are.
+    seconds scaled as rates are. ``cut_from`` is what the queues on the way would hold, if a
+    switch's memory holds fewer; 0 otherwise.
     """
 
     fragments: int
     message: int = 0
     drain_s: float = 0.0
+    cut_from: int = 0

@@ -10,23 +10,28 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree: worker, its ToR, the server's ToR, server. ToRs without INA are bypassed."""
-    if len(job.servers) != 1:
-        raise ValueError(f"atp needs exactly one server, got {len(job.servers)}")
-    hosts = job.workers + job.servers
+    """A chunk and a tree for each server: worker, its ToR, the server's ToR, server. ToRs without
+    INA are bypassed.
+
+    ValueError without a server, or if a server is a worker too.
+    """
+    if not job.servers:
+        raise ValueError("atp needs at least one server")
+    uses = tuple(SwitchAllReduce(chunk=each, tree=each) for each in range(len(job.servers)))
     return Plan(
         system="atp",
-        hosts=hosts,
+        hosts=job.workers + job.servers,
         workers=len(job.workers),
-        chunks=1,
-        programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(hosts),
-        trees=(tree(job, fabric),),
+        chunks=len(uses),
+        programs=(*(uses for _ in job.workers), *((use,) for use in uses)),
+        trees=tuple(tree(job, fabric, each) for each in range(len(uses))),
     )
 
 
-def tree(job: Assignment, fabric: Fabric) -> Tree:
-    """Up to two levels. A switch with one child would sum nothing and is left out."""
-    (server,) = job.servers
+def tree(job: Assignment, fabric: Fabric, number: int = 0) -> Tree:
+    """The tree of server ``number``, of up to two levels. A switch with one child would sum nothing
+    and is left out."""
+    server = job.servers[number]
     if server in job.workers:
         raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")
     parent: dict[str, str] = {}
@@ -44,7 +49,7 @@ def tree(job: Assignment, fabric: Fabric) -> Tree:
     else:
         parent |= dict.fromkeys(tops, server)
     ranks = {host: rank for rank, host in enumerate(job.workers)}
-    return Tree(server, ranks, parent, ATP, root_rank=len(job.workers))
+    return Tree(server, ranks, parent, ATP, root_rank=len(job.workers) + number)
 
 
 SYSTEM = System(
@@ -67,9 +72,12 @@ SYSTEM = System(
         "The workers of a rack whose ToR does not aggregate send to the server's ToR, or to the "
         "server.",
         "A switch that would have a single child is left out of the tree.",
+        "With several servers, each sums an equal part of every bucket, on a tree of its own. The "
+        "released code gives whole tensors to servers (a tensor's key modulo their number), which "
+        "comes to such parts on average. The window counts for each server.",
         "Congestion control is off, as in the released code; the window is fixed.",
     ),
-    servers=(1, 1),
+    servers=(1, 64),
     aggregates=True,
     carries=True,
     plan=plan,

@@ -280,7 +280,12 @@ SYSTEM = System(
         "in the released code; the paper drops it and notifies the worker.",
         "If the first switch on the way cannot add everything, the rest of each gradient goes past "
         "it.",
-        "Without any INA switch, GRID is a parameter server.",
+        "Each switch in use costs the server a stream, which the relaxation does not see: it "
+        "spreads workers over all switches, so rounding's rate may fall where more of them have "
+        "INA. The paper lets it exceed the server's rate instead; milp and search are not "
+        "affected.",
+        "Without any INA switch, GRID is a parameter server, over TCP: in packets it suffers from "
+        "the incast, which its programme does not know.",
     ),
     servers=(1, 1),
     aggregates=True,

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from testbed.experiment.options import Options
-from testbed.plan.program import Plan
+from testbed.plan.program import Pipelining, Plan
 from testbed.plan.stages import Ring, Stages, Turn
 from testbed.systems.racks import by_rack, dealt
 from testbed.systems.system import Assignment, System
@@ -25,12 +25,14 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     ranks = {host: rank for rank, host in enumerate(job.workers)}
     ring = [ranks[host] for host in order]
     chunks = tuple((chunk,) for chunk in range(len(ring)))
+    in_flight = job.options.get("in_flight")
     return Plan(
         system="ring",
         hosts=job.workers,
         workers=len(ring),
         chunks=len(ring),
         programs=Stages(len(ring), [(Ring(hops(ring), chunks, Turn.BOTH),)]),
+        pipelining=Pipelining(credit=in_flight),
     )
 
 
@@ -40,12 +42,19 @@ def hops(ring: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 class RingOptions(Options):
-    """Who is next to whom."""
+    """Who is next to whom, and how many buckets go around at once."""
 
     order: Literal["rack", "naive"] = Field(
         default="rack",
         description="one of rack, naive (a worker of each rack in turn)",
         examples=["rack"],
+    )
+    in_flight: int | None = Field(
+        default=None,
+        ge=1,
+        description="the buckets that a worker has in flight at most, a whole number of at least 1;"
+        " unset, any number",
+        examples=[1],
     )
 
 
@@ -65,6 +74,9 @@ SYSTEM = System(
         "Workers are ordered rack by rack, so that the ring enters and leaves each rack once. The "
         "option order: naive takes one worker of each rack in turn, so that every step crosses "
         "racks as long as they are equally filled.",
+        "A worker has any number of buckets in flight. The option in_flight bounds them: libraries "
+        "such as NCCL finish a collective before they begin the next one of its stream, which is "
+        "in_flight: 1 (from memory, not looked up).",
     ),
     servers=(0, 0),
     baseline=2,

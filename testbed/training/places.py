@@ -1,7 +1,8 @@
-"""Where a model's parameters are in a job's values: units in sending order, with padding."""
+"""Where a model's parameters are in a job's values: units in sending order."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy.typing as npt
 
 from testbed.deployment.deploy import DeployedJob
 from testbed.hosts.layout import Layout
-from testbed.plan.units import largest
 from testbed.workload.values import Float32
 
 
@@ -19,14 +19,12 @@ class Places:
 
     Attributes:
         layout: its units and chunks.
-        order: for each value that is no padding, in the job's order, its place in the model.
-        real: the places of these values among all values.
-        deferred: which of all values wait for the second stage.
+        order: each value's place in the model, in the job's order.
+        deferred: which values wait for the second stage.
     """
 
     layout: Layout
     order: npt.NDArray[np.int64]
-    real: npt.NDArray[np.int64]
     deferred: npt.NDArray[np.bool_]
 
     @property
@@ -34,37 +32,31 @@ class Places:
         return self.layout.elements
 
     def spread(self, flat: Float32) -> Float32:
-        """A model's values, float32[parameters], in the job's order, zeros as padding."""
-        values = np.zeros(self.elements, np.float32)
-        values[self.real] = flat[self.order]
-        return values
+        """A model's values, float32[parameters], in the job's order."""
+        return flat[self.order]
 
     def gather(self, values: Float32) -> Float32:
         """The inverse of :meth:`spread`."""
-        flat = np.empty(len(self.order), np.float32)
-        flat[self.order] = values[self.real]
+        flat = np.empty_like(values)
+        flat[self.order] = values
         return flat
 
 
 def places(job: DeployedJob) -> Places:
     """The order of a full-size ``job``'s values."""
     starts = np.cumsum([0, *(tensor.elements for tensor in job.trace.tensors)])
-    layout = Layout(job.plan, job.units, job.fabric.values)
-    most = largest(job.plan, 1)
-    order, real = [], []
-    deferred = np.zeros(layout.elements, np.bool_)
-    for bucket in job.buckets:
-        ranges = [np.arange(starts[index], starts[index + 1]) for index in bucket.tensors]
-        values = np.concatenate(ranges)
-        own = sorted(
-            (unit for unit in job.units if unit.bucket == bucket.index),
-            key=lambda unit: unit.offset,
+    held = {
+        bucket.index: np.concatenate(
+            [np.arange(starts[index], starts[index + 1]) for index in bucket.tensors]
         )
-        taken = 0
-        for unit in own:
-            held = min(len(values) - taken, most or len(values))
-            order.append(values[taken : taken + held])
-            real.append(np.arange(unit.offset, unit.offset + held))
-            deferred[unit.offset : unit.offset + unit.elements] = unit.deferred
-            taken += held
-    return Places(layout, np.concatenate(order), np.concatenate(real), deferred)
+        for bucket in job.buckets
+    }
+    taken: Counter[int] = Counter()
+    order, deferred = [], []
+    for unit in job.units:
+        first = taken[unit.bucket]
+        order.append(held[unit.bucket][first : first + unit.elements])
+        deferred.append(np.full(unit.elements, unit.deferred))
+        taken[unit.bucket] += unit.elements
+    layout = Layout(job.plan, job.units, job.fabric.values)
+    return Places(layout, np.concatenate(order), np.concatenate(deferred))

@@ -50,7 +50,7 @@ class Synchronous(Gradients):
         self._local: dict[int, Float32] = {}
         self._taken = 0
         self._now, self._later = ~places.deferred, places.deferred
-        self._share = float(self._later[places.real].mean())
+        self._share = float(self._later.mean())
         self._note(0)
 
     def learn(self) -> None:

@@ -65,7 +65,7 @@ def push(engine: Engine, flow: int, operation: Operation, values: np.ndarray) ->
     """Push an array, and keep it as long as the engine."""
     assert values.dtype == np.int32 and values.flags.c_contiguous
     _pushed.setdefault(engine, []).append(values)
-    engine.push(flow, operation, values.ctypes.data, values.size // wire.VALUES)
+    engine.push(flow, operation, values.ctypes.data, values.size)
 
 
 def finish(endpoint: Endpoint, flow: int, fragments: int, patience: float = PATIENCE_S) -> None:

@@ -23,9 +23,11 @@ def address(rank: int) -> str:
     return f"10.0.0.{rank + 1}"
 
 
-def all_reduce(protocol, fragments: int, window: int, pace, loss=0.0, seed=1) -> tuple[float, int]:
+def all_reduce(
+    protocol, fragments: int, window: int, pace, loss=0.0, seed=1, unfilled=0
+) -> tuple[float, int]:
     """An all-reduce of all workers at a root that serves, with its sums checked. Returns seconds,
-    and the number of retransmitted fragments."""
+    and the number of retransmitted fragments. The last fragment has so many ``unfilled`` values."""
     shares = protocol.shares_slots
     slots = list(range(SLOT, SLOT + window)) if shares else [SLOT]
     children = tuple(Child(address(rank), frozenset({rank})) for rank in range(WORKERS))
@@ -35,17 +37,20 @@ def all_reduce(protocol, fragments: int, window: int, pace, loss=0.0, seed=1) ->
         engines[ROOT].add(
             Root(TREE, protocol, window, [] if shares else [SLOT], children, True, workers)
         )
-        values = [drawn(fragments, wire.VALUES, seed=rank) // WORKERS for rank in workers]
+        values = [drawn(fragments * wire.VALUES, seed=rank) // WORKERS for rank in workers]
         total = np.sum(values, axis=0, dtype=np.int32)
+        filled = total.size - unfilled
         star = Star(engines, workers.values(), pace, loss, seed)
         for rank, at in workers.items():
             engines[at].add(Member(TREE, protocol, window, slots, rank, ROOT))
-            engines[at].push(0, Operation.ALL_REDUCE, values[rank].ctypes.data, fragments)
+            engines[at].push(0, Operation.ALL_REDUCE, values[rank].ctypes.data, filled)
             star.pump(at)
         members = [engines[at] for at in workers.values()]
         took = star.run(lambda: all(each.done(0) == fragments for each in members), 1000)
-        for each in values:
-            np.testing.assert_array_equal(each, total)
+        for rank, each in enumerate(values):
+            np.testing.assert_array_equal(each[:filled], total[:filled])
+            behind = drawn(total.size, seed=rank)[filled:] // WORKERS
+            np.testing.assert_array_equal(each[filled:], behind)
         return took, sum(each.counters(0).retransmitted for each in members)
 
 
@@ -76,6 +81,14 @@ def test_losses_on_all_links_do_not_make_silences_ever_longer(protocol, window, 
     assert took <= longest * fragments
 
 
+@every_one_summed
+@pytest.mark.parametrize("unfilled", [1, 100, wire.VALUES - 1])
+@pytest.mark.parametrize("fragments", [1, 3, 40])
+def test_a_last_packet_may_be_partly_filled(protocol, unfilled, fragments):
+    """What lies behind a chunk in memory is not read and not changed."""
+    all_reduce(protocol, fragments, 16, lambda _: 1e-4, 0.02, unfilled=unfilled)
+
+
 @pytest.mark.parametrize("protocol", on_trees().values(), ids=lambda each: each.name)
 def test_a_chunk_that_others_have_not_come_to_is_asked_for_one_at_a_time(protocol):
     """Rina's ranks wait for one another for many round trips without any loss."""
@@ -87,7 +100,7 @@ def test_a_chunk_that_others_have_not_come_to_is_asked_for_one_at_a_time(protoco
     with Engine() as engine:
         engine.add(Member(TREE, protocol, window, slots, 0, ROOT))
         for chunk in (values[:window], values[window:]):
-            engine.push(0, Operation.REDUCE, chunk.ctypes.data, window)
+            engine.push(0, Operation.REDUCE, chunk.ctypes.data, chunk.size)
         engine.pump(now)
         sent = [packet for _, packet in engine.packets()]
         for packet in sent[:window]:

@@ -30,7 +30,7 @@ ELEMENTS = 3 * 4 * 256
 
 # Ports are fixed, so each process uses loopback addresses of its own.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
-UNITS = (Unit(0, 0, ELEMENTS, 0.01), Unit(1, ELEMENTS, ELEMENTS, 0.03))
+UNITS = (Unit(0, ELEMENTS, 0.01), Unit(1, ELEMENTS, 0.03))
 
 
 def tasks(system: str, workers: int = 3, iterations: int = 3, seed: int = 5) -> list[Task]:
@@ -115,7 +115,7 @@ def test_a_killed_worker_ends_the_run(system):
 def test_credit_that_comes_back_is_used_and_a_host_may_have_two_ranks():
     """More units than credit, all ready at once; three servers are on workers' hosts."""
     job = tasks("ps")
-    units = tuple(Unit(i, i * 96, 96, 0.0) for i in range(64))
+    units = tuple(Unit(i, 96, 0.0) for i in range(64))
     gradients = Gradients(5, 3, 64 * 96)
     job = [replace(each, units=units, gradients=gradients) for each in job]
     assert len({*job[0].addresses}) == 4 < len(job)
@@ -129,7 +129,7 @@ def test_units_smaller_than_the_plan_has_chunks_are_summed_too():
     """Racks of 2 and 3 hosts: eight chunks of uneven shares, some of them empty."""
     fabric = leaf_spine(1, 2, (2, 3), 1e9, 1e9, 10**6)
     plan = registry["hierarchical-ring"].plan(Assignment(fabric.hosts, ()), fabric)
-    units = (Unit(0, 0, 7, 0.0), Unit(1, 7, 1, 0.0), Unit(2, 8, 1000, 0.01))
+    units = (Unit(0, 7, 0.0), Unit(1, 1, 0.0), Unit(2, 1000, 0.01))
     assert len(set(plan.cuts(7, 1))) < len(plan.cuts(7, 1))
     addresses = tuple(f"{NET}.{rank + 1}" for rank in plan.ranks)
     gradients = Gradients(5, 5, 1008)
@@ -153,13 +153,9 @@ def test_shares_of_no_fragments_are_summed_too(system):
         programs=((SwitchAllReduce(0, 0), SwitchAllReduce(1, 1)),) * len(whole.hosts),
         trees=whole.trees * 2,
     )
-    sizes = (1, 8, 1, 1)
-    offsets = [sum(sizes[:number]) for number in range(len(sizes))]
-    units = tuple(
-        Unit(number, 256 * offset, 256 * size, 0.0)
-        for number, (size, offset) in enumerate(zip(sizes, offsets, strict=True))
-    )
-    gradients = Gradients(5, 3, 256 * sum(sizes))
+    sizes = (200, 2000, 256, 1)
+    units = tuple(Unit(number, size, 0.0) for number, size in enumerate(sizes))
+    gradients = Gradients(5, 3, sum(sizes))
     job = []
     for task in plain:
         (part,) = task.trees
@@ -168,7 +164,7 @@ def test_shares_of_no_fragments_are_summed_too(system):
         job.append(replace(task, plan=plan, units=units, gradients=gradients, trees=trees))
     with Launcher(job, [None] * len(job)) as launcher:
         outcomes = launcher.run(timeout=PATIENCE_S)
-    assert [(each.wrong, each.checked) for each in outcomes[:3]] == [(0, 3 * 256 * 11)] * 3
+    assert [(each.wrong, each.checked) for each in outcomes[:3]] == [(0, 3 * 2457)] * 3
 
 
 def test_the_last_chunk_is_sent_even_if_its_sender_has_all_it_needs():

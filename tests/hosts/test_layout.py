@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -19,21 +20,19 @@ TREE = Tree("switch", {"h0": 0}, {"h0": "switch"}, SWITCHML)
 
 
 def layout(sizes, chunks, values, carried, on_trees=False):
-    units, offset = [], 0
-    for number, size in enumerate(sizes):
-        units.append(Unit(number, offset, size, 0.0))
-        offset += size
+    units = [Unit(number, size, 0.0) for number, size in enumerate(sizes)]
     plan = Plan("any", ("h0",), 1, chunks, ((),), (TREE,) if on_trees else ())
     return Layout(plan, units, values, carried)
 
 
+DENSITIES = [(256, 8), (256, 256), (64, 8), (1024, 8)]
 SIZES = st.lists(st.integers(1, 5000), min_size=1, max_size=6)
 
 
-@given(SIZES, st.integers(1, 9), st.sampled_from([(256, 8), (256, 256), (64, 8), (1024, 8)]))
-def test_units_and_chunks_tile_what_is_carried(sizes, chunks, density):
+@given(SIZES, st.integers(1, 9), st.sampled_from(DENSITIES), st.booleans())
+def test_units_and_chunks_tile_what_is_carried(sizes, chunks, density, on_trees):
     values, carried = density
-    made = layout([chunks * size for size in sizes], chunks, values, carried)
+    made = layout(sizes, chunks, values, carried, on_trees)
     end = 0
     for number in range(len(sizes)):
         assert made.unit(number).start == end
@@ -44,21 +43,27 @@ def test_units_and_chunks_tile_what_is_carried(sizes, chunks, density):
         assert made.unit(number + len(sizes)) == made.unit(number)
     assert made.elements == end
     share = Fraction(carried, values)
-    assert 0 <= end - share * sum(chunks * size for size in sizes) < 1
+    assert end == sum(math.ceil(share * size) for size in sizes)
 
 
-@given(SIZES, st.integers(1, 5))
-def test_whole_packets_stay_whole(packets, chunks):
-    made = layout([256 * chunks * count for count in packets], chunks, 256, 8, on_trees=True)
-    for number, count in enumerate(packets):
+@given(SIZES, st.integers(1, 9), st.sampled_from(DENSITIES))
+def test_a_unit_on_trees_fills_all_its_packets_but_the_last(sizes, chunks, density):
+    values, carried = density
+    every, few = (layout(sizes, chunks, values, each, on_trees=True) for each in (values, carried))
+    for number, size in enumerate(sizes):
+        packets = 0
         for chunk in range(chunks):
-            part = made.chunk(number, chunk)
-            assert part.stop - part.start == 8 * count
+            whole, thin = every.chunk(number, chunk), few.chunk(number, chunk)
+            count = -(-(whole.stop - whole.start) // values)
+            assert count == -(-(thin.stop - thin.start) // carried)
+            packets += count
+            full = whole.stop == whole.start + count * values
+            assert full or whole.stop == every.unit(number).stop
+        assert packets == -(-size // values)
 
 
 @given(SIZES, st.integers(1, 5))
 def test_messages_are_as_long_as_if_all_were_carried(sizes, chunks):
-    sizes = [chunks * size for size in sizes]
     few, every = (layout(sizes, chunks, 256, carried) for carried in (8, None))
     for number in range(len(sizes)):
         for chunk in range(chunks):

@@ -29,7 +29,7 @@ from testbed.workload.gradients import Gradients
 
 # Ports are fixed, so each process uses loopback addresses of its own.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
-UNITS = (Unit(0, 0, 3001, 0.002), Unit(0, 3001, 2000, 0.002), Unit(1, 5001, 777, 0.005))
+UNITS = (Unit(0, 3001, 0.002), Unit(0, 2000, 0.002), Unit(1, 777, 0.005))
 ELEMENTS = 5778
 COMPUTE = 0.006
 
@@ -123,7 +123,7 @@ def test_a_server_that_breaks_the_barrier_is_found():
 @pytest.mark.parametrize("workers", [1, 3])
 def test_units_smaller_than_there_are_servers_are_updated_too(system, options, workers):
     """With one worker, the answer to an empty chunk was once mistaken for a turn."""
-    units = (Unit(0, 0, 1, 0.0), Unit(0, 1, 2, 0.0), Unit(1, 3, 5, 0.002))
+    units = (Unit(0, 1, 0.0), Unit(0, 2, 0.0), Unit(1, 5, 0.002))
     job = tasks(system, workers, servers=3, **options)
     gradients = Gradients(5, workers, 8)
     outcomes = run([replace(task, units=units, gradients=gradients) for task in job])

@@ -35,7 +35,7 @@ def planned(system: str, racks: Sequence[int], ina: int, **options: object) -> P
     fabric = fabric.with_ina(fabric.tors[:ina])
     chosen, hosts = registry[system], fabric.hosts
     workers = len(hosts) - chosen.servers[0]
-    told = chosen.settle(options)
+    told = chosen.settle(chosen.fallback | options)
     return chosen.plan(Assignment(hosts[:workers], hosts[workers:], told, load("resnet50")), fabric)
 
 

@@ -63,8 +63,8 @@ class Tree:
         self._summed = 0
 
     def push(self, rank: int, operation: TreeOperation, values: Values) -> int:
-        assert len(values) and len(values) % self._values == 0, "a push is of whole packets"
-        fragments = np.split(values, len(values) // self._values)
+        assert len(values), "a push has values"
+        fragments = np.split(values, range(self._values, len(values), self._values))
         self._pushed[rank] += [(operation, fragment) for fragment in fragments]
         while all(len(self._pushed[each]) > self._summed for each in self.ranks):
             self._sum(self._summed)

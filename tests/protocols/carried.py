@@ -120,7 +120,7 @@ def allocations(made: Plan) -> list[Allocation]:
 def tasks(made: Plan, fabric: Fabric, addresses: dict[str, str]) -> list[Task]:
     """Two iterations of two units."""
     gradients = Gradients(5, WORKERS, ELEMENTS)
-    units = (Unit(0, 0, ELEMENTS // 2, 0.01), Unit(1, ELEMENTS // 2, ELEMENTS // 2, 0.02))
+    units = (Unit(0, ELEMENTS // 2, 0.01), Unit(1, ELEMENTS // 2, 0.02))
     told = allocations(made)
     return [
         Task(

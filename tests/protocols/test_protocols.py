@@ -62,7 +62,7 @@ def test_the_simulator_and_the_closed_form_agree(protocol, shape):
     sizes, ina, root = shape
     fabric = racks(sizes, ina)
     plan = made_of(protocol, fabric, root)
-    pieces = tuple(Unit(i, i * 10**6, 10**6, 0.0) for i in range(8))
+    pieces = tuple(Unit(i, 10**6, 0.0) for i in range(8))
     expected = model.ClosedForm(plan, fabric).iteration(model.Timing([(0.0, 4e6)] * 8))
     job = Job(plan, pieces, 0.0, ((1.0,),) * WORKERS)
     found = simulate(fabric, [job], Assumptions("even"))

@@ -253,3 +253,13 @@ def test_the_papers_fat_tree_is_planned_in_time(count):
         assert rates["none", links] == pytest.approx(1e11 / count)
         assert rates["grid", links] > rates["nearest", links] >= rates["none", links]
     assert rates["grid", "suffice"] >= rates["grid", "bind"]
+
+
+def test_more_switches_do_not_slow_the_optimum():
+    """Rounding may be slower with more: it spreads workers over all, and each costs a stream."""
+    bare = leaf_spine(2, 4, (3, 3, 3, 4), 10 * G, 20 * G, 10**6)
+    job = Assignment(bare.hosts[:12], bare.hosts[12:], SYSTEM.settle({"solver": "milp"}))
+    rates = [
+        route(job, bare.with_ina(("t3", "t0", "t1", "t2")[:count])).rate for count in range(1, 5)
+    ]
+    assert rates == sorted(rates)

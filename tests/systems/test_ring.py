@@ -89,3 +89,11 @@ def test_every_worker_of_an_uneven_rack_owns_as_much():
     for tor in fabric.tors:
         rack = fabric.rack_hosts(tor)
         assert {across[host] for host in rack} == {2 * Fraction(2, 3) / len(rack)}
+
+
+@pytest.mark.parametrize("in_flight", [None, 1, 3])
+def test_buckets_in_flight_are_bounded_if_asked(in_flight):
+    options = {} if in_flight is None else {"in_flight": in_flight}
+    fabric = leaf_spine(2, 2, 3, 1e10, 1e10, 100_000)
+    plan = RING.plan(Assignment(fabric.hosts, (), RING.settle(options)), fabric)
+    assert plan.pipelining.credit == in_flight

@@ -12,7 +12,7 @@ from testbed.backends.flow.channels import Channels
 from testbed.backends.flow.routes import Ways
 from testbed.backends.flow.scenario import Job
 from testbed.plan.program import Operation, Receive, Send, TreeOperation
-from testbed.plan.units import grain
+from testbed.plan.units import grain, in_packets
 
 Place = tuple[int, int, int]
 """Rank, number of the unit, chunk."""
@@ -47,7 +47,8 @@ class Programs:
         self._line = cache(lambda source, to: channels.line(ways.stream(source, to)))
         self._tree_lines: dict[tuple[int, type], int] = {}
         self._on_tree = ways.on_tree
-        self._grain = grain(job.plan, ways.framing.values)
+        self._values = ways.framing.values
+        self._grain = grain(job.plan, self._values)
         plan = job.plan
         self._code = [self._by_chunk(rank) for rank in plan.ranks]
         self._sizes = [self._cut(unit.elements) for unit in job.units]
@@ -76,7 +77,7 @@ class Programs:
 
     def _cut(self, elements: int) -> list[int]:
         cuts = self._plan.cuts(elements, self._grain)
-        return [4 * (cuts[chunk + 1] - cuts[chunk]) for chunk in range(self._plan.chunks)]
+        return [cuts[chunk + 1] - cuts[chunk] for chunk in range(self._plan.chunks)]
 
     def begin(self, rank: int, number: int) -> None:
         """Start a unit at a worker; the servers have started it before."""
@@ -111,7 +112,7 @@ class Programs:
                 self._agenda.after(self._job.step_s, self._resume, place)
                 break
             elif isinstance(operation, Send):
-                size = self._sizes[number % len(self._sizes)][chunk]
+                size = 4 * self._sizes[number % len(self._sizes)][chunk]
                 line = self._line(rank, operation.to)
                 self._channels.send(line, size, self._arrived, operation.to, number, chunk, rank)
             else:
@@ -157,7 +158,8 @@ class Programs:
         key = operation.tree, type(operation)
         if key not in self._tree_lines:
             self._tree_lines[key] = self._channels.line(self._on_tree(operation))
-        size = self._sizes[number % len(self._sizes)][operation.chunk]
+        elements = self._sizes[number % len(self._sizes)][operation.chunk]
+        size = 4 * in_packets(elements, self._values)
         self._channels.send(self._tree_lines[key], size, self._completed, operation, number)
 
     def _completed(self, operation: TreeOperation, number: int) -> None:

@@ -22,6 +22,7 @@ from testbed.backends.flow.fairness import max_min
 from testbed.backends.flow.routes import Demand, Links, Ways
 from testbed.backends.flow.scenario import Job
 from testbed.plan.stages import Hop, Rounds, stretches
+from testbed.plan.units import in_packets
 
 Stretch = Sequence[Rounds]
 
@@ -44,6 +45,8 @@ class Stretches:
         self._job, self._links, self._ways = job, links, ways
         self._channels, self._finished = channels, finished
         self._hops: dict[Hop, Demand] = {}
+        packet = ways.framing.values if job.plan.trees else 1
+        self._sizes = [in_packets(unit.elements, packet) for unit in job.units]
         found = stretches(job.plan)
         parts = [[each] for each in found] if job.plan.trees else [found]
         self._cycles = [self._cycle(part) for part in parts]
@@ -60,7 +63,7 @@ class Stretches:
             for rank in range(self._job.plan.workers):
                 self._finished(rank, number)
             return
-        size = 4.0 * self._job.units[number % len(self._job.units)].elements
+        size = 4.0 * self._sizes[number % len(self._sizes)]
         self._channels.turn(self._cycles[cycle], size, self._go_on, number, cycle + 1)
 
     def _cycle(self, stages: Sequence[Stretch]) -> Cycle:

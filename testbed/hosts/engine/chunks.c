@@ -37,12 +37,18 @@ static bool make_room(struct chunks *chunks)
 }
 
 struct chunk *chunks_push(struct chunks *chunks, enum operation operation, int32_t *values,
-                          uint64_t fragments)
+                          uint64_t count)
 {
     if (!make_room(chunks))
         return NULL;
     struct chunk *chunk = chunk_at(chunks, chunks->tail++);
-    *chunk = (struct chunk){chunks->pushed, chunks->pushed + fragments, operation, values, 0};
+    *chunk = (struct chunk){
+        .first = chunks->pushed,
+        .end = chunks->pushed + fragments_of(count),
+        .operation = operation,
+        .values = values,
+        .count = count,
+    };
     chunks->pushed = chunk->end;
     return chunk;
 }

@@ -57,10 +57,10 @@ int engine_add(struct engine *engine, const struct role *role)
     return engine->count - 1;
 }
 
-int engine_push(struct engine *engine, int flow, int operation, int32_t *values, uint64_t fragments)
+int engine_push(struct engine *engine, int flow, int operation, int32_t *values, uint64_t count)
 {
     struct flow *own = engine->flows[flow];
-    return own->protocol->push(own, (enum operation)operation, values, fragments);
+    return own->protocol->push(own, (enum operation)operation, values, count);
 }
 
 uint64_t engine_done(const struct engine *engine, int flow)

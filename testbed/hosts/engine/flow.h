@@ -65,7 +65,7 @@ struct protocol {
     const struct control *control;
     int (*open)(struct flow *flow, const struct role *role);
     void (*close)(struct flow *flow); /* after `open`, even if that failed */
-    int (*push)(struct flow *flow, enum operation operation, int32_t *values, uint64_t fragments);
+    int (*push)(struct flow *flow, enum operation operation, int32_t *values, uint64_t count);
     int (*tree_of)(const void *packet, size_t size); /* -1: not a packet of this protocol */
     void (*take)(struct flow *flow, const void *packet, size_t size, double now);
     void (*pump)(struct flow *flow, double now); /* after packets, a push or the deadline */

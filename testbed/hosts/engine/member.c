@@ -54,7 +54,7 @@ static void take_sum(struct tree *tree, const struct packet *packet, const struc
     struct place *place = place_of(tree, sequence);
     if (!place->sent)
         return;
-    swap_values(memory_of(chunk, sequence), packet->values);
+    store_packet(chunk, sequence, packet->values);
     if (packet->header.flags & FLAG_FLOATS)
         remember_float_sum(tree, sequence);
     note_answer(tree, &packet->header, sequence, now);
@@ -64,7 +64,7 @@ static void take_sum(struct tree *tree, const struct packet *packet, const struc
 static void take_copy(struct tree *tree, const int32_t *values, const struct chunk *chunk,
                       uint64_t sequence)
 {
-    swap_values(memory_of(chunk, sequence), values);
+    store_packet(chunk, sequence, values);
     tree_finish(tree, sequence);
     send_receipt(tree, sequence);
 }

@@ -61,7 +61,7 @@ void root_return_sum(struct tree *tree, uint64_t sequence)
 static void keep_sum(struct tree *tree, const struct chunk *chunk, uint64_t sequence)
 {
     struct place *place = place_of(tree, sequence);
-    if (add_values(memory_of(chunk, sequence), row_of(tree, sequence)))
+    if (add_packet(chunk, sequence, row_of(tree, sequence)))
         place->flags |= FLAG_OVERFLOW;
     if (place->flags & FLAG_OVERFLOW)
         tree->flow.counters.overflows++;

@@ -93,14 +93,14 @@ void tree_close(struct flow *flow)
     free(tree->rows);
 }
 
-int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint64_t fragments)
+int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint64_t count)
 {
     struct tree *tree = (struct tree *)flow;
     if (tree->serves || (tree->is_root && operation == ALL_REDUCE))
         return -EINVAL;
-    if (!fragments)
+    if (!count)
         return 0;
-    const struct chunk *chunk = chunks_push(&flow->chunks, operation, values, fragments);
+    const struct chunk *chunk = chunks_push(&flow->chunks, operation, values, count);
     if (!chunk)
         return -ENOMEM;
     if (tree->is_root)
@@ -194,7 +194,8 @@ const int32_t *tree_values(struct flow *flow, const struct outgoing *packet, int
     const struct chunk *chunk = chunk_of(&flow->chunks, sequence);
     if (!chunk || sequence < tree->lowest || place_of(tree, sequence)->done)
         return NULL; /* its result came meanwhile and replaced the values */
-    const int32_t *values = memory_of(chunk, sequence);
+    int32_t whole[VALUES];
+    const int32_t *values = packet_of(chunk, sequence, whole);
     if (((const struct header *)packet->head)->flags & FLAG_FLOATS)
         floats_to_wire(stage, values);
     else

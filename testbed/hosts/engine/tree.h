@@ -74,7 +74,7 @@ extern const struct rules pool;
 /* The protocol functions shared by all protocols on trees. */
 int tree_open(struct flow *flow, const struct role *role);
 void tree_close(struct flow *flow);
-int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint64_t fragments);
+int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint64_t count);
 int tree_of_packet(const void *packet, size_t size);
 void tree_take(struct flow *flow, const void *packet, size_t size, double now);
 void tree_pump(struct flow *flow, double now);

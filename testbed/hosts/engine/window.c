@@ -71,8 +71,10 @@ bool window_send(struct tree *tree, uint64_t sequence, uint8_t flags, double now
         .next_slot = origin_or(tree, slot),
         .bitmap = htobe64(tree->is_root ? tree->everyone[0] : tree->own),
     };
-    if (tree->is_root && !place->sent)
-        swap_values(row_of(tree, sequence), memory_of(chunk, sequence));
+    if (tree->is_root && !place->sent) {
+        int32_t stage[VALUES];
+        swap_values(row_of(tree, sequence), packet_of(chunk, sequence, stage));
+    }
     bool queued = false;
     for (uint32_t i = 0; i < tree->peers; i++)
         queued |= put_header(&tree->flow.queues[i], &header);

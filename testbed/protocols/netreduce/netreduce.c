@@ -73,18 +73,18 @@ static void ring_close(struct flow *flow)
 }
 
 static int ring_push(struct flow *flow, enum operation operation, int32_t *values,
-                     uint64_t fragments)
+                     uint64_t count)
 {
     struct ring *ring = (struct ring *)flow;
     if (operation != ALL_REDUCE)
         return -EINVAL;
-    if (!fragments)
+    if (!count)
         return 0;
-    struct chunk *chunk = chunks_push(&flow->chunks, operation, values, fragments);
+    struct chunk *chunk = chunks_push(&flow->chunks, operation, values, count);
     if (!chunk)
         return -ENOMEM;
     chunk->message = ring->messages;
-    ring->messages += (fragments + ring->message - 1) / ring->message;
+    ring->messages += (fragments_of(count) + ring->message - 1) / ring->message;
     return 0;
 }
 
@@ -155,7 +155,8 @@ static const int32_t *ring_values(struct flow *flow, const struct outgoing *pack
     if (!chunk || as_sum != is_received(ring, packet->fragment))
         return NULL;
     ring->sent_at[packet->fragment % ring->span] = ring->now;
-    swap_values(stage, memory_of(chunk, packet->fragment));
+    int32_t whole[VALUES];
+    swap_values(stage, packet_of(chunk, packet->fragment, whole));
     return stage;
 }
 
@@ -220,7 +221,7 @@ static void take_values(struct ring *ring, uint64_t fragment, const int32_t *val
         ring->answer = true;
         return;
     }
-    swap_values(memory_of(chunk, fragment), values);
+    store_packet(chunk, fragment, values);
     ring->got[fragment % ring->span] = true;
     measure_round_trip(ring, fragment, now);
     hear(ring, now);

@@ -36,7 +36,7 @@ def units(plan, sizes: Sequence[int], ready: Sequence[float] | None = None) -> t
     elements = [max(whole, size // 4 // whole * whole) for size in sizes]
     times = ready or [0.0] * len(sizes)
     return tuple(
-        Unit(index, sum(elements[:index]), count, at)
+        Unit(index, count, at)
         for index, (count, at) in enumerate(zip(elements, times, strict=True))
     )
 
