@@ -313,7 +313,7 @@ def test_a_run_with_a_system_that_is_gone_cannot_be_resumed(tmp_path):
         experiment_yaml=experiment.replace("system: atp", "system: attp"),
     )
     done = invoke("run", "--resume", directory)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "found 'attp', wanted a known system; did you mean \"atp\"?" in done.output
 
 

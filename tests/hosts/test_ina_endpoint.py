@@ -288,7 +288,7 @@ class TestMistakes:
     def test_a_server_pushes_nothing(self):
         with Endpoint(ROOT) as endpoint:
             flow = endpoint.add(root(ATP, 4, True))
-            with pytest.raises(OSError, match="REDUCE of 1 fragments"):
+            with pytest.raises(OSError, match="REDUCE of 256 values"):
                 push(endpoint, flow, Operation.REDUCE, drawn(1, wire.VALUES))
 
     @pytest.mark.parametrize(
