@@ -28,7 +28,7 @@ struct ring {
     uint64_t highest; /* one past the last fragment received */
     uint32_t span;    /* places: twice the number of packets in flight */
     bool *got;
-    double *sent_at;
+    double *sent_at, *asked_at;
     bool *resent;
     double timeout, look_again;
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
@@ -54,9 +54,10 @@ static int ring_open(struct flow *flow, const struct role *role)
     ring->span = 2 * role->window * role->message;
     ring->got = calloc(ring->span, sizeof *ring->got);
     ring->sent_at = calloc(ring->span, sizeof *ring->sent_at);
+    ring->asked_at = calloc(ring->span, sizeof *ring->asked_at);
     ring->resent = calloc(ring->span, sizeof *ring->resent);
     flow->queues = calloc(PEERS, sizeof *flow->queues);
-    if (!ring->got || !ring->sent_at || !ring->resent || !flow->queues)
+    if (!ring->got || !ring->sent_at || !ring->asked_at || !ring->resent || !flow->queues)
         return -ENOMEM;
     for (int i = 0; i < PEERS; i++)
         if (queue_open(&flow->queues[flow->queues_count++], role->addresses[i], 2 * ring->span))
@@ -69,6 +70,7 @@ static void ring_close(struct flow *flow)
     struct ring *ring = (struct ring *)flow;
     free(ring->got);
     free(ring->sent_at);
+    free(ring->asked_at);
     free(ring->resent);
 }
 
@@ -160,6 +162,12 @@ static const int32_t *ring_values(struct flow *flow, const struct outgoing *pack
     return stage;
 }
 
+/* Less than half a round trip ago: what was sent then may still be on its way. */
+static bool is_recent(const struct ring *ring, double at, double now)
+{
+    return now - at <= ring->flow.rtt.smoothed / 2;
+}
+
 /* Also retransmits the message's first packet: a switch that missed it recognises no others. If the
    sum has replaced that packet's values, and retransmitting this one was in vain, the switch may have
    lost what it knew of the message: this packet then is a message of its own. */
@@ -170,7 +178,8 @@ static bool send_again(struct ring *ring, uint64_t fragment, double now)
         return true;
     const uint64_t first = first_of(ring, chunk, fragment), both[] = {first, fragment};
     for (int i = first == fragment; i < 2; i++) {
-        if (is_received(ring, both[i]) && both[i] != fragment)
+        if (both[i] != fragment &&
+            (is_received(ring, first) || is_recent(ring, ring->sent_at[first % ring->span], now)))
             continue;
         const bool alone = i == 1 && is_received(ring, first) && !is_received(ring, fragment) &&
                            ring->resent[fragment % ring->span];
@@ -239,7 +248,7 @@ static void take_answer(struct ring *ring, const struct answer *packet, double n
     const uint64_t number = whole_number(get24(packet->bth.sequence), ring->acked);
     if (packet->syndrome == NAK_SEQUENCE) {
         if (number >= ring->acked && number < ring->next &&
-            now - ring->sent_at[number % ring->span] > ring->flow.rtt.smoothed / 2)
+            !is_recent(ring, ring->sent_at[number % ring->span], now))
             send_again(ring, number, now);
         return;
     }
@@ -282,19 +291,23 @@ static void ring_take(struct flow *flow, const void *packet, size_t size, double
     }
 }
 
-/* Ask the rank before for missing fragments below `overtaken`. */
-static void ask(struct ring *ring, uint64_t overtaken)
+/* Ask the rank before for missing fragments below `overtaken`, but for none twice in a round trip:
+   each answer may show gaps again, and more requests than answers would fill the queues. */
+static void ask(struct ring *ring, uint64_t overtaken, double now)
 {
     int asked = 0;
-    for (uint64_t each = ring->received; each < overtaken && asked < ASKED_AT_ONCE; each++)
-        if (!ring->got[each % ring->span]) {
-            answer(ring, NAK_SEQUENCE, each);
-            asked++;
-        }
+    for (uint64_t each = ring->received; each < overtaken && asked < ASKED_AT_ONCE; each++) {
+        double *asked_at = &ring->asked_at[each % ring->span];
+        if (ring->got[each % ring->span] || now - *asked_at < ring->flow.rtt.smoothed)
+            continue;
+        *asked_at = now;
+        answer(ring, NAK_SEQUENCE, each);
+        asked++;
+    }
 }
 
 /* Acknowledge received fragments, and ask for missing ones. */
-static void answer_all(struct ring *ring)
+static void answer_all(struct ring *ring, double now)
 {
     if (!ring->answer)
         return;
@@ -303,7 +316,7 @@ static void answer_all(struct ring *ring)
     if (ring->received)
         answer(ring, ACK, ring->received - 1);
     if (ring->highest > REORDERING)
-        ask(ring, ring->highest - REORDERING);
+        ask(ring, ring->highest - REORDERING, now);
 }
 
 static void send_new(struct ring *ring, double now)
@@ -344,7 +357,7 @@ static void end_silence(struct ring *ring, double now)
 {
     if (ring->acked == ring->next || now < ring->probe_at)
         return;
-    ask(ring, ring->highest > ring->received ? ring->highest : ring->received + 1);
+    ask(ring, ring->highest > ring->received ? ring->highest : ring->received + 1, now);
     if (ring->acked < ring->received)
         send_again(ring, ring->acked, now);
     for (uint64_t each = ring->received; each < ring->next; each++) {
@@ -361,7 +374,7 @@ static void ring_pump(struct flow *flow, double now)
 {
     struct ring *ring = (struct ring *)flow;
     ring->now = now;
-    answer_all(ring);
+    answer_all(ring, now);
     chunks_advance(&flow->chunks, ring_done(flow), 0);
     if (!queue_is_empty(&flow->queues[TO]) || !queue_is_empty(&flow->queues[AFTER]))
         return;
