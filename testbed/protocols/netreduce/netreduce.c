@@ -291,14 +291,14 @@ static void ring_take(struct flow *flow, const void *packet, size_t size, double
     }
 }
 
-/* Ask the rank before for missing fragments below `overtaken`, but for none twice in a round trip:
+/* Ask the rank before for missing fragments below `overtaken`, but for none twice in half a round trip:
    each answer may show gaps again, and more requests than answers would fill the queues. */
 static void ask(struct ring *ring, uint64_t overtaken, double now)
 {
     int asked = 0;
     for (uint64_t each = ring->received; each < overtaken && asked < ASKED_AT_ONCE; each++) {
         double *asked_at = &ring->asked_at[each % ring->span];
-        if (ring->got[each % ring->span] || now - *asked_at < ring->flow.rtt.smoothed)
+        if (ring->got[each % ring->span] || is_recent(ring, *asked_at, now))
             continue;
         *asked_at = now;
         answer(ring, NAK_SEQUENCE, each);
