@@ -97,7 +97,6 @@ def run(
     from testbed.campaign.executors import named
     from testbed.campaign.planning import refuse
     from testbed.campaign.resume import Rules
-    from testbed.experiment.findings import counted
 
     try:
         where = named(executor)
@@ -122,6 +121,12 @@ def run(
             refuse([each for evaluation in evaluations for each in evaluation.planned])
         for evaluation in evaluations:
             finished.append(evaluation.run(recording, where))
+    report_on(finished)
+
+
+def report_on(finished: Sequence[tuple[Path, int]]) -> None:
+    """Report on runs, given as directories and numbers of failed cells; exit with 1 if any did."""
+    from testbed.experiment.findings import counted
     from testbed.studies.reporting import report
 
     directories = [directory for directory, _ in finished]

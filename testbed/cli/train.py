@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from testbed.cli.arguments import FILES, OUTPUT, experiments
 from testbed.cli.failures import running
+from testbed.cli.run import report_on
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,26 +31,17 @@ def train(files: tuple[Path, ...], output: Path) -> None:
                 f"{path}: found no job with the key training, wanted at least one; write for"
                 " example training: {rate: 0.05}, or use the verb run"
             )
+    from testbed import results
+    from testbed.backends.recording import NOTHING
     from testbed.campaign.evaluation import New
-    from testbed.campaign.executors import named
-    from testbed.experiment.findings import counted
+    from testbed.campaign.local import Local
 
     with running():
         evaluations = [New(experiment, output) for experiment in wanted]
-        executor = named("local")
-        from testbed.backends.recording import NOTHING
-
-        finished = [evaluation.run(NOTHING, executor) for evaluation in evaluations]
-    from testbed import results
-    from testbed.studies.reporting import report
-
-    directories = [directory for directory, _ in finished]
-    for line in summary(results.read_training(directories)):
+        finished = [evaluation.run(NOTHING, Local()) for evaluation in evaluations]
+    for line in summary(results.read_training([directory for directory, _ in finished])):
         click.echo(line)
-    click.echo(f"report: {report(directories, directories[-1])}")
-    if failures := sum(failed for _, failed in finished):
-        click.echo(f"{counted(failures, 'cell')} failed; see the report", err=True)
-        sys.exit(1)
+    report_on(finished)
 
 
 def summary(training: pd.DataFrame) -> list[str]:

@@ -17,6 +17,7 @@ from statistics import fmean
 from testbed.deployment.deploy import Deployment
 from testbed.plan.cost import flows
 from testbed.protocols.events import Event
+from testbed.studies.explain.choices import choices
 from testbed.studies.explain.record import Record
 from testbed.switches.events import CONTRIBUTIONS
 from testbed.topology.fabric import Fabric, Kind
@@ -251,20 +252,12 @@ def _polarised(case: _Case) -> Iterator[Sign]:
             )
 
 
-def _choices(fabric: Fabric) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each switch, with each set of equal next hops that it has."""
-    for switch in fabric.switches:
-        for hops in sorted({fabric.next_hops(switch, host) for host in fabric.hosts}):
-            if len(hops) > 1:
-                yield switch, hops
-
-
 def shares(fabric: Fabric, carried: Mapping[Link, float]) -> dict[str, float]:
     """Of each node that is one of several equal next hops: its share of what all switches send to
     these."""
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    for switch, hops in _choices(fabric):
+    for switch, hops in choices(fabric):
         sent = {hop: round(carried.get((switch, hop), 0.0)) for hop in hops}
         own.update(sent)
         total.update(dict.fromkeys(hops, sum(sent.values())))

@@ -13,6 +13,7 @@ from testbed.plan.cost import flows
 from testbed.protocols.events import Event
 from testbed.report import canvas
 from testbed.studies.explain.attribution import BUSIEST, CHAIN, COMPUTE, Explanation, Part, busiest
+from testbed.studies.explain.choices import choices
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import EvenPaths, Link
 
@@ -186,16 +187,12 @@ def imbalances(
     """For each switch with several ways up: the most loaded of them over their mean, that link, the
     least loaded, and their number; the worst first."""
     found = []
-    for switch in fabric.switches:
-        ways = {fabric.next_hops(switch, host) for host in fabric.hosts}
-        for hops in sorted(ways):
-            if len(hops) < 2:
-                continue
-            loads = {(switch, hop): carried.get((switch, hop), 0.0) for hop in hops}
-            if total := sum(loads.values()):
-                most = max(loads, key=lambda link: loads[link])
-                least = min(loads, key=lambda link: loads[link])
-                found.append((loads[most] * len(hops) / total, most, least, len(hops)))
+    for switch, hops in choices(fabric):
+        loads = {(switch, hop): carried.get((switch, hop), 0.0) for hop in hops}
+        if total := sum(loads.values()):
+            most = max(loads, key=lambda link: loads[link])
+            least = min(loads, key=lambda link: loads[link])
+            found.append((loads[most] * len(hops) / total, most, least, len(hops)))
     return sorted(found, reverse=True)
 
 
