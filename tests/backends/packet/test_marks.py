@@ -14,7 +14,7 @@ from testbed.placement.fabric import build_fabric
 LADDER = Path(__file__).parents[3] / "experiments" / "ladder-ecn.yaml"
 
 
-def test_the_ladder_for_marks_has_marks_and_loses_nothing(tmp_path, monkeypatch):
+def test_the_ladder_for_marks_has_marks_and_loses_little(tmp_path, monkeypatch):
     marks = []
     account = TreeFlow.account
 
@@ -29,5 +29,7 @@ def test_the_ladder_for_marks_has_marks_and_loses_nothing(tmp_path, monkeypatch)
         deployment = deploy(cell.experiment, build_fabric(cell.experiment))
         measured = backend.run(deployment, tmp_path)
         assert sum(marks) > 0, cell.settings
-        assert [job.retransmitted for job in measured.jobs] == [0, 0]
+        sent = sum(port.sent for port in measured.ports.values())
+        assert sum(port.dropped for port in measured.ports.values()) < 0.001 * sent
+        assert sum(job.retransmitted for job in measured.jobs) < 0.005 * sent
         assert all(job.verified for job in measured.jobs)

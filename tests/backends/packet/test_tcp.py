@@ -18,7 +18,7 @@ RATE, MSS, HEADERS = 10**10, 1448, 66
 MICROSECOND = SECOND // 10**6
 
 
-def incast(senders, size, queue=256_000, loss=0.0, seed=1, gather_time=10 * MICROSECOND):
+def incast(senders, size, queue=256_000, loss=0.0, seed=1, gather_time=10 * MICROSECOND, burst=0):
     """Seconds until everything has arrived, and the counters of every connection."""
     settings = TcpSettings(
         mss=MSS,
@@ -42,8 +42,8 @@ def incast(senders, size, queue=256_000, loss=0.0, seed=1, gather_time=10 * MICR
             simulation.link(
                 Link(
                     a=host, b=router, rate=RATE, delay_a=MICROSECOND, delay_b=MICROSECOND,
-                    limit_a=1 << 40, limit_b=queue, jitter_a=MICROSECOND,
-                    loss=round(loss * 2**64), seed=seed,
+                    limit_a=1 << 40, limit_b=queue, jitter_a=0 if burst else MICROSECOND,
+                    burst=burst, loss=round(loss * 2**64), seed=seed,
                 )
             )  # fmt: skip
             simulation.next_hops(router, host, [host])
@@ -93,3 +93,13 @@ def test_a_lost_segment_does_not_cost_a_timeout():
     _, (counted,) = incast(1, 8_000_000, loss=0.005, gather_time=0)
     assert counted.recoveries > 10
     assert counted.timeouts <= 1
+
+
+def test_a_shaper_lets_a_frame_go_before_it_counts_it():
+    """HTB with a burst of two frames: three leave an idle link at once, and each other one as soon
+    as the one before has been counted. A wire delivers a frame when its last bit has passed."""
+    frame = (MSS + HEADERS) * 8 * SECOND // RATE
+    alone, _ = incast(1, 3 * MSS, gather_time=0, burst=2 * frame)
+    assert alone * SECOND == pytest.approx(2 * MICROSECOND, rel=0.01)
+    ten, _ = incast(1, 10 * MSS, gather_time=0, burst=2 * frame)
+    assert ten * SECOND == pytest.approx(2 * MICROSECOND + 7 * frame, rel=0.01)

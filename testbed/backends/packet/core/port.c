@@ -138,8 +138,9 @@ instant port_send(struct port *port, struct packet *packet, instant now)
     else if (starts < now - port->burst)
         starts = now - port->burst;
     instant ends = starts + takes;
+    instant leaves = port->burst ? starts : ends;
     struct frame *frame = ring_add(&port->frames, sizeof *frame);
-    *frame = (struct frame){packet, starts, (ends > now ? ends : now) + port->delay,
+    *frame = (struct frame){packet, starts, (leaves > now ? leaves : now) + port->delay,
                             clock_order(&network->clock), packet->bytes};
     port->free_at = ends;
     if (starts <= now) {

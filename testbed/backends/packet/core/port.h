@@ -40,7 +40,9 @@ struct port {
     int64_t rate;               /* bit/s */
     instant delay;              /* propagation */
     instant each;               /* of each packet, besides the time of its bytes */
-    instant burst;              /* a shaper's: what an idle link may send at once, as time */
+    /* A shaper's: what an idle link may send at once, as time. A shaper lets a frame go and then
+       counts it (HTB), so the frame arrives when its transmission would begin. 0: a wire. */
+    instant burst;
     uint64_t limit;             /* bytes that may wait; a frame beyond that is dropped */
     instant jitter;             /* an idle host starts to send up to so much later */
     struct impairment impaired;

@@ -154,6 +154,7 @@ static struct port *add_port(struct network *network, uint32_t from, uint32_t to
     port->rate = link->rate;
     port->delay = delay;
     port->burst = link->burst;
+    port->free_at = -link->burst; /* nothing of it is used yet */
     port->limit = limit;
     port->jitter = jitter;
     port->impaired = (struct impairment){.loss = link->loss, .duplication = link->duplication};
