@@ -24,7 +24,7 @@ from testbed.campaign.resume import Rules
 from testbed.results import read, read_metadata
 
 COMMAND = [str(Path(sys.executable).parent / "ina-testbed")]
-KILLS, SEED = 10, 7
+KILLS, SEED = 6, 7
 LONGEST_S = 1.5
 SYSTEMS, REPEATS = ["ps", "ring", "atp"], 4
 

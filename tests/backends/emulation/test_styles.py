@@ -25,7 +25,6 @@ STYLES = {
 }
 ONE_RACK, TWO_RACKS = [5, 1], [3, 3]
 LINKS = {
-    "0.1 % lost": (Links(lost=0.001), 240, TWO_RACKS),
     "1 % lost": (Links(lost=0.01), 120, TWO_RACKS),
     "5 % lost": (Links(lost=0.05), 32, TWO_RACKS),
     "doubled and overtaken": (Links(doubled=0.2, delayed=0.2), 64, TWO_RACKS),
@@ -94,15 +93,18 @@ def sums_are_exact(style, links, fragments, racks, target, folder):
     done = reduce(asked, folder, hostile.begin, made=hostile)
     done.assert_exact()
     for what in ("lost", "doubled", "delayed"):
-        assert hostile.did(what) > 0 or getattr(links, what) < 0.01
+        assert hostile.did(what) > 0 or not getattr(links, what)
 
 
-@pytest.mark.parametrize("values", [64, 1024])
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
-def test_sums_of_packets_of_other_sizes_are_exact(style, values, tmp_path):
-    """Over good links, where several packets travel as one, and over bad links."""
-    asked = tiny(tmp_path, **style, values=values, iterations=3)
-    reduce(asked, tmp_path).assert_exact()
+def test_sums_of_small_packets_are_exact(style, tmp_path):
+    """Several travel as one."""
+    reduce(tiny(tmp_path, **style, values=64, iterations=3), tmp_path).assert_exact()
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_sums_of_large_packets_are_exact_over_bad_links(style, tmp_path):
+    asked = tiny(tmp_path, **style, values=1024, iterations=3)
     hostile = Hostile(LINKS["all of it in one rack"][0])
     reduce(asked, tmp_path, hostile.begin, made=hostile).assert_exact()
     assert hostile.did("lost") > 0
