@@ -47,6 +47,16 @@ class Known:
             return self.systems[system].servers if system in self.systems else (0, 0)
         return None
 
+    def sparse(self, system: str) -> bool:
+        """Whether a system sends no blocks of zeros; true where that is not known."""
+        known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
+        return known is None or known.sparse
+
+    @property
+    def sparse_systems(self) -> list[str]:
+        known = self.systems if isinstance(self.systems, Mapping) else {}
+        return sorted(name for name, each in known.items() if each.sparse)
+
     def options(self, system: str) -> type[options.Options] | None:
         """The model of a system's options, None where that is not known."""
         known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
@@ -67,6 +77,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             yield from _iterations(index, job)
             yield from _compute(index, job)
             yield from _gradients(index, job)
+            yield from _density(index, job, known)
             yield from _training(index, job, emulated)
             yield from _emulated(index, job) if emulated else ()
     raw_fabric = data.get("fabric")
@@ -260,6 +271,27 @@ def _gradients(index: int, job: Job) -> Iterator[Finding]:
             f"found real, wanted normal for {job.workload}: no gradients of it were recorded; write"
             f" gradients: normal, or take a workload of {listed(sorted(FAMILIES))}",
         )
+
+
+def _density(index: int, job: Job, known: Known) -> Iterator[Finding]:
+    """Only a sparse system makes use of zeros, and only of gradients that are drawn."""
+    place: Place = ("jobs", index, "density")
+    if job.density == 1:
+        return
+    found = f"found {job.density if isinstance(job.density, str) else format(job.density, 'g')}"
+    if not known.sparse(job.system):
+        yield Finding(
+            place,
+            f"{found} with the system {job.system}, which sends zeros like all values, wanted a"
+            f" sparse system; write density: 1, or take {listed(known.sparse_systems)}",
+        )
+    elif job.training is not None:
+        yield Finding(
+            place,
+            f"{found}, wanted none: a job that learns sums its own gradients; remove it",
+        )
+    elif job.density == "recorded" and job.gradients != "real":
+        yield Finding(place, f"{found}, wanted real gradients with it; write gradients: real")
 
 
 def _training(index: int, job: Job, emulated: bool) -> Iterator[Finding]:

@@ -163,6 +163,10 @@ class Gradients:
         """The constant that ``iteration`` adds to every value of the sum."""
         return _wrapped(sum(self._constant(rank, iteration) for rank in range(self.ranks)))
 
+    def offset_of(self, iteration: int, start: int, stop: int) -> np.int32 | Int32:
+        """What ``iteration`` adds to values ``start`` to ``stop`` of the sum."""
+        return self.offset(iteration)
+
     def accumulated(self, counts: Sequence[int], start: int, stop: int) -> Int32:
         """int32[stop - start]: the sum of the first ``counts[rank]`` gradients of every rank.
 
@@ -181,7 +185,7 @@ class Gradients:
 
     def total(self, iteration: int, start: int, stop: int) -> Int32:
         """int32[stop - start]: values ``start`` to ``stop`` of the sum over all ranks."""
-        return self.expected_total()[start:stop] + self.offset(iteration)
+        return self.expected_total()[start:stop] + self.offset_of(iteration, start, stop)
 
     def wrong(self, received: Int32, start: int, iteration: int) -> int:
         """The number of wrong values in ``received``, the sum's values from ``start`` on."""
