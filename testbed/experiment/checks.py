@@ -107,6 +107,8 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             yield from (found for found in places if found.place[1] not in wrong)
     if data.get("backend") == "packet":
         yield from _compiled_to_c(emulation) if emulation is not None else ()
+        few = emulation is None or emulation.carried_values == "few"
+        yield from _recorded(jobs) if few else ()
     else:
         yield from _without_packets(fabric, emulation)
 
@@ -292,6 +294,22 @@ def _density(index: int, job: Job, known: Known) -> Iterator[Finding]:
         )
     elif job.density == "recorded" and job.gradients != "real":
         yield Finding(place, f"{found}, wanted real gradients with it; write gradients: real")
+    elif job.quantisation == "block_exponent":
+        yield Finding(
+            ("jobs", index, "quantisation"),
+            "found block_exponent with a density, wanted fixed_point or factor; write one of them",
+        )
+
+
+def _recorded(jobs: Mapping[int, Job]) -> Iterator[Finding]:
+    """In packets that carry few values, others are zero than in whole ones."""
+    for index, job in jobs.items():
+        if job.density == "recorded":
+            yield Finding(
+                ("jobs", index, "density"),
+                "found recorded with packets that carry few of their values, wanted whole packets;"
+                " write emulation.carried_values: all",
+            )
 
 
 def _training(index: int, job: Job, emulated: bool) -> Iterator[Finding]:

@@ -143,7 +143,7 @@ class Gradients:
                 raise ValueError("normal gradients are integers from the start")
             total = np.zeros(self.elements, np.float64)
             for rank in range(self.ranks):
-                total += self.sample.draw(self.seed, rank, self.elements)
+                total += self._real(rank)
             total.flags.writeable = False
             self._exact = total
         return self._exact
@@ -215,9 +215,14 @@ class Gradients:
             scaled = np.clip(np.rint(unit * np.float64(2**self.fixed_point)), -limit, limit)
             values: Int32 = scaled.astype(np.int32)
         else:
-            values = self.quantiser.quantise(self.sample.draw(self.seed, rank, self.elements))
+            values = self.quantiser.quantise(self._real(rank))
         values.flags.writeable = False
         return values
+
+    def _real(self, rank: int) -> Float32:
+        """float32[elements]: the real gradient of ``rank``."""
+        assert self.sample is not None
+        return self.sample.draw(self.seed, rank, self.elements)
 
     def _stream(self, number: int) -> np.random.Philox:
         return np.random.Philox(np.random.SeedSequence([self.seed, number]))

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from testbed.workload.gradients import Gradients, Int32
+from testbed.workload.gradients import Float32, Gradients, Int32
 from testbed.workload.values import Sample
 
 Density: TypeAlias = float | Literal["recorded"]
@@ -29,7 +29,8 @@ class SparseGradients(Gradients):
 
     ``blocks``: the number of values of each block, in order. ``density``: the share of each rank's
     blocks that are not zero, rounded to whole blocks, each rank's drawn by itself; ``recorded``:
-    blocks are zero where the real gradients are, as integers. Other arguments are those of
+    blocks are zero where the real gradients are, as integers; each block of the sample begins
+    a packet. Other arguments are those of
     `Gradients`; raises ValueError as it does, and for other blocks than the elements.
     """
 
@@ -89,10 +90,22 @@ class SparseGradients(Gradients):
 
     def _draw(self, rank: int) -> Int32:
         values = super()._draw(rank)
-        if self.density == "recorded":
+        if self.sample is not None:
             return values
         kept = values * np.repeat(self._filled(rank), self._lengths)
         kept.flags.writeable = False
+        return kept
+
+    def _real(self, rank: int) -> Float32:
+        """Recorded blocks begin where packets do, or a packet would have the zeros of neither."""
+        assert self.sample is not None
+        if self.density != "recorded":
+            drawn = super()._real(rank) * np.repeat(self._filled(rank), self._lengths)
+            return drawn.astype(np.float32)
+        recorded = self.sample.values.shape[-1]
+        row = -(-int(self._lengths.max()) // recorded) * recorded
+        rows = self.sample.draw(self.seed, rank, row * len(self._lengths)).reshape(-1, row)
+        kept: Float32 = rows[np.arange(row) < self._lengths[:, np.newaxis]]
         return kept
 
     def _filled(self, rank: int) -> npt.NDArray[np.bool_]:

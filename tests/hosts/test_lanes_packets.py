@@ -97,6 +97,9 @@ def sparse(workers, fragments, density, seed=1):
     random = np.random.default_rng(seed)
     drawn = random.integers(-(2**31), 2**31, (workers, fragments, VALUES), np.int64)
     filled = random.random((workers, fragments, 1)) < density
+    # Half of the others have a single value, anywhere.
+    one = random.integers(0, VALUES, (workers, fragments, 1)) == np.arange(VALUES)
+    filled = filled & (one | (random.random((workers, fragments, 1)) < 0.5))
     return (drawn * filled).astype(np.int32).reshape(workers, -1)
 
 

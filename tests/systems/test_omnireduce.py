@@ -98,7 +98,11 @@ def test_recorded_gradients_are_summed_with_their_zeros(tmp_path):
     ("changes", "told"),
     [
         ({"jobs__0__system": "ring", "jobs__0__density": 0.1},
-         r"jobs.0.density: found 0.1 with the system ring, .* take .*omnireduce"),
+         r"\d+:12: jobs.0.density: found 0.1 with the system ring, .* take .*omnireduce"),
+        ({"jobs__0__density": 0.1, "jobs__0__gradients": "real", "jobs__0__workload": "resnet50",
+          "jobs__0__quantisation": "block_exponent"}, "quantisation: found block_exponent with a"),
+        ({"jobs__0__density": "recorded", "jobs__0__gradients": "real", "backend": "packet",
+          "jobs__0__workload": "resnet50"}, "density: found recorded with packets that carry few"),
         ({"jobs__0__density": 0}, "density: found 0, wanted a ratio above 0, at most 1, or record"),
         ({"jobs__0__density": "most"}, "density: found 'most', wanted a ratio above 0"),
         ({"jobs__0__density": "recorded"}, "density: found recorded, wanted real gradients"),
@@ -106,4 +110,4 @@ def test_recorded_gradients_are_summed_with_their_zeros(tmp_path):
 )  # fmt: skip
 def test_a_density_that_makes_no_sense_is_refused(tmp_path, changes, told):
     with pytest.raises(Invalid, match=told):
-        run(tmp_path, backend="simulate", **changes)
+        run(tmp_path, **{"backend": "simulate", **changes})

@@ -58,16 +58,25 @@ def test_the_sum_is_known_and_wrong_ones_are_found(density, iteration):
 
 def test_recorded_gradients_keep_their_own_zeros():
     sample = values.load("vgg16")
-    gradients = SparseGradients(1, 8, [256] * 600, "recorded", sample=sample)
+    # Blocks of the sample begin packets, also behind one that is partly filled.
+    gradients = SparseGradients(1, 8, [77, *[256] * 600], "recorded", sample=sample)
     union = union_of(sample, 8, 256)
     assert 0.5 < union < 0.9
     assert gradients.union == pytest.approx(union, abs=0.1)
-    row = gradients.values(3, 1, 0, 600 * 256).reshape(600, 256)
-    assert (row.any(1) == gradients.filled[3]).all()
+    row = gradients.values(3, 1, 77, 77 + 600 * 256).reshape(600, 256)
+    assert (row.any(1) == gradients.filled[3][1:]).all()
     total = np.sum([gradients.values(r, 1, 0, 2560) for r in range(8)], 0, dtype=np.int32)
     assert gradients.wrong(total, 0, 1) == 0
     # Sixteen ranks have two sets of places.
     assert union_of(sample, 16, 256) == pytest.approx(1 - (1 - union) ** 2)
+
+
+def test_the_exact_sum_has_the_same_zeros():
+    sample = values.load("resnet50")
+    gradients = SparseGradients(1, 3, BLOCKS, 0.2, sample=sample)
+    zero = np.repeat(~gradients.filled.any(0), BLOCKS)
+    assert not gradients.exact_total()[zero].any()
+    assert gradients.exact_total()[~zero].any()
 
 
 @pytest.mark.parametrize("density", [0, 1.5, -1, "recorded"])
