@@ -6,7 +6,7 @@ import pytest
 from tiny import data
 
 import testbed
-from testbed.experiment.load import Invalid
+from testbed.located import Invalid
 from testbed.plan.checker import check
 from testbed.protocols.omnireduce.protocol import PROTOCOL
 from testbed.systems import Assignment, registry
