@@ -13,6 +13,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     SwitchMl() switchml;
     Rack() rack;
     NetReduce() netreduce;
+    OmniReduce() omnireduce;
 #ifdef OWN_PROTOCOL
     Own() own;
 #endif
@@ -48,7 +49,6 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     // On a tree of more than 64 workers, a sum is one contribution (one bit) at the parent.
     action name_sum() {
         hdr.ina.bitmap = meta.sum;
-        hdr.ina.next_slot = meta.above;
     }
 
     apply {
@@ -71,6 +71,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             atp.apply(hdr, meta, std);
         } else if (meta.style == Style.SWITCHML) {
             switchml.apply(hdr, meta, std);
+        } else if (meta.style == Style.OMNIREDUCE) {
+            switchml.apply(hdr, meta, std);
+            omnireduce.apply(hdr, meta);
         } else if (meta.style == Style.RACK) {
             rack.apply(hdr, meta, std);
 #ifdef OWN_PROTOCOL
@@ -84,6 +87,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         if (meta.above != 0 && !passes && hdr.ina.bitmap == meta.members
             && (hdr.ina.kind == KIND_DATA || hdr.ina.kind == KIND_RECEIPT)) {
             name_sum();
+            if (meta.style != Style.OMNIREDUCE) {
+                hdr.ina.next_slot = meta.above;
+            }
         }
 
         if (hdr.values.isValid()) {

@@ -109,7 +109,8 @@ header ina_t {
     bit<32>  sequence;
     bit<32>  slot;              // aggregator, chosen by the host
     bit<32>  next_slot;         // in a result: the slot for the next fragment in this one's place;
-                                // upwards, with more than 64 workers: the node of these bits
+                                // upwards, with more than 64 workers: the node of these bits;
+                                // in OmniReduce, the next block that is not zero
     bitmap_t bitmap;            // the workers or children whose gradients are in the values
 }
 
@@ -135,7 +136,8 @@ enum bit<8> Style {
     ATP       = 1,
     SWITCHML  = 2,
     RACK      = 3,
-    NETREDUCE = 4
+    NETREDUCE = 4,
+    OMNIREDUCE = 9
 }
 
 // What a switch did with a packet of a job, for the job's counters.

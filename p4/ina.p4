@@ -14,6 +14,7 @@
 #include "switchml.p4"
 #include "rack.p4"
 #include "netreduce.p4"
+#include "omnireduce.p4"
 #include "aggregation.p4"
 #include "forwarding.p4"
 #include "replication.p4"

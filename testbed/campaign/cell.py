@@ -104,7 +104,7 @@ def _result(deployment: Deployment, described: Sequence[Row], measured: Measurem
     iterations: list[Iteration] = []
     for job, row, found in zip(deployment.jobs, described, measured.jobs, strict=True):
         row, own = measure(row, job, found.iterations, 1 / clock)
-        notes = "; ".join(filter(None, (found.notes, _cut(job.window))))
+        notes = "; ".join(filter(None, (found.notes, _cut(job.window), _sent(job))))
         rows.append(replace(row, **_counted(found), notes=notes))
         iterations += own
     means = [row.iteration_s * clock for row in rows if row.iteration_s is not None]
@@ -167,6 +167,15 @@ def _cut(window: Window) -> str:
         f"a switch's slots cut the window to {window.fragments} packets: the queues would hold"
         f" {window.cut_from}"
     )
+
+
+def _sent(job: DeployedJob) -> str:
+    """The part of its packets that a job with a density should send; empty for others."""
+    if (density := job.job.density) == 1:
+        return ""
+    always = f"and the first {job.window.fragments} of each bucket whatever they hold"
+    shown = density if isinstance(density, str) else f"{density:g}"
+    return f"density {shown}: {job.plan.sent:.3g} of all packets are sent, {always}"
 
 
 def _counted(found: JobMeasurements) -> dict[str, Any]:

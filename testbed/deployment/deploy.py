@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
-from testbed.deployment.memory import window
+from testbed.deployment.memory import sent, window
 from testbed.experiment.findings import suggestion
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import check
@@ -235,6 +235,12 @@ def _deploy(
             plan, pipelining=Pipelining(partition, credit or PRIORITY_CREDIT, "priority")
         )
     units = cut(buckets, plan, scale, fabric.values)
+    sample = _sample(job.workload) if job.gradients == "real" else None
+    space = window(plan, fabric, options)
+    if job.density != 1:
+        plan = replace(
+            plan, sent=sent(plan, units, space, fabric, _union(job, plan, fabric, sample))
+        )
     if plan.pipelining.order == "priority":
         units = by_priority(units, buckets, seconds_per_byte(plan, fabric))
     return DeployedJob(
@@ -242,7 +248,7 @@ def _deploy(
         job=job,
         system=system,
         trace=trace,
-        sample=_sample(job.workload) if job.gradients == "real" else None,
+        sample=sample,
         plan=plan,
         fabric=fabric,
         units=units,
@@ -255,10 +261,21 @@ def _deploy(
         ),
         step_s=fabric.step_latency * scale,
         start_s=job.start * scale,
-        window=window(plan, fabric, options),
+        window=space,
         forward=replay.needs(trace.scaled(scale), buckets) if job.forward == "by_tensor" else (),
         buckets=tuple(buckets),
     )
+
+
+def _union(job: Job, plan: Plan, fabric: Fabric, sample: Sample | None) -> float:
+    """The share of blocks that some worker has values for: of independent ones, each with
+    probability D at a worker, 1 - (1 - D)^N."""
+    if not isinstance(job.density, str):
+        return 1 - (1 - job.density) ** plan.workers
+    from testbed.workload.sparse import union_of
+
+    assert sample is not None, "a recorded density is checked to have real gradients"
+    return union_of(sample, plan.workers, fabric.values)
 
 
 def _sample(workload: str) -> Sample:

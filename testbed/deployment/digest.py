@@ -28,6 +28,7 @@ def digest(job: DeployedJob) -> str:
         ],
         [job.units, job.compute_s, job.paces, job.step_s, job.start_s, job.window],
         [job.job.iterations, job.job.warmup],
+        *([made.sent] if made.sent != 1 else []),
     ]  # fmt: skip
     text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

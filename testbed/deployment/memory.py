@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from testbed import wire
 from testbed.deployment.errors import DeploymentError
 from testbed.plan.program import Plan
 from testbed.plan.trees import Tree
+from testbed.plan.units import Unit
 from testbed.protocols import protocol_of
 from testbed.protocols.allocation import Allocation, Window
 from testbed.topology.fabric import Fabric
@@ -46,6 +48,22 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
         )
     drain_s = fragments * busiest.streams * frame * 8 / rate
     return Window(fragments, message, drain_s, queued if fragments == fair < queued else 0)
+
+
+def sent(plan: Plan, units: Sequence[Unit], window: Window, fabric: Fabric, union: float) -> float:
+    """The part of the packets of ``units`` that the plan's trees carry, if a part ``union`` of them
+    holds values at some worker, and the protocol skips zeros. The first packets of a chunk, one for
+    each of the window, are always sent."""
+    whole = carried = 0.0
+    for unit in units:
+        cuts = plan.cuts(unit.elements, fabric.values)
+        for first, last in pairwise(cuts):
+            packets = -(-(last - first) // fabric.values)
+            always = min(packets, window.fragments)
+            whole += packets
+            carried += always + (packets - always) * union
+    skipping = any(protocol_of(tree).skips_zeros for tree in plan.trees)
+    return carried / whole if whole and skipping else 1.0
 
 
 def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Allocation]]:

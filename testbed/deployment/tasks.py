@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from testbed.deployment.deploy import DeployedJob
 from testbed.hosts.layout import Layout
@@ -16,6 +17,7 @@ from testbed.topology.fabric import Fabric
 from testbed.topology.framing import superframe
 from testbed.workload.gradients import LARGEST_CONSTANT, Gradients
 from testbed.workload.quantise import BlockExponent, Factor, Quantiser
+from testbed.workload.sparse import Density, SparseGradients
 
 LONGEST_TICK_S = 0.004
 """Every transfer ends on a tick, so longer ticks would show in the emulated times."""
@@ -71,7 +73,8 @@ def gradients(job: DeployedJob, seed: int, carried: int | None = None) -> Gradie
         return job.learnt
     told, workers = job.job, job.plan.workers
     carried = carried or job.fabric.values
-    elements = Layout(job.plan, job.units, job.fabric.values, carried).elements
+    layout = Layout(job.plan, job.units, job.fabric.values, carried)
+    elements = layout.elements
     quantiser: Quantiser | None = None
     if job.sample is not None and told.quantisation == "factor":
         # A sample's values are scaled to unit deviation; the factor applies to the original ones.
@@ -79,6 +82,16 @@ def gradients(job: DeployedJob, seed: int, carried: int | None = None) -> Gradie
     elif job.sample is not None and told.quantisation == "block_exponent":
         drawn = (job.sample.draw(seed, rank, elements) for rank in range(workers))
         quantiser = BlockExponent.agreed(drawn, workers, carried, room=LARGEST_CONSTANT)
+    if told.density != 1:
+        return SparseGradients(
+            seed,
+            workers,
+            layout.packets(),
+            cast(Density, told.density),
+            fixed_point=told.fixed_point,
+            sample=job.sample,
+            quantiser=quantiser,
+        )
     return Gradients(seed, workers, elements, told.fixed_point, job.sample, quantiser)
 
 

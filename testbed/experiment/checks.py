@@ -47,6 +47,16 @@ class Known:
             return self.systems[system].servers if system in self.systems else (0, 0)
         return None
 
+    def sparse(self, system: str) -> bool:
+        """Whether a system sends no blocks of zeros; true where that is not known."""
+        known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
+        return known is None or known.sparse
+
+    @property
+    def sparse_systems(self) -> list[str]:
+        known = self.systems if isinstance(self.systems, Mapping) else {}
+        return sorted(name for name, each in known.items() if each.sparse)
+
     def options(self, system: str) -> type[options.Options] | None:
         """The model of a system's options, None where that is not known."""
         known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
@@ -67,6 +77,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             yield from _iterations(index, job)
             yield from _compute(index, job)
             yield from _gradients(index, job)
+            yield from _density(index, job, known)
             yield from _training(index, job, emulated)
             yield from _emulated(index, job) if emulated else ()
     raw_fabric = data.get("fabric")
@@ -96,6 +107,8 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             yield from (found for found in places if found.place[1] not in wrong)
     if data.get("backend") == "packet":
         yield from _compiled_to_c(emulation) if emulation is not None else ()
+        few = emulation is None or emulation.carried_values == "few"
+        yield from _recorded(jobs) if few else ()
     else:
         yield from _without_packets(fabric, emulation)
 
@@ -260,6 +273,43 @@ def _gradients(index: int, job: Job) -> Iterator[Finding]:
             f"found real, wanted normal for {job.workload}: no gradients of it were recorded; write"
             f" gradients: normal, or take a workload of {listed(sorted(FAMILIES))}",
         )
+
+
+def _density(index: int, job: Job, known: Known) -> Iterator[Finding]:
+    """Only a sparse system makes use of zeros, and only of gradients that are drawn."""
+    place: Place = ("jobs", index, "density")
+    if job.density == 1:
+        return
+    found = f"found {job.density if isinstance(job.density, str) else format(job.density, 'g')}"
+    if not known.sparse(job.system):
+        yield Finding(
+            place,
+            f"{found} with the system {job.system}, which sends zeros like all values, wanted a"
+            f" sparse system; write density: 1, or take {listed(known.sparse_systems)}",
+        )
+    elif job.training is not None:
+        yield Finding(
+            place,
+            f"{found}, wanted none: a job that learns sums its own gradients; remove it",
+        )
+    elif job.density == "recorded" and job.gradients != "real":
+        yield Finding(place, f"{found}, wanted real gradients with it; write gradients: real")
+    elif job.quantisation == "block_exponent":
+        yield Finding(
+            ("jobs", index, "quantisation"),
+            "found block_exponent with a density, wanted fixed_point or factor; write one of them",
+        )
+
+
+def _recorded(jobs: Mapping[int, Job]) -> Iterator[Finding]:
+    """In packets that carry few values, others are zero than in whole ones."""
+    for index, job in jobs.items():
+        if job.density == "recorded":
+            yield Finding(
+                ("jobs", index, "density"),
+                "found recorded with packets that carry few of their values, wanted whole packets;"
+                " write emulation.carried_values: all",
+            )
 
 
 def _training(index: int, job: Job, emulated: bool) -> Iterator[Finding]:

@@ -149,6 +149,19 @@ def _share(most: float) -> Callable[[object], float]:
 _link_share = _share(0.5)
 
 
+def _density(value: object) -> float | str:
+    if value == "recorded":
+        return value
+    try:
+        share = units.parse_ratio(value) if isinstance(value, str) else value
+    except ValueError:
+        share = None
+    if not is_number(share) or not 0 < share <= 1:
+        wanted = "a ratio above 0, at most 1, or recorded"
+        raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example 0.1")
+    return float(share)
+
+
 def _link_shares(value: object) -> float | dict[str, float]:
     if isinstance(value, dict) and value and all(isinstance(name, str) for name in value):
         return {name: _link_share(each) for name, each in value.items()}
@@ -325,6 +338,20 @@ Share = Annotated[
     BeforeValidator(_share(1)),
     PlainSerializer(_written_ratio),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _RATIO[1]]}),
+]
+Density = Annotated[
+    float | str,
+    PlainValidator(_density),
+    PlainSerializer(lambda share: share if isinstance(share, str) else _written_ratio(share)),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                _RATIO[1],
+                {"const": "recorded"},
+            ]
+        }
+    ),
 ]
 Factors = Annotated[
     float | tuple[float, ...],

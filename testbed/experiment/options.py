@@ -26,11 +26,16 @@ class Options(Model):
 
 
 class Takes(Protocol):
-    """A system as experiments see it: its options, and how many servers it takes."""
+    """A system as experiments see it: its options, how many servers it takes, and whether it is for
+    sparse gradients."""
 
     @property
     def servers(self) -> tuple[int, int]:
         """Least and most parameter servers."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it sends no blocks of zeros."""
 
     @property
     def options(self) -> type[Options]:

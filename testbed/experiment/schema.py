@@ -20,6 +20,7 @@ from pydantic_core.core_schema import ValidationInfo
 
 from testbed.experiment.fabrics import Fabric
 from testbed.experiment.fields import (
+    Density,
     Dilation,
     Factors,
     LinkShares,
@@ -194,6 +195,13 @@ class Job(Model):
         description="the values that are summed: normal (from the normal distribution) or real"
         " (from gradients of the workload's family, recorded in training)",
         examples=["normal"],
+    )
+    density: Density = Field(
+        default=1.0,
+        description="for a system that sends no blocks of zeros, the share of a worker's blocks (a"
+        " packet's values) that are not zero, a ratio above 0, at most 1, or recorded (those of"
+        " real gradients)",
+        examples=[0.1],
     )
     fixed_point: Annotated[
         int, count("the fractional bits of gradients as integers", 20, least=0, most=30)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from testbed.hosts.messages import Message, Turn, size
 from testbed.plan.program import Plan
@@ -53,6 +53,15 @@ class Layout:
         """The part of the values that is ``chunk`` of unit ``number``."""
         first, cuts = self.unit(number).start, self.cuts(number)
         return slice(first + cuts[chunk], first + cuts[chunk + 1])
+
+    def packets(self) -> list[int]:
+        """The number of values in each packet of an iteration, in order."""
+        found: list[int] = []
+        for number in range(len(self._units)):
+            for first, last in pairwise(self.cuts(number)):
+                full, rest = divmod(last - first, self.carried)
+                found += [self.carried] * full + [rest] * (rest > 0)
+        return found
 
     def message_bytes(self, message: Message) -> int:
         """Bytes of ``message`` on its stream, as `testbed.hosts.messages` encodes it."""

@@ -52,7 +52,7 @@ class SumCheck:
         for part in self._summed_as_floats:
             total[part] = self._values[part].view(np.float32)
         for unit, part in self._parts():
-            total[part] -= gradients.offset(_origin(unit, iteration))
+            total[part] -= gradients.offset_of(_origin(unit, iteration), part.start, part.stop)
         self._outcome.quantisation_error = gradients.quantisation_error(total)
 
     def check(self, iteration: int) -> None:

@@ -52,11 +52,12 @@ def flows(plan: Plan) -> dict[Flow, float]:
             if not isinstance(what, TreeOperation):
                 found[plan.hosts[what.source], plan.hosts[what.to]] += float(share)
                 continue
+            sent = float(share) * plan.sent
             for edge in plan.trees[what.tree].parent.items():
                 if not isinstance(what, Multicast):
-                    found[edge] += float(share)
+                    found[edge] += sent
                 if not isinstance(what, SwitchReduce):
-                    found[edge[::-1]] += float(share)
+                    found[edge[::-1]] += sent
     return dict(found)
 
 
@@ -112,6 +113,7 @@ class _Loads:
         self, operation: TreeOperation, share: float, load: defaultdict[tuple[str, str], float]
     ) -> None:
         tree = self._plan.trees[operation.tree]
+        share *= self._plan.sent
         stream = share / self._framing.ina_efficiency
         receipts = share * self._framing.ina_ack_share
         up = receipts if isinstance(operation, Multicast) else stream

@@ -145,6 +145,7 @@ class Plan:
         deferred: tensors of the trace, by index, that a second stage synchronises during the
             next iteration's compute.
         consistency: for programs of updates; None means that every worker receives the sum.
+        sent: the part of its packets that trees carry, where they skip packets of zeros.
         routes: the flows between hosts that take a path of their own; all others follow ECMP.
     """
 
@@ -158,6 +159,7 @@ class Plan:
     shares: tuple[Fraction, ...] | None = None
     deferred: frozenset[int] = frozenset()
     consistency: Consistency | None = None
+    sent: float = 1.0
     routes: Routes = field(default_factory=dict)
 
     @property

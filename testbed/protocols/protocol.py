@@ -57,6 +57,9 @@ class TreeProtocol(Protocol):
         survives_restart: a switch that loses its memory while a member misses a result keeps no
             rank waiting; otherwise that member has nobody to ask, and the run ends with an error.
         watches_overflow: switches detect sums that leave the range of int32.
+        skips_zeros: a packet of which all values are 0 at all ranks is not sent, except for the
+            first of a chunk, one for each fragment of the window; a rank without values for a
+            packet that others send sends zeros.
     """
 
     number: int
@@ -65,6 +68,7 @@ class TreeProtocol(Protocol):
     shares_slots: bool = False
     survives_restart: bool = False
     watches_overflow: bool = False
+    skips_zeros: bool = False
 
     @property
     def reference(self) -> Model:

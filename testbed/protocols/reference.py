@@ -98,6 +98,7 @@ class Slot:
     who: int = 0
     flags: int = 0
     answered: bool = False  # holds the final sum
+    next: int = 0  # the least `next_slot` of its contributions, where that counts
     on: Opening = Opening(0, 0, 0, 0)  # header buffer: that of the last packet
 
     def holds(self, packet: Ina) -> bool:
@@ -144,10 +145,12 @@ class Model:
 
     ``handle`` takes the switch's part, the packet, its slot (None beyond the tree's own part of
     the memory) and the packet's sender. It changes the packet into the one that leaves.
+    ``names_next``: upwards, `next_slot` is not the number of a node on a tree of many workers.
     """
 
     kinds: frozenset[int]
     handle: Callable[[Part, Ina, Slot | None, int], Event]
+    names_next: bool = False
 
 
 def older(sequence: int, than: int) -> bool:
@@ -187,7 +190,8 @@ class Aggregation:
         event = part.model.handle(part, packet, self._slot(part, packet), sender)
         sums = packet.kind in (DATA, RECEIPT) and packet.bitmap == part.members and not passes
         if sums and part.total is not None and part.total[1]:
-            packet.bitmap, packet.next_slot = part.total
+            packet.bitmap, number = part.total
+            packet.next_slot = packet.next_slot if part.model.names_next else number
         return event
 
     def _slot(self, part: Part, packet: Ina) -> Slot | None:

@@ -70,6 +70,7 @@ class System:
         aggregates: whether switches sum for it, by default and with INA everywhere.
         waits: whether, by default, every worker waits for all others' gradients in each iteration.
         fallback: the options with which it runs even where no switch sums; empty if it always does.
+        sparse: whether blocks of zeros are not sent, so that a job may have a density.
         carries: whether OSP may use it for both its stages.
         calibrates: what `ina-testbed calibrate` measures with it: the TCP throughput of hosts, or
             the aggregation rate of switches.
@@ -90,6 +91,7 @@ class System:
     aggregates: bool = False
     waits: bool = True
     fallback: Mapping[str, Any] = field(default_factory=dict)
+    sparse: bool = False
     carries: bool = False
     calibrates: Literal["", "hosts", "switches"] = ""
 

@@ -143,7 +143,7 @@ class Gradients:
                 raise ValueError("normal gradients are integers from the start")
             total = np.zeros(self.elements, np.float64)
             for rank in range(self.ranks):
-                total += self.sample.draw(self.seed, rank, self.elements)
+                total += self._real(rank)
             total.flags.writeable = False
             self._exact = total
         return self._exact
@@ -163,6 +163,10 @@ class Gradients:
         """The constant that ``iteration`` adds to every value of the sum."""
         return _wrapped(sum(self._constant(rank, iteration) for rank in range(self.ranks)))
 
+    def offset_of(self, iteration: int, start: int, stop: int) -> np.int32 | Int32:
+        """What ``iteration`` adds to values ``start`` to ``stop`` of the sum."""
+        return self.offset(iteration)
+
     def accumulated(self, counts: Sequence[int], start: int, stop: int) -> Int32:
         """int32[stop - start]: the sum of the first ``counts[rank]`` gradients of every rank.
 
@@ -181,7 +185,7 @@ class Gradients:
 
     def total(self, iteration: int, start: int, stop: int) -> Int32:
         """int32[stop - start]: values ``start`` to ``stop`` of the sum over all ranks."""
-        return self.expected_total()[start:stop] + self.offset(iteration)
+        return self.expected_total()[start:stop] + self.offset_of(iteration, start, stop)
 
     def wrong(self, received: Int32, start: int, iteration: int) -> int:
         """The number of wrong values in ``received``, the sum's values from ``start`` on."""
@@ -211,9 +215,14 @@ class Gradients:
             scaled = np.clip(np.rint(unit * np.float64(2**self.fixed_point)), -limit, limit)
             values: Int32 = scaled.astype(np.int32)
         else:
-            values = self.quantiser.quantise(self.sample.draw(self.seed, rank, self.elements))
+            values = self.quantiser.quantise(self._real(rank))
         values.flags.writeable = False
         return values
+
+    def _real(self, rank: int) -> Float32:
+        """float32[elements]: the real gradient of ``rank``."""
+        assert self.sample is not None
+        return self.sample.draw(self.seed, rank, self.elements)
 
     def _stream(self, number: int) -> np.random.Philox:
         return np.random.Philox(np.random.SeedSequence([self.seed, number]))

@@ -34,6 +34,7 @@ class AnyOptions(Options):
 class Taken(NamedTuple):
     servers: tuple[int, int]
     options: type[Options] = AnyOptions
+    sparse: bool = False
 
 
 SYSTEMS = {"ps": Taken((1, 64)), "ring": Taken((0, 0)), "atp": Taken((1, 1))}

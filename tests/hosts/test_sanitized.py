@@ -29,7 +29,10 @@ def test_the_engine_touches_only_its_own_memory():
         "ASAN_OPTIONS": "detect_leaks=0",  # Python leaks on purpose
         "PYTHONPATH": str(HERE),
     }
-    tests = ["test_ina_packets.py", "test_ring_packets.py", "test_engine_virtual_time.py"]
+    tests = [
+        "test_ina_packets.py", "test_ring_packets.py", "test_lanes_packets.py",
+        "test_engine_virtual_time.py",
+    ]  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "sanitized", *tests]
     result = subprocess.run(
         command, cwd=HERE, env=environment, capture_output=True, text=True, check=False

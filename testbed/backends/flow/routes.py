@@ -87,7 +87,9 @@ class Ways:
         tree, demand = self._job.plan.trees[operation.tree], Demand()
         up = demand.receipts if isinstance(operation, Multicast) else demand.load
         down = demand.receipts if isinstance(operation, SwitchReduce) else demand.load
-        stream, receipt = 1 / self.framing.ina_efficiency, self.framing.ina_ack_share
+        sent = self._job.plan.sent
+        stream = sent / self.framing.ina_efficiency
+        receipt = sent * self.framing.ina_ack_share
         switches = frozenset(tree.switches)
         for child, parent in tree.parent.items():
             for source, to, load in ((child, parent, up), (parent, child, down)):
@@ -99,12 +101,12 @@ class Ways:
                 _add(load, self.way(source, to), per_byte)
         if not isinstance(operation, Multicast):
             for parent in switches & self._fabric.capacity.keys():
-                demand.load[self._number[parent, parent]] += len(tree.children(parent))
+                demand.load[self._number[parent, parent]] += sent * len(tree.children(parent))
         whole, after = self._depth(tree)
         demand.latency_s = whole + after if isinstance(operation, SwitchAllReduce) else after
         if self._job.window is not None and whole > 0:
             window = self._job.window * self.framing.values * 4
-            demand.most = window * self._assumptions.scale / (2 * whole)
+            demand.most = window * self._assumptions.scale / (2 * whole) / sent
         return demand
 
     def _depth(self, tree: Tree) -> tuple[float, float]:

@@ -129,6 +129,8 @@ def _job(draw: random.Random, name: str, workers: list[str], others: list[str]) 
         job["compute"] = {"jitter": 0.5}
     if draw.random() < 0.1:
         job["order"] = "priority"
+    if system.sparse:
+        job["density"] = draw.choice([1, 0.5, 0.1, 0.01])
     return job
 
 

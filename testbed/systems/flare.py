@@ -1,0 +1,121 @@
+"""Flare: a tree of switches at any tier sums what passes; dense int32 here.
+
+A P4 program can do the dense part: blocks of integers, a bitmap of the children that have been
+counted, trees of any depth, and repetition after a host's timeout. Three things need Flare's
+hardware, processors in the switch: floats, which the P4 targets here do not add; sparse packets
+of (index, value) pairs, whose loops over a hash table, locks, and flushes of many packets a P4
+pipeline lacks; and the choice among one buffer, several, and a tree of buffers for a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeAlias
+
+from testbed.plan.program import Plan, SwitchAllReduce
+from testbed.plan.trees import Tree
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
+from testbed.systems import ring
+from testbed.systems.racks import by_rack
+from testbed.systems.system import Assignment, System, WithWindow
+from testbed.topology.fabric import Fabric
+
+Racks: TypeAlias = Mapping[str, tuple[str, ...]]
+Ways: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Of each rack's ToR, the aggregating switches towards the root, which is the last one."""
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """One tree, or ring all-reduce if no switch could sum."""
+    racks = by_rack(job.workers, fabric)
+    able = [
+        {tor: tuple(_way(fabric, tor, root)) for tor in racks}
+        for root in fabric.switches
+        if root in fabric.ina
+    ]
+    if not able:
+        return replace(ring.plan(replace(job, options={}), fabric), system="flare")
+    ways = min(able, key=lambda each: _size(each, racks, fabric))
+    return Plan(
+        system="flare",
+        hosts=job.workers,
+        workers=len(job.workers),
+        chunks=1,
+        programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
+        trees=(_tree(ways, racks, job.workers),),
+    )
+
+
+def _way(fabric: Fabric, tor: str, root: str) -> Iterator[str]:
+    """The INA switches from ``tor`` to ``root``, both included.
+
+    A switch has one way to the root, over INA switches where it has a choice, so that streams meet
+    as early as they can.
+    """
+    node = tor
+    while node != root:
+        if node in fabric.ina:
+            yield node
+        hops = fabric.next_hops(node, root)
+        node = next((hop for hop in hops if hop in fabric.ina), hops[0])
+    yield root
+
+
+def _size(ways: Ways, racks: Racks, fabric: Fabric) -> tuple[int, int]:
+    """The links that the streams of a tree take, and how many switches sum each worker's."""
+    streams = {edge for way in ways.values() for edge in pairwise(way)}
+    links = sum(fabric.distance(*edge) for edge in streams)
+    links += sum(
+        len(members) * (1 + fabric.distance(tor, ways[tor][0])) for tor, members in racks.items()
+    )
+    return links, sum(len(members) * len(ways[tor]) for tor, members in racks.items())
+
+
+def _tree(ways: Ways, racks: Racks, workers: tuple[str, ...]) -> Tree:
+    """The tree of ``ways``, without switches that would have a single child."""
+    parent = {child: above for way in ways.values() for child, above in pairwise(way)}
+    parent |= {host: ways[tor][0] for tor, members in racks.items() for host in members}
+    children: dict[str, set[str]] = {}
+    for child, above in parent.items():
+        children.setdefault(above, set()).add(child)
+    for switch in [node for node in parent if len(children.get(node, ())) == 1]:
+        (child,), above = children[switch], parent.pop(switch)
+        parent[child] = above
+        children[above] = children[above] - {switch} | {child}
+    ranks = {host: rank for rank, host in enumerate(workers)}
+    (root,) = {way[-1] for way in ways.values()}
+    return Tree(root, ranks, {host: parent[host] for host in workers} | parent, SWITCHML)
+
+
+SYSTEM = System(
+    name="flare",
+    title="Flare (dense)",
+    colour="#b5179e",
+    marker="d",
+    citation="De Sensi et al., Flare: Flexible In-Network Allreduce, SC 2021; arXiv 2106.15565",
+    published=(
+        "Switches at any tier of a fat-tree sum packets on a tree; a manager of the network "
+        "installs it.",
+        "A switch knows by a bitmap which children it has counted, and hosts send again after a "
+        "timeout.",
+        "Operators, types and sparse data are programs for processors in the switch (PsPIN).",
+    ),
+    reading=(
+        "The paper's text was not available to us; its abstract, and handlers that are probably "
+        "its, were. The second of the rules above is from memory.",
+        "Only the dense part is here, for int32. Floats cannot be added by the P4 targets, and a "
+        "sparse packet needs loops, a hash table with locks, and flushes of several packets.",
+        "Slots, versions and answers are SwitchML's: the same memory holds a block's sum and the "
+        "children counted. The choice among buffers in a switch is left out.",
+        "The tree is the one whose streams take the fewest links and, among equals, pass the "
+        "fewest switches that sum; among those, the first in the fabric's order. Every INA switch "
+        "on the way sums, unless it has a single child.",
+        "If no switch has INA, workers run ring all-reduce.",
+    ),
+    servers=(0, 0),
+    aggregates=True,
+    plan=plan,
+    options=WithWindow,
+)

@@ -1,0 +1,103 @@
+"""OmniReduce: blocks of zeros are not sent; workers go on with the next block that is not zero.
+
+In the released code's form for networks that lose packets, every worker answers every sum, with
+zeros if need be. So each link carries the blocks that are not zero at some worker, in both
+directions: with independent blocks of density D at N workers, a part U = 1 - (1 - D)^N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field
+
+from testbed.plan.program import Plan, SwitchAllReduce
+from testbed.protocols.omnireduce.protocol import PROTOCOL as OMNIREDUCE
+from testbed.systems import ring
+from testbed.systems.racks import by_rack, fullest, two_levels
+from testbed.systems.system import Assignment, System, WithWindow
+from testbed.topology.fabric import Fabric
+from testbed.topology.paths import path
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """One tree whose root is a switch. Without one the job is not admitted, or it is a ring."""
+    options = SYSTEM.settle({}) | dict(job.options)
+    top = fullest(job.workers, fabric) or _nearest(job, fabric)
+    if top is None:
+        if options["without_ina"] == "refuse":
+            raise ValueError(
+                "omnireduce: not admitted: no switch sums, and a switch is its aggregator; give INA"
+                " to a switch, leave the job out, or take the option without_ina: ring"
+            )
+        return replace(ring.plan(replace(job, options={}), fabric), system="omnireduce")
+    return Plan(
+        system="omnireduce",
+        hosts=job.workers,
+        workers=len(job.workers),
+        chunks=1,
+        programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
+        trees=(two_levels(job.workers, fabric, top, OMNIREDUCE),),
+    )
+
+
+def _nearest(job: Assignment, fabric: Fabric) -> str | None:
+    """The INA switch with the fewest links to all workers' ToRs; None without any."""
+    tors: Collection[str] = tuple(by_rack(job.workers, fabric))
+    able = [switch for switch in fabric.switches if switch in fabric.ina]
+    return min(
+        able,
+        key=lambda switch: sum(len(path(fabric, tor, switch)) - 1 for tor in tors),
+        default=None,
+    )
+
+
+class OmniReduceOptions(WithWindow):
+    """How many slots it has, and what happens without a switch."""
+
+    without_ina: Literal["refuse", "ring"] = Field(
+        default="refuse",
+        description="where no switch sums, one of refuse (the job is not admitted) or ring (its"
+        " workers run ring all-reduce, which sends zeros like all values)",
+        examples=["refuse"],
+    )
+
+
+SYSTEM = System(
+    name="omnireduce",
+    title="OmniReduce",
+    colour="#1b7f79",
+    marker="8",
+    citation="Fei et al., Efficient Sparse Collective Communication and its Application to "
+    "Accelerate Distributed Deep Learning, SIGCOMM 2021",
+    published=(
+        "A gradient is cut into blocks, and blocks of zeros are not sent. With each block a worker "
+        "names its next one that is not zero; the aggregator waits for the least of these.",
+        "The sum of a block goes to all workers, whoever had values for it.",
+        "Where packets may be lost, each worker answers each sum, with a packet of zeros if it has "
+        "no values for the block, so that a slot counts its workers as SwitchML's does.",
+        "The first blocks of a tensor, one for each slot, are always sent.",
+    ),
+    reading=(
+        "The paper's text was not available to us, only the released code; that has servers as "
+        "aggregators, and the paper's in-network form is not in it. Here a switch is the "
+        "aggregator: SwitchML's slot with a register for the least next block.",
+        "A block is a packet's values; the code's fusion of several small blocks is left out.",
+        "Its time, for independent blocks, is U S/B with U = 1 - (1 - D)^N: the blocks that are "
+        "not zero at some worker. This formula is ours.",
+        "The form for networks without loss, in which a worker without values is silent, needs the "
+        "least of all workers' positions at each packet, which a slot cannot compute.",
+        "The root is the INA ToR with the most workers or, if no ToR has INA, the nearest switch "
+        "above. Other INA ToRs sum their racks; workers elsewhere send to the root.",
+        "Which blocks are zero does not change from iteration to iteration.",
+        "If no switch sums, the job is not admitted; with without_ina: ring it is a ring.",
+    ),
+    servers=(0, 0),
+    aggregates=True,
+    sparse=True,
+    plan=plan,
+    fallback={"without_ina": "ring"},
+    options=OmniReduceOptions,
+)
