@@ -11,7 +11,7 @@ from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.topology.framing import framing
 
-ZERO = registry["zero"]
+ZERO = registry["zero-dp"]
 BARE = leaf_spine(2, 3, 4, 1e10, 1e10, 10**6)
 
 

@@ -1,4 +1,4 @@
-"""ZeRO: each worker owns a shard, whose gradients it sums and whose parameters it sends to all."""
+"""ZeRO-DP: each worker sums the gradients of its shard, and sends its parameters to all."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     """A chunk for each owner, on trees towards it and from it; rings where no switch sums."""
     asked = (SYSTEM.settle({}) | dict(job.options))["collectives"]
     if asked != "trees":
-        rings = hierarchical_ring if asked == "hierarchical" else ring
-        return replace(rings.plan(replace(job, options={}), fabric), system="zero")
+        rings = hierarchical_ring.plan if asked == "hierarchical" else ring.plan
+        return replace(rings(replace(job, options={}), fabric), system="zero-dp")
     owners = range(len(job.workers))
     up = [_tree(job, fabric, owner) for owner in owners]
     if not any(tree.switches for tree in up):
-        return replace(ring.plan(replace(job, options={}), fabric), system="zero")
+        return replace(ring.plan(replace(job, options={}), fabric), system="zero-dp")
     around: tuple[Operation, ...] = tuple(
         operation
         for owner in owners
         for operation in (SwitchReduce(owner, owner), Multicast(owner, len(up) + owner))
     )
     return Plan(
-        system="zero",
+        system="zero-dp",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=len(job.workers),
@@ -69,8 +69,8 @@ class ZeroOptions(WithWindow):
 
 
 SYSTEM = System(
-    name="zero",
-    title="ZeRO",
+    name="zero-dp",
+    title="ZeRO-DP",
     colour="#c49c94",
     marker="H",
     citation="Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter "
