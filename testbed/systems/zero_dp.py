@@ -72,7 +72,7 @@ SYSTEM = System(
     name="zero-dp",
     title="ZeRO-DP",
     colour="#c49c94",
-    marker="H",
+    marker="1",
     citation="Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter "
     "Models, SC 2020",
     published=(
