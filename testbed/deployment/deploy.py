@@ -260,7 +260,7 @@ def _deploy(
             experiment.emulation.seed + number,
         ),
         step_s=fabric.step_latency * scale,
-        start_s=job.start * scale,
+        start_s=(job.start + fabric.reconfiguration) * scale,
         window=space,
         forward=replay.needs(trace.scaled(scale), buckets) if job.forward == "by_tensor" else (),
         buckets=tuple(buckets),

@@ -38,7 +38,11 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     frame = framing(fabric).frame
     fair = min(fabric.link(*ends).queue // 2 // (frame * count) for ends, count in streams.items())
     queued = max(2, min(fair, LARGEST_WINDOW))
-    fair = max(2, min(queued, fabric.slots // 2))
+    # A pool has two versions of each slot, and every such tree at a switch its own.
+    pools = Counter(
+        switch for tree in plan.trees if _own_slots(tree, 1) for switch in tree.switches
+    )
+    fair = max(2, min(queued, fabric.slots // (2 * max(pools.values(), default=1))))
     busiest = max(plan.trees, key=lambda tree: tree.streams)
     rate = min(fabric.link(*ends).rate for ends in streams)
     fragments, message = protocol_of(busiest).window(options, fair)

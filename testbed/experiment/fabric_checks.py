@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import gcd
 
 from testbed import wire
 from testbed.experiment.fabrics import (
     MOST_ADDRESSED,
     MOST_NODES,
+    Circuits,
     Fabric,
     FatTree,
     Graph,
@@ -30,6 +32,8 @@ def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
         )
         return
     racks = len(fabric.racks)
+    if isinstance(fabric, Circuits):
+        yield from _circuits(fabric)
     if isinstance(fabric, LeafSpine) and racks != fabric.leaves:
         yield _rack_sizes("hosts_per_leaf", racks, fabric.leaves, "leaves")
     elif isinstance(fabric, FatTree) and racks != fabric.edges:
@@ -46,6 +50,32 @@ def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
                     f"found {found} {what}, wanted at most {MOST_ADDRESSED} in emulation; make the"
                     " fabric smaller, or write backend: simulate",
                 )
+
+
+def _circuits(fabric: Circuits) -> Iterator[Finding]:
+    """Errors in the circuits: too many for a host's links, or jumps that form no ring of all."""
+    most = fabric.host_links // 2
+    if len(fabric.circuits) > most:
+        yield Finding(
+            ("fabric", "circuits", most),
+            f"found {len(fabric.circuits)} jumps, which take {2 * len(fabric.circuits)} links of a"
+            f" host, wanted at most {fabric.host_links}, its host_links; leave out the last, or"
+            " raise host_links",
+        )
+    for position, jump in enumerate(fabric.circuits):
+        if not 0 < jump < fabric.hosts or gcd(jump, fabric.hosts) > 1:
+            yield Finding(
+                ("fabric", "circuits", position),
+                f"found a jump of {jump}, wanted one from 1 to {fabric.hosts - 1} that is prime to"
+                f" the {fabric.hosts} hosts, so that its circuits form one ring of all; write for"
+                " example 1",
+            )
+    if fabric.ina not in ("none", 0, ()):
+        yield Finding(
+            ("fabric", "ina"),
+            f"found {fabric.ina}, wanted none: circuits have no switches, and hosts that forward do"
+            " not aggregate; remove it",
+        )
 
 
 def _rack_sizes(field: str, found: int, wanted: int, what: str) -> Finding:
@@ -81,7 +111,7 @@ def packets(fabric: Fabric) -> Iterator[Finding]:
 
 def rates(fabric: Fabric) -> Iterator[Finding]:
     """Two rates, of which one follows from the other."""
-    if isinstance(fabric, Graph):
+    if isinstance(fabric, (Graph, Circuits)):
         return
     if fabric.fabric_rate is not None and fabric.oversubscription is not None:
         yield Finding(

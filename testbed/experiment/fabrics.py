@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from testbed.experiment.fields import Model, Rate, Rates, Ratio, Size, Time, count, sequence
 from testbed.experiment.nodes import Ends, Ina, Racks, Switches
+from testbed.topology.circuits import jumps
 
 MOST_NODES = 100_000  # a fat-tree of 64 pods fits
 MOST_ADDRESSED = 254  # racks, hosts in a rack, switches above: the limits of topology.addressing
@@ -330,11 +331,77 @@ class Graph(_Fabric):
         return (link.ends for link in self.links if not set(link.ends) & self.tor_of.keys())
 
 
-Fabric = Annotated[LeafSpine | FatTree | Graph, Field(discriminator="kind")]
-KINDS: Mapping[str, type[LeafSpine] | type[FatTree] | type[Graph]] = {
+class Circuits(_Fabric):
+    """Hosts with several links each, on a switch of circuits that connects them in rings.
+
+    ``host_rate`` is that of each link. Hosts are named h0, h1, …; what forwards in them t0, t1, ….
+    """
+
+    kind: Literal["circuits"] = Field(
+        description="the fabric's kind, circuits", examples=["circuits"]
+    )
+    hosts: Annotated[int, count("the number of hosts", 12, least=2)]
+    host_links: int = Field(
+        ge=2,
+        multiple_of=2,
+        description="the links of each host, an even whole number of at least 2",
+        examples=[4],
+    )
+    circuits: Annotated[tuple[int, ...], BeforeValidator(sequence)] = Field(
+        default=(),
+        description="a list of jumps, each with a circuit from every host to the one that many"
+        " further on; by default they are chosen for all-reduce, as TopoOpt does",
+        examples=[[1, 5]],
+    )
+    reconfiguration: Time = Field(
+        default=0.0,
+        description="the time until circuits are set up, before jobs begin, with its unit",
+        examples=["10ms"],
+    )
+    ina: Ina = Field(
+        default="none",
+        description="none: there are no switches that could aggregate",
+        examples=["none"],
+    )
+
+    room = "raise fabric.hosts"
+    shape = frozenset({"hosts", "host_links", "circuits"})
+
+    @property
+    def racks(self) -> tuple[int, ...]:
+        return (1,) * self.hosts
+
+    @property
+    def size(self) -> int:
+        return 2 * self.hosts
+
+    @property
+    def jumps(self) -> tuple[int, ...]:
+        """One for each two links. Where there are too few different ones, some are there twice."""
+        most = self.host_links // 2
+        chosen = self.circuits or jumps(self.hosts, most)
+        return self.circuits or tuple(chosen[each % len(chosen)] for each in range(most))
+
+    @property
+    def names_above(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def links_above(self) -> Iterator[tuple[str, str]]:
+        pairs = (
+            sorted((host, (host + jump) % self.hosts))
+            for host in range(self.hosts)
+            for jump in self.jumps
+        )
+        return iter(dict.fromkeys((f"t{one}", f"t{other}") for one, other in pairs))
+
+
+Fabric = Annotated[LeafSpine | FatTree | Graph | Circuits, Field(discriminator="kind")]
+KINDS: Mapping[str, type[LeafSpine] | type[FatTree] | type[Graph] | type[Circuits]] = {
     "leaf-spine": LeafSpine,
     "fat-tree": FatTree,
     "graph": Graph,
+    "circuits": Circuits,
 }
 
 

@@ -61,6 +61,9 @@ def _bare(wanted: fabrics.Fabric) -> Fabric:
     if isinstance(wanted, fabrics.Graph):
         links = [(*link.ends, link.rate) for link in wanted.links]
         return builders.graph(wanted.switches, links, wanted.host_rate, wanted.queue)
+    if isinstance(wanted, fabrics.Circuits):
+        fabric = builders.circuits(wanted.hosts, wanted.jumps, wanted.host_rate, wanted.queue)
+        return replace(fabric, reconfiguration=wanted.reconfiguration)
     rates = wanted.host_rate, wanted.uplink_rate, wanted.queue
     if isinstance(wanted, fabrics.FatTree):
         return builders.fat_tree(wanted.k, wanted.racks, *rates)

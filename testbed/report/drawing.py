@@ -58,12 +58,17 @@ def words(fabric: Mapping[str, Any]) -> str:
     elif kind == "graph":
         switches = fabric.get("switches", {})
         shape = f"A graph of {len(switches)} switches and {sum(map(len, switches.values()))} hosts"
+    elif kind == "circuits":
+        shape = f"Circuits: {fabric.get('hosts')} hosts with {fabric.get('host_links')} links each"
     else:
         return ""
     parts = [shape, f"host links {fabric.get('host_rate')}"]
     if kind == "graph":
         links = (f"{'–'.join(each['ends'])} {each['rate']}" for each in fabric.get("links", ()))
         parts.append(", ".join(links) or "no other links")
+    elif kind == "circuits":
+        chosen = ", ".join(map(str, fabric.get("circuits", ())))
+        parts.append(f"jumps of {chosen}" if chosen else "jumps chosen for all-reduce")
     elif fabric.get("oversubscription") is not None:
         parts.append(f"uplinks oversubscribed {fabric['oversubscription']} to 1")
     else:

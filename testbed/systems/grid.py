@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from math import sqrt
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -16,7 +15,14 @@ from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.systems import ps
-from testbed.systems.gradient_routing.ways import Way, detours, past_switches, to_switch
+from testbed.systems.gradient_routing.ways import (
+    MOST_WAYS,
+    Way,
+    candidates,
+    detours,
+    past_switches,
+    to_switch,
+)
 from testbed.systems.racks import by_rack
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
@@ -25,9 +31,6 @@ from testbed.units import RATE_PATTERN, format_rate, parse_rate
 
 if TYPE_CHECKING:
     from testbed.systems.gradient_routing.problem import Routing
-
-MOST_WAYS = 512
-"""About the most ways considered; on a large fabric only some switches are candidates."""
 
 FINEST = 1000
 """Shares of a bucket are multiples of 1/FINEST."""
@@ -46,23 +49,12 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     if server in job.workers:
         raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")
     racks = by_rack(job.workers, fabric)
-    switches = [switch for switch in fabric.switches if switch in fabric.ina]
-    most = len(switches)
-    if most * len(racks) > MOST_WAYS:
-        # Each switch in use costs the server a stream, so about sqrt(workers) of them suffice.
-        few = min(most, round(2 * sqrt(len(job.workers))))
-        switches = [switches[place * most // few] for place in range(few)]
-        most = max(2, MOST_WAYS // len(racks) - 1)
+    switches = candidates(fabric, racks, len(job.workers))
     problem = Problem(
         fabric,
         job.workers,
         server,
-        {
-            tor: _ways(
-                fabric, tor, server, options["strategy"], _nearest(fabric, tor, switches, most)
-            )
-            for tor in racks
-        },
+        {tor: _ways(fabric, tor, server, options["strategy"], switches[tor]) for tor in racks},
         options["links"] == "bind",
     )
     solver = options["solver"]
@@ -87,17 +79,6 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     return found
 
 
-def _nearest(fabric: Fabric, tor: str, switches: Sequence[str], most: int) -> Sequence[str]:
-    """The ``most`` nearest of ``switches``, in their order."""
-    if len(switches) <= most:
-        return switches
-    # Each rack counts from its own ToR, so that racks break ties differently.
-    order = {switch: place for place, switch in enumerate(fabric.switches)}
-    near = sorted(switches, key=lambda switch: (order[switch] - order[tor]) % len(order))
-    near.sort(key=lambda switch: fabric.distance(switch, tor))
-    return sorted(near[:most], key=order.__getitem__)
-
-
 def _ways(
     fabric: Fabric, tor: str, server: str, strategy: str, switches: Sequence[str]
 ) -> list[Way]:
@@ -118,7 +99,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         return _by_server(job, fabric, routing)
     chunks = _chunks(routing)
     (server,) = job.servers
-    trees = tuple(_tree(job.workers, server, switches) for _, switches in chunks)
+    trees = tuple(tree(job.workers, server, switches, len(job.workers)) for _, switches in chunks)
     shares = tuple(share for share, _ in chunks)
     return Plan(
         system="grid",
@@ -129,11 +110,11 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         * (len(job.workers) + 1),
         trees=trees,
         shares=shares,
-        routes=spread(fabric, _streams(trees, shares)),
+        routes=spread(fabric, streams(trees, shares)),
     )
 
 
-def _streams(trees: Sequence[Tree], shares: Sequence[Fraction]) -> dict[Flow, float]:
+def streams(trees: Sequence[Tree], shares: Sequence[Fraction]) -> dict[Flow, float]:
     """The part of a gradient that each edge of the trees carries, in either direction."""
     streams: dict[Flow, float] = {}
     for tree, share in zip(trees, shares, strict=True):
@@ -174,14 +155,17 @@ def _chunks(routing: Routing) -> list[tuple[Fraction, tuple[str | None, ...]]]:
     ]
 
 
-def _tree(workers: Sequence[str], server: str, switches: Sequence[str | None]) -> Tree:
+def tree(
+    workers: Sequence[str], server: str, switches: Sequence[str | None], root_rank: int
+) -> Tree:
+    """The tree to ``server``, with the switch that sums for each worker, if any."""
     parent: dict[str, str] = {}
     for worker, switch in zip(workers, switches, strict=True):
         parent[worker] = switch or server
         if switch is not None:
             parent[switch] = server
     ranks = {worker: rank for rank, worker in enumerate(workers)}
-    return Tree(server, ranks, parent, ATP, root_rank=len(workers))
+    return Tree(server, ranks, parent, ATP, root_rank=root_rank)
 
 
 def _rate(value: object) -> object:

@@ -82,19 +82,16 @@ SYSTEM = System(
     title="PS",
     colour="#7f7f7f",
     marker="s",
-    citation="Li et al., Scaling Distributed Machine Learning with the Parameter Server, "
-    "OSDI 2014; Jiang et al., A Unified Architecture for Accelerating Distributed DNN Training "
-    "in Heterogeneous GPU/CPU Clusters (BytePS), OSDI 2020",
+    citation="Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014",
     published=(
         "Workers push gradients, servers sum, workers pull the sum (gradients, not parameters).",
-        "Tensors are cut into partitions of at most 4 MB, so that push and pull overlap (BytePS).",
-        "All machines serve: of n machines with workers and k < n without, each of the k holds "
-        "2(n-1)/D of every tensor, each of the n holds (n-k)/D, where D = n^2+kn-2k (BytePS).",
-        "A credit bounds the partitions that a worker has in flight (BytePS); here it is 4.",
     ),
     reading=(
-        "Every partition is cut into the servers' shares; BytePS hashes whole partitions to "
-        "servers, which comes to these shares on average.",
+        "The baseline is the best of its kind, so all machines serve, with BytePS's shares: of n "
+        "machines with workers and k < n without, each of the k holds 2(n-1)/D of every tensor, "
+        "each of the n holds (n-k)/D, where D = n^2+kn-2k.",
+        "Tensors are cut into partitions of at most 4 MB, of which a worker has 4 in flight, so "
+        "that push and pull overlap. The system byteps has BytePS's own rules for this.",
         "With as many spare machines as workers, or more, only they serve, with equal shares; so "
         "do the job's servers with servers: dedicated, workers' hosts with servers: colocated, and "
         "servers that the job places on workers' hosts.",

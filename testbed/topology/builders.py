@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from testbed.topology.fabric import Fabric, Kind, Link, Node
 
+INSIDE = 4
+"""How many times as fast as all its circuits a host passes packets to itself."""
+
 
 def leaf_spine(
     spines: int,
@@ -101,6 +104,25 @@ def graph(
     if not _is_connected(fabric):
         raise ValueError("the fabric is not connected")
     return fabric
+
+
+def circuits(hosts: int, jumps: Sequence[int], circuit_rate: float, queue: int) -> Fabric:
+    """Hosts that are linked by circuits and forward for one another.
+
+    Host i has circuits to i + jump and i - jump for each of ``jumps``; two circuits between the
+    same hosts are one link of twice the rate. What forwards in a host is a node of its own, t0, t1,
+    …, on a link so much faster than its circuits together that a burst to one of them does not
+    hold up the others: a host has a port for each.
+    """
+    nodes, links = _filled([1] * hosts, INSIDE * 2 * len(jumps) * circuit_rate, queue)
+    counts: dict[tuple[int, int], int] = {}
+    for host in range(hosts):
+        for jump in jumps:
+            ends = sorted((host, (host + jump) % hosts))
+            counts[ends[0], ends[1]] = counts.get((ends[0], ends[1]), 0) + 1
+    links += [Link(f"t{a}", f"t{b}", many * circuit_rate, queue) for (a, b), many in counts.items()]
+    name = f"circuits of {hosts} hosts, jumps {', '.join(map(str, jumps))}"
+    return Fabric(name, {node.name: node for node in nodes}, tuple(links), jumps=tuple(jumps))
 
 
 def _is_connected(fabric: Fabric) -> bool:

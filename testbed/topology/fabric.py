@@ -58,6 +58,8 @@ class Fabric:
         packet_costs: the hosts whose packets cost another time than ``packet_cost``.
         step_latency: seconds that each dependent step costs at a host (the α of the closed
             forms).
+        jumps: where hosts are linked by circuits, those that each has: host i to i + jump.
+        reconfiguration: seconds until circuits are set up, before jobs begin.
     """
 
     name: str
@@ -74,6 +76,8 @@ class Fabric:
     packet_costs: Mapping[str, float] = field(default_factory=dict)
     link_delay: float = 0.0
     pipeline_latency: float = 0.0
+    jumps: tuple[int, ...] = ()
+    reconfiguration: float = 0.0
     _hops: dict[tuple[str, str], tuple[str, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

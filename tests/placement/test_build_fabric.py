@@ -11,6 +11,8 @@ FABRICS = {
     "leaf-spine": {"spines": 3, "leaves": 2, "hosts_per_leaf": [3, 4]},
     "fat-tree": {"k": 4},
     "uneven fat-tree": {"kind": "fat-tree", "k": 4, "hosts_per_edge": [1, 2, 3, 1, 1, 1, 1, 4]},
+    "circuits": {"hosts": 6, "host_links": 4},
+    "circuits twice": {"kind": "circuits", "hosts": 7, "host_links": 4, "circuits": [2, 3]},
     "graph": {
         "switches": {"X": [], "S1": ["W1", "W2"], "S2": ["W3", "W4", "W5", "PS"]},
         "links": [{"ends": ["S1", "X"], "rate": "3Gbit"}, {"ends": ["X", "S2"], "rate": "3Gbit"}],

@@ -161,7 +161,7 @@ def test_no_routing_beats_the_exact_one(case):
     operation = (SwitchAllReduce(0, 0),)
     bare = replace(made, programs=(operation,) * len(made.hosts), chunks=1, shares=None)
     paces = [
-        pace(replace(bare, trees=(grid._tree(workers, server, where),)), fabric)
+        pace(replace(bare, trees=(grid.tree(workers, server, where, len(workers)),)), fabric)
         for where in product([None, *sorted(fabric.ina)], repeat=len(workers))
         if all(switch is None or where.count(switch) > 1 for switch in where)
     ]

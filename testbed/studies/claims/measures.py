@@ -17,7 +17,7 @@ SEED = "emulation.seed"
 
 Metric = Literal["jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s"]
 Summary = Literal["mean", "most", "least", "slope", "spread", "midway", "step"]
-Reference = Literal["servers-apart", "servers-colocated"]
+Reference = Literal["servers-apart", "servers-colocated", "servers-optimal"]
 LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3, "step": 2}
 ALONG = ("slope", "midway", "step")
 """Numbers that need points along one path."""

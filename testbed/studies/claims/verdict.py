@@ -288,11 +288,13 @@ def _formula(measure: Measure, experiment: Experiment, cell: sweep.Settings) -> 
     workers, servers = (
         each if isinstance(each, int) else len(each) for each in (job.workers, job.servers)
     )
-    # BytePS, OSDI 2020, section 2: max(M/B, n M/(k B)), and 2 (n-1) M/(n B) where all n workers'
-    # machines are servers.
+    # BytePS, OSDI 2020, section 2: max(M/B, n M/(k B)); 2 (n-1) M/(n B) where all n workers'
+    # machines are servers; 2 n (n-1) M/((n^2+k n-2 k) B) where all machines are, with k <= n.
     of_rate = {
         "servers-apart": min(1.0, servers / workers),
         "servers-colocated": workers / (2 * (workers - 1)),
+        "servers-optimal": (workers**2 + servers * workers - 2 * servers)
+        / (2 * workers * (workers - 1)),
     }
     return of_rate[measure.reference or ""] * resolved.fabric.host_rate / 1e9
 

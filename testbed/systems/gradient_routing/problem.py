@@ -51,6 +51,7 @@ class Problem:
             are links, then switches.
         per_sum: (limits, switches), the same for a switch's sums on their way to the server.
         limits: both side by side, sparse.
+        names: each limit's link, or switch.
         unit: the rate of the slowest host link, bit/s.
     """
 
@@ -89,6 +90,7 @@ class Problem:
                 if ends in row_of:
                     times[row_of[ends], column] = amount * self.unit / fabric.link(*ends).rate
         # Rows are links, then switches; values are the cost of one more worker or sum.
+        self.names: list[tuple[str, str] | str] = [*row_of, *self.switches]
         self.capacity = np.array(
             [fabric.capacity.get(switch, np.inf) / self.unit for switch in self.switches]
         )

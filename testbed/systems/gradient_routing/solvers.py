@@ -60,15 +60,20 @@ def searched(problem: Problem, seed: int) -> Routing:
 
 def _drawn(problem: Problem, seed: int, draws: int) -> list[Vector]:
     """Counts, drawn ``draws`` times from the relaxation's solution."""
-    relaxed, dice = _solve(problem, whole=False).clip(0), random.Random(seed)
-    found = []
-    for _ in range(draws):
-        counts = np.zeros(len(problem.columns))
-        for tor, own in problem.own.items():
-            for column in dice.choices(own, relaxed[own].tolist(), k=problem.sizes[tor]):
-                counts[column] += 1
-        found.append(problem.without_lone(counts))
-    return found
+    relaxed, dice = _solve(problem, whole=False), random.Random(seed)
+    return [drawn_from(problem, relaxed, dice) for _ in range(draws)]
+
+
+def drawn_from(problem: Problem, relaxed: Vector, dice: random.Random) -> Vector:
+    """A way for each worker, in proportion to ``relaxed``; the first one where that is 0."""
+    counts = np.zeros(len(problem.columns))
+    for tor, own in problem.own.items():
+        weights = relaxed[own].clip(0)
+        if not weights.any():
+            weights[0] = 1.0
+        for column in dice.choices(own, weights.tolist(), k=problem.sizes[tor]):
+            counts[column] += 1
+    return problem.without_lone(counts)
 
 
 def greedy(problem: Problem) -> Routing:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import sqrt
 from typing import TypeAlias
 
 from testbed.topology.fabric import Fabric
@@ -12,6 +13,9 @@ from testbed.topology.paths import EvenPaths, path
 
 Load: TypeAlias = Mapping[tuple[str, str], float]
 """The part of a stream on each directed link."""
+
+MOST_WAYS = 512
+"""About the most ways considered; on a large fabric only some switches are candidates."""
 
 
 @dataclass(frozen=True)
@@ -63,3 +67,28 @@ def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
         up, down = pairwise(route), pairwise(route[::-1])
         found.append(Way(None, dict.fromkeys((*up, *down), 1.0), route))
     return found
+
+
+def candidates(
+    fabric: Fabric, tors: Collection[str], workers: int, most_ways: int = MOST_WAYS
+) -> dict[str, Sequence[str]]:
+    """The INA switches open to each rack: all of them or, of too many, some and the nearest."""
+    switches = [switch for switch in fabric.switches if switch in fabric.ina]
+    most = len(switches)
+    if most * len(tors) > most_ways:
+        # Each switch in use costs the server a stream, so about sqrt(workers) of them suffice.
+        few = min(most, round(2 * sqrt(workers)))
+        switches = [switches[place * most // few] for place in range(few)]
+        most = max(2, most_ways // len(tors) - 1)
+    return {tor: _nearest(fabric, tor, switches, most) for tor in tors}
+
+
+def _nearest(fabric: Fabric, tor: str, switches: Sequence[str], most: int) -> Sequence[str]:
+    """The ``most`` nearest of ``switches``, in their order."""
+    if len(switches) <= most:
+        return switches
+    # Each rack counts from its own ToR, so that racks break ties differently.
+    order = {switch: place for place, switch in enumerate(fabric.switches)}
+    near = sorted(switches, key=lambda switch: (order[switch] - order[tor]) % len(order))
+    near.sort(key=lambda switch: fabric.distance(switch, tor))
+    return sorted(near[:most], key=order.__getitem__)

@@ -1,0 +1,162 @@
+"""InArt: the model is split over several servers, and each part's routes are chosen with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from testbed.plan.program import Operation, Plan, SwitchAllReduce
+from testbed.systems import ps
+from testbed.systems.gradient_routing.ways import MOST_WAYS, candidates, past_switches, to_switch
+from testbed.systems.grid import FINEST, streams, tree
+from testbed.systems.racks import by_rack
+from testbed.systems.system import Assignment, System, WithWindow
+from testbed.topology.fabric import Fabric
+from testbed.topology.paths import spread
+
+if TYPE_CHECKING:
+    from testbed.systems.gradient_routing.split import Split
+
+
+def route(job: Assignment, fabric: Fabric) -> Split:
+    """Shares and routes. ValueError if a server is a worker too."""
+    # numpy and scipy are slow to import, and few plans need them.
+    from testbed.systems.gradient_routing import split
+    from testbed.systems.gradient_routing.problem import Problem
+
+    options = SYSTEM.settle({}) | dict(job.options)
+    if not job.servers:
+        raise ValueError("inart needs at least one server")
+    if both := [server for server in job.servers if server in job.workers]:
+        raise ValueError(f"the server {both[0]} is a worker too; a tree's root needs its own host")
+    racks = by_rack(job.workers, fabric)
+    most_ways = max(2 * len(racks), 4 * MOST_WAYS // len(job.servers))
+    switches = candidates(fabric, racks, len(job.workers), most_ways)
+    problems = [
+        Problem(
+            fabric,
+            job.workers,
+            server,
+            {
+                tor: [
+                    past_switches(fabric, tor, server),
+                    *(to_switch(fabric, tor, switch) for switch in switches[tor]),
+                ]
+                for tor in racks
+            },
+        )
+        for server in job.servers
+    ]
+    seed = job.seed if options["seed"] is None else options["seed"]
+    return split.rounded(problems, seed, options["draws"], options["split"] == "equal")
+
+
+def plan(job: Assignment, fabric: Fabric) -> Plan:
+    """A chunk and a tree for each server that has a part; a parameter server without switches."""
+    found = route(job, fabric)
+    shares = _whole(found.shares)
+    workers = len(job.workers)
+    parts = [number for number, share in enumerate(shares) if share]
+    trees = tuple(
+        tree(
+            job.workers,
+            job.servers[number],
+            [way.switch for way in found.routings[number].ways],
+            workers + number,
+        )
+        for number in parts
+    )
+    kept = tuple(shares[number] for number in parts)
+    if not any(tree.switches for tree in trees):
+        return replace(
+            ps.served(replace(job, servers=tuple(job.servers[number] for number in parts)), kept),
+            system="inart",
+        )
+    everyone: tuple[Operation, ...] = tuple(
+        SwitchAllReduce(chunk, chunk) for chunk in range(len(parts))
+    )
+    serve: list[tuple[Operation, ...]] = [() for _ in job.servers]
+    for chunk, number in enumerate(parts):
+        serve[number] = (SwitchAllReduce(chunk, chunk),)
+    return Plan(
+        system="inart",
+        hosts=job.workers + job.servers,
+        workers=workers,
+        chunks=len(parts),
+        programs=(*(everyone for _ in range(workers)), *serve),
+        trees=trees,
+        shares=kept,
+        routes=spread(fabric, streams(trees, kept)),
+    )
+
+
+def _whole(shares: Sequence[float]) -> list[Fraction]:
+    """The shares as multiples of 1/FINEST that add up to 1."""
+    parts = [round(share * FINEST) for share in shares]
+    parts[parts.index(max(parts))] += FINEST - sum(parts)
+    return [Fraction(part, FINEST) for part in parts]
+
+
+class InArtOptions(WithWindow):
+    """How the model is split and routed."""
+
+    split: Literal["best", "equal"] = Field(
+        default="best",
+        description="the servers' parts of the model, one of best (chosen with the"
+        " routes) or equal",
+        examples=["best"],
+    )
+    draws: int = Field(
+        default=32,
+        ge=1,
+        le=10_000,
+        description="how often rounding draws routes; the best draw counts",
+        examples=[32],
+    )
+    seed: int | None = Field(
+        default=None,
+        ge=0,
+        description="the seed of the draws, a whole number of at least 0; unset, each repeat has"
+        " its own",
+        examples=[1],
+    )
+
+    def draws_anew(self) -> bool:
+        """Whether routes are drawn with a seed of each repeat."""
+        return self.seed is None
+
+
+SYSTEM = System(
+    name="inart",
+    title="InArt",
+    colour="#b8860b",
+    marker="H",
+    citation="Liu et al., InArt: In-Network Aggregation with Route Selection for Accelerating "
+    "Distributed Training, WWW 2024, doi 10.1145/3589334.3645394",
+    published=(
+        "The model is split over several parameter servers, and for each part every worker's "
+        "gradients take a route on which at most one switch sums them.",
+        "The split comes from Lagrange multipliers; routes are selected by randomised rounding. "
+        "Limits are the links, the servers' links and the rate at which switches aggregate.",
+    ),
+    reading=(
+        "We knew a summary with the paper's figures, and the group's related papers in full.",
+        "The split and the routes are relaxed together, to one linear programme. For each draw of "
+        "routes the shares are the optimum of another. The best of 32 draws counts.",
+        "Links, switches and flows are those of GRID here: sums return on the same ways, equally "
+        "short paths share evenly in the programme, and each stream then takes one of them.",
+        "Shares are whole thousandths; a server may be left without a part.",
+        "Switches use slots as ATP does, and a switch that would sum for one worker is bypassed.",
+        "Without any INA switch it is a parameter server with its shares, over TCP.",
+        f"With k servers, racks have at most about {4 * MOST_WAYS}/k ways together for each "
+        "server: of more switches some are candidates, and for each rack the nearest of them.",
+    ),
+    servers=(1, 64),
+    aggregates=True,
+    plan=plan,
+    options=InArtOptions,
+)

@@ -1,0 +1,64 @@
+"""InArt: shares follow what each server's routes can carry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from testbed.plan import cost as model
+from testbed.plan.checker import check
+from testbed.systems import Assignment, registry
+from testbed.topology.builders import fat_tree, graph, leaf_spine
+from testbed.topology.framing import framing
+
+INART = registry["inart"]
+
+
+def planned(fabric, workers, servers, **options):
+    job = Assignment(workers, servers, INART.settle({"seed": 1, **options}))
+    made = INART.plan(job, fabric)
+    check(made)
+    return made
+
+
+def test_a_slow_server_gets_a_smaller_part():
+    hosts = ("W1", "W2", "W3", "W4")
+    fabric = graph({"S": [*hosts, "P", "Q"]}, [("Q", "S", 5e9)], 10e9, 10**6)
+    made = planned(fabric, hosts, ("P", "Q"))
+    assert made.shares == (Fraction(667, 1000), Fraction(333, 1000))
+    assert planned(fabric, hosts, ("P", "Q"), split="equal").shares == (Fraction(1, 2),) * 2
+    # N M/(k B) with servers' rates of 10 and 5: four workers at a total of 15 Gbit/s.
+    tcp = framing(fabric)
+    overhead = 1 / tcp.tcp_efficiency + tcp.tcp_ack_share
+    paced = model.seconds_per_byte(made, fabric) * 15e9 / 8 / overhead
+    assert paced == pytest.approx(4, rel=0.01)
+
+
+def test_one_rack_with_ina_needs_one_server_and_sums_everything_in_its_tor():
+    fabric = leaf_spine(1, 1, 6, 1e10, 1e10, 10**6).with_ina(["t0"])
+    made = planned(fabric, fabric.hosts[:4], fabric.hosts[4:])
+    assert all(set(tree.parent.values()) == {"t0", tree.root} for tree in made.trees)
+    ina = framing(fabric)
+    paced = model.seconds_per_byte(made, fabric) * 1e10 / 8 * ina.ina_efficiency
+    assert paced == pytest.approx(1, rel=0.05)
+
+
+def test_a_limited_switch_sums_for_as_many_workers_as_it_can():
+    fabric = fat_tree(6, 3, 20e9, 20e9, 256_000)
+    fabric = fabric.with_ina(fabric.tors)
+    limited = replace(fabric, capacity=dict.fromkeys(fabric.tors, 9e9))
+    workers, servers = fabric.hosts[:50], fabric.hosts[50:]
+    free, bound = (planned(each, workers, servers) for each in (fabric, limited))
+    summed = [
+        sum(len(tree.rank_of) - tree.streams for tree in made.trees) for made in (free, bound)
+    ]
+    assert summed[0] > summed[1]
+    assert sum(bound.shares) == 1
+
+
+def test_a_server_that_works_too_is_refused():
+    fabric = leaf_spine(1, 1, 6, 1e10, 1e10, 10**6)
+    with pytest.raises(ValueError, match="the server h1 is a worker too"):
+        planned(fabric, fabric.hosts[:4], ("h5", "h1"))
