@@ -69,7 +69,7 @@ SYSTEM = System(
     name="omnireduce",
     title="OmniReduce",
     colour="#1b7f79",
-    marker="8",
+    marker="2",
     citation="Fei et al., Efficient Sparse Collective Communication and its Application to "
     "Accelerate Distributed Deep Learning, SIGCOMM 2021",
     published=(

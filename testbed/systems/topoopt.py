@@ -52,7 +52,7 @@ SYSTEM = System(
     name="topoopt",
     title="TopoOpt",
     colour="#3b3b98",
-    marker="d",
+    marker="3",
     citation="Wang et al., TopoOpt: Co-optimizing Network Topology and Parallelization Strategy "
     "for Distributed Training Jobs, NSDI 2023; arXiv 2202.00433",
     published=(
