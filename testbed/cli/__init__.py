@@ -21,6 +21,7 @@ _MODULES = {
     "torture": "torture",
     "place": "place",
     "reference": "reference",
+    "systems": "systems",
     "doctor": "machine",
     "calibrate": "machine",
     "clean": "machine",

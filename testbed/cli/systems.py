@@ -1,0 +1,23 @@
+"""``systems``: what each system is."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("name", required=False)
+def systems(name: str | None) -> None:
+    """List the systems, or show one: source, published rules, our reading, options.
+
+    The column INA says whether switches sum for it: "needed" if it does not run without, "used" if
+    it does, "no" if it never asks for it.
+    """
+    from testbed.experiment.findings import suggestion
+    from testbed.studies.declared import full, table
+    from testbed.systems import registry
+
+    if name is not None and name not in registry:
+        raise click.UsageError(f"found {name!r}, wanted a system; {suggestion(name, registry)}")
+    for line in full(registry[name]) if name else table(registry):
+        click.echo(line)
