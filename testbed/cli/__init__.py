@@ -6,9 +6,10 @@ from importlib import import_module
 
 import click
 
-from testbed import __version__
+from testbed import __version__, extensions
 
 _MODULES = {
+    "new": "new",
     "run": "run",
     "train": "train",
     "validate": "validate",
@@ -35,6 +36,12 @@ _MODULES = {
 
 class _Verbs(click.Group):
     """Verbs whose modules are imported on first use."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except extensions.Broken as error:
+            raise click.UsageError(str(error)) from error
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_MODULES)
