@@ -13,6 +13,7 @@ _MODULES = {
     "run": "run",
     "train": "train",
     "validate": "validate",
+    "watch": "watch",
     "report": "report",
     "explain": "explain",
     "compare": "comparison",
