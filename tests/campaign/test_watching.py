@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import deque
 
 import pytest
@@ -173,3 +175,9 @@ def test_the_progress_line_says_who_leads(finished, tmp_path, capsys):
     )
     assert "; so far " in last
     assert all(name in last for name in ("Ring ", "ATP ", " to "))
+
+
+def test_running_a_campaign_does_not_load_the_library_that_draws():
+    """It takes long, and would choose how a notebook shows figures."""
+    code = "import sys, testbed.campaign.evaluation; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
