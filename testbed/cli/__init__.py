@@ -24,6 +24,7 @@ _MODULES = {
     "place": "place",
     "reference": "reference",
     "systems": "systems",
+    "setup": "machine",
     "doctor": "machine",
     "calibrate": "machine",
     "clean": "machine",
