@@ -61,4 +61,9 @@ class _Verbs(click.Group):
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ina-testbed")
 def main() -> None:
-    """Gradient synchronisation and in-network aggregation, side by side on one machine."""
+    """Gradient synchronisation and in-network aggregation, side by side on one machine.
+
+    Only emulation needs root (backend: emulate, and what measures or cleans up for it). A verb
+    that may need it says when, under "Root" in its help; all others, and experiments with
+    backend: packet or simulate, run without.
+    """

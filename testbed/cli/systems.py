@@ -5,8 +5,15 @@ from __future__ import annotations
 import click
 
 
+def _names(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """For the shell's completion."""
+    from testbed.systems import registry
+
+    return [name for name in registry if name.startswith(begun)]
+
+
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_names)
 def systems(name: str | None) -> None:
     """List the systems, or show one: source, published rules, our reading, options.
 
