@@ -29,7 +29,8 @@ def campaign(seconds, repeats, cores, in_order, seed=1):
     yield CellEvent(0.0, SESSION)
     for cell, repeat in planned:
         yield CellEvent(0.0, PLANNED, cell, repeat, 1.0, cell)
-    now, waiting, running, told = 0.0, deque(planned), {}, deque()
+    now, waiting, running = 0.0, deque(planned), {}
+    told: deque[tuple[str, int]] = deque()
     while waiting or running or told:
         while waiting and len(running) < cores:
             key = waiting.popleft()

@@ -75,7 +75,7 @@ def systems_run(experiment):
     ],
 )
 def test_what_is_written_validates_and_runs(kind, systems, here, monkeypatch):
-    monkeypatch.setattr(skeletons.shutil, "which", lambda name: None)  # a P4 compiler takes seconds
+    monkeypatch.setattr(shutil, "which", lambda name: None)  # a P4 compiler takes seconds
     done = call("new", kind, "my-own")
     assert done.exit_code == 0, done.output
     *written, following = done.output.splitlines()

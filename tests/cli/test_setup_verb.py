@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import subprocess
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from testbed.backends.emulation.network import TOOLS
 from testbed.cli import main
 from testbed.machine import doctor
 from testbed.machine.doctor import Check
@@ -21,7 +25,7 @@ FINE = Check("ip", "ok", "/sbin/ip", packages=("iproute2",))
 @pytest.fixture
 def machine(monkeypatch):
     """Calls `setup` on a machine with some checks; apt-get makes all of them ok."""
-    state = {"checks": [], "apt": [], "works": True}
+    state: dict[str, Any] = {"checks": [], "apt": [], "works": True}
 
     def run(command, **how):
         state["apt"].append(command)
@@ -102,13 +106,13 @@ def test_a_kernel_that_cannot_is_told_unless_only_packages_matter(machine, monke
     ],
 )
 def test_p4langs_packages_are_named_for_this_distribution(system, source, monkeypatch):
-    monkeypatch.setattr(doctor.platform, "freedesktop_os_release", lambda: system)
-    monkeypatch.setattr(doctor.shutil, "which", lambda name, **more: None)
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: system)
+    monkeypatch.setattr(shutil, "which", lambda name, **more: None)
     (check,) = (check for check in doctor.packaged() if check.name == "p4c")
     assert check.fix.endswith(source)
     assert not check.packages
 
 
 def test_every_package_of_a_tool_is_known():
-    tools = (*doctor.TOOLS, *doctor._OPTIONAL_TOOLS, "unshare")
+    tools = (*TOOLS, *doctor._OPTIONAL_TOOLS, "unshare")
     assert {*tools} <= doctor._PACKAGES.keys()
