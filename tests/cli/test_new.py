@@ -86,6 +86,14 @@ def test_what_is_written_validates_and_runs(kind, systems, here, monkeypatch):
     assert systems_run("my-own.yaml") == systems
 
 
+def test_a_protocols_system_runs_without_ina_too(here, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    call("new", "protocol", "my-own")
+    text = (here / "my-own.yaml").read_text()
+    (here / "my-own.yaml").write_text(text.replace("ina: all", "ina: none"))
+    assert systems_run("my-own.yaml") == {"my-own"}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which(COMPILER), reason=f"{COMPILER} is not installed")
 def test_a_protocol_of_a_users_own_runs_in_packets(here):
