@@ -14,21 +14,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 # Mininet belongs to the system's Python, so the virtual environment is made from that one.
 python=/usr/bin/python3
-packages=(mininet iproute2 nftables iputils-ping ethtool tcpdump python3 python3-venv gcc libc6-dev)
 
-missing=()
-for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-done
-if ((${#missing[@]})); then
+if ! dpkg-query -W -f '${Status}' python3-venv 2>/dev/null | grep -q 'ok installed'; then
     if [[ $EUID -ne 0 ]]; then
-        echo "setup: as root, run: apt-get install ${missing[*]}" >&2
+        echo "setup: as root, run: apt-get install python3-venv" >&2
         exit 1
     fi
-    echo "setup: installing ${missing[*]} (Debian packages)"
+    echo "setup: installing python3-venv (a Debian package)"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
 fi
 
 stamp="$(sha256sum pyproject.toml | cut -d' ' -f1) $("$python" --version) $PWD"
@@ -38,3 +33,8 @@ if [[ "$(cat .venv/.stamp 2>/dev/null)" != "$stamp" ]]; then
     .venv/bin/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
     echo "$stamp" > .venv/.stamp
 fi
+
+# The rest of the Debian packages: `ina-testbed doctor` knows which. Optional ones may stay missing.
+install=()
+[[ $EUID -ne 0 ]] || install=(--install)
+.venv/bin/ina-testbed setup --packages-only "${install[@]}" | sed -n '/^installing/p; /^missing/,+1p; /^as root/p'

@@ -7,6 +7,7 @@
 - ``training.csv``: a `Progress` for each evaluation of a job that learns;
 - ``links.csv``: a `LinkLoad` for each cell, repeat and direction of a link, where the back end
   measures it;
+- ``cells.csv``: a `CellEvent` for each cell that is planned, begins or ends;
 - ``digests.csv``: a `PacketDigests` for each cell and repeat of packets in virtual time;
 - ``run.json``: what it ran on; ``experiment.yaml``: what was run, with all defaults filled in;
 - ``logs/``.
@@ -33,6 +34,7 @@ SCHEMA_VERSION = 1
 RESULTS, ITERATIONS, LINKS = "results.csv", "iterations.csv", "links.csv"
 DIGESTS = "digests.csv"
 TRAINING = "training.csv"
+CELLS = "cells.csv"
 METADATA = "run.json"
 EXPERIMENT, LOGS = "experiment.yaml", "logs"
 
@@ -224,6 +226,26 @@ class Progress:
     weights: str = ""
 
 
+@dataclass(frozen=True)
+class CellEvent:
+    """Something that happened to a cell while it was run: for those who watch, not a result.
+
+    Attributes:
+        at: seconds since the epoch.
+        event: ``planned``, ``started`` or ``finished``; ``session``, of no cell, begins a run or
+            its resumption.
+        expected_s: how long it should take here.
+        title: what people call it.
+    """
+
+    at: float
+    event: str
+    cell: str = ""
+    repeat: int = 0
+    expected_s: float = 0.0
+    title: str = ""
+
+
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
     "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "source",
@@ -236,6 +258,7 @@ COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
 LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
 DIGEST_COLUMNS = tuple(field.name for field in fields(PacketDigests))
+EVENT_COLUMNS = tuple(field.name for field in fields(CellEvent))
 PROGRESS_COLUMNS = tuple(field.name for field in fields(Progress))
 
 
@@ -257,7 +280,7 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         """Open an existing directory. Raises FileNotFoundError if it holds no run."""
         self.path = Path(path)
-        for name in (RESULTS, ITERATIONS, LINKS, DIGESTS, TRAINING):
+        for name in (RESULTS, ITERATIONS, LINKS, DIGESTS, TRAINING, CELLS):
             if name in (RESULTS, ITERATIONS) or (self.path / name).exists():
                 _drop_torn_line(self.path / name)
 
@@ -309,6 +332,12 @@ class RunDirectory:
             _replace(self.path / TRAINING, _lines([PROGRESS_COLUMNS]))
         if rows:
             _append(self.path / TRAINING, rows)
+
+    def append_events(self, rows: Iterable[CellEvent]) -> None:
+        """Add rows to ``cells.csv``, made if there is none; they need not survive a crash."""
+        if not (self.path / CELLS).exists():
+            _replace(self.path / CELLS, _lines([EVENT_COLUMNS]))
+        _append(self.path / CELLS, rows, durable=False)
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Replace ``run.json`` as a whole; its ``schema_version`` is added."""
@@ -365,6 +394,14 @@ def _runs(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     return runs
 
 
+def last_run(path: str | Path) -> Path:
+    """The run's directory that ``path`` is, or the one below it that was begun last.
+
+    FileNotFoundError if there is none.
+    """
+    return max(_runs(path), key=lambda run: (run / EXPERIMENT).stat().st_mtime_ns)
+
+
 def read_metadata(run: str | Path) -> dict[str, Any]:
     """The content of a run's ``run.json``; empty if there is none yet. Unreadable if damaged."""
     path = Path(run) / METADATA
@@ -410,14 +447,17 @@ def _cell(value: object) -> object:
 
 
 def _append(
-    path: Path, rows: Iterable[Row | Iteration | LinkLoad | PacketDigests | Progress]
+    path: Path,
+    rows: Iterable[Row | Iteration | LinkLoad | PacketDigests | Progress | CellEvent],
+    durable: bool = True,
 ) -> None:
     content = _lines(astuple(row) for row in rows)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
         while content:
             content = content[os.write(descriptor, content) :]
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

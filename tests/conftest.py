@@ -13,6 +13,9 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+# Before the registries are read: a user's own systems are not part of these tests.
+os.environ["INA_TESTBED_EXTENSIONS"] = ""
+
 from testbed.switches import bmv2
 
 

@@ -16,9 +16,10 @@ from testbed.backends.recording import Recording
 from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, log_name
-from testbed.campaign.planning import Planned, plan, title
+from testbed.campaign.planning import Planned, plan
 from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
+from testbed.campaign.standings import Standings, records
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
@@ -27,6 +28,7 @@ from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.provenance import environment, now
 from testbed.results import RunDirectory, Unreadable
+from testbed.systems import registry
 
 
 class Evaluation(Protocol):
@@ -137,13 +139,15 @@ def _fill(
     """Run the cells, and write the rows of each as soon as it ends; return how many failed."""
     directory.write_metadata({**metadata, "finished_at": None})
     console = Console(stderr=True, quiet=quiet)
-    progress = Progress(len(planned), sum(each.seconds for each in planned), console)
+    titles = {name: system.title for name, system in registry.items()}
+    standings = Standings(titles)
+    for row in records(directory.path):  # of the sessions before
+        standings.add(row)
+    progress = Progress(planned, directory, standings, console)
     failures = 0
     for each in planned:
         shutil.rmtree(directory.logs / log_name(each.cell), ignore_errors=True)
-    for each, outcome in executor.outcomes(
-        planned, directory.logs, recording, lambda each: progress.start(title(each.cell))
-    ):
+    for each, outcome in executor.outcomes(planned, directory.logs, recording, progress.start):
         if isinstance(outcome, Failed):
             failures += 1
             result = _failed(each, str(outcome))
@@ -156,7 +160,7 @@ def _fill(
         directory.append_iterations(result.iterations)
         directory.append_progress(result.training)
         directory.append(result.jobs)  # last, because these rows mark the cell as finished
-        progress.finish(f"{title(each.cell)}: {said}", each.seconds)
+        progress.finish(each, said, result.jobs)
     directory.write_metadata({**metadata, "finished_at": now()})
     return failures
 

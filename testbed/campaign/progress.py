@@ -1,52 +1,100 @@
-"""Progress of an evaluation: a live line on a terminal, plain lines elsewhere."""
+"""Progress of an evaluation: a live line on a terminal, plain lines elsewhere, and cells.csv."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 
 from rich.console import Console
 from rich.markup import escape
 
+from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journal
+from testbed.campaign.planning import Planned, title
+from testbed.campaign.standings import Standings
+from testbed.results import CellEvent, Row, RunDirectory
+
+_MOST_NAMED = 4
+
 
 class Progress:
-    """Shows which cell runs, how many are left and how long they will take.
+    """Shows which cell runs, how many are left, how long they will take, and who leads.
 
-    The estimate starts from the closed form and is corrected by the ratio observed so far. There
-    is no drawing thread, because cells are forked from this process.
+    There is no drawing thread, because cells are forked from this process.
     """
 
-    def __init__(self, cells: int, expected_s: float, console: Console) -> None:
-        self._console = console
-        self._cells, self._expected_s = cells, expected_s
-        self._began = time.monotonic()
-        self._done, self._done_s = 0, 0.0
-        self._started = 0
+    def __init__(
+        self,
+        planned: Sequence[Planned],
+        directory: RunDirectory,
+        standings: Standings,
+        console: Console,
+    ) -> None:
+        self._console, self._directory, self._standings = console, directory, standings
+        self._cells, self._started = len(planned), 0
+        self._journal = Journal()
+        self._note(
+            [
+                CellEvent(_now(), SESSION),
+                *(self._event(PLANNED, each) for each in planned),
+            ]
+        )
 
-    def start(self, what: str) -> None:
+    def start(self, planned: Planned) -> None:
+        self._note([self._event(STARTED, planned)])
         self._started += 1
-        left = self._cells - self._done
-        line = f"[{self._started}/{self._cells}] {what} — {left} left, {clock(self._left_s())}"
+        left = f"{self._journal.left} left, {clock(self._journal.left_s(time.time()))}"
+        if self._standings.invalid or self._standings.failed:
+            left += f", {self._standings.counts}"
+        line = f"[{self._started}/{self._cells}] {title(planned.cell)} — {left}"
         if self._console.is_terminal:
             self._console.print(f"\r\x1b[K{escape(line)}", end="", highlight=False)
         else:
             self._console.print(escape(line), highlight=False, soft_wrap=True)
 
-    def finish(self, what: str, expected_s: float) -> None:
-        """``expected_s`` is the expected time of the finished cell."""
-        self._done += 1
-        self._done_s += expected_s
+    def finish(self, planned: Planned, said: str, rows: Sequence[Row]) -> None:
+        """``said`` is the outcome as text, ``rows`` are the cell's."""
+        self._note([self._event(FINISHED, planned)])
+        leaders = ""
+        for row in rows:
+            record = as_text(row)
+            self._standings.add(record)
+            if not self._console.quiet:
+                leaders = self._leaders(record)
         start = "\r\x1b[K" if self._console.is_terminal else ""
-        line = f"{start}[{self._done}/{self._cells}] {what}"
-        self._console.print(escape(line), highlight=False, soft_wrap=True)
+        line = f"{start}[{self._journal.ended}/{self._cells}] {title(planned.cell)}: {said}"
+        self._console.print(escape(line + leaders), highlight=False, soft_wrap=True)
 
-    def _left_s(self) -> float:
-        left = self._expected_s - self._done_s
-        if self._done == 0:
-            return left
-        return left * (time.monotonic() - self._began) / self._done_s
+    def _leaders(self, record: dict[str, str]) -> str:
+        found = self._standings.of(record)
+        if len(found) < 2:
+            return ""
+        more = ", ..." if len(found) > _MOST_NAMED else ""
+        return f"; so far {', '.join(map(str, found[:_MOST_NAMED]))}{more}"
+
+    def _event(self, event: str, planned: Planned) -> CellEvent:
+        cell = planned.cell
+        return CellEvent(_now(), event, cell.id, cell.repeat, planned.seconds, title(cell))
+
+    def _note(self, events: Sequence[CellEvent]) -> None:
+        for event in events:
+            self._journal.record(event)
+        self._directory.append_events(events)
+
+
+def _now() -> float:
+    return round(time.time(), 3)
+
+
+def as_text(row: Row) -> dict[str, str]:
+    """A row as results.csv has it."""
+    return {name: "" if value is None else str(value) for name, value in asdict(row).items()}
 
 
 def clock(seconds: float) -> str:
     """``about 1 min 05 s``"""
     minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"about {hours} h {minutes:02d} min"
     return f"about {minutes} min {rest:02d} s" if minutes else f"about {rest} s"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from testbed import extensions
 from testbed.experiment.schema import Experiment
 from testbed.shipped import folder
 from testbed.workload.catalogue import path_of
@@ -42,8 +43,11 @@ def version(experiment: Experiment) -> str:
 
 @cache
 def code() -> str:
-    """Digest of all code that a result may depend on."""
-    return digest_of(_PACKAGE, folder("p4") / "build")
+    """Digest of all code that a result may depend on, users' extensions included."""
+    digest = hashlib.sha256(digest_of(_PACKAGE, folder("p4") / "build").encode())
+    for name, path in extensions.files():
+        digest.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def digest_of(package: Path, compiled: Path) -> str:

@@ -6,12 +6,14 @@ from importlib import import_module
 
 import click
 
-from testbed import __version__
+from testbed import __version__, extensions
 
 _MODULES = {
+    "new": "new",
     "run": "run",
     "train": "train",
     "validate": "validate",
+    "watch": "watch",
     "report": "report",
     "explain": "explain",
     "compare": "comparison",
@@ -21,6 +23,8 @@ _MODULES = {
     "torture": "torture",
     "place": "place",
     "reference": "reference",
+    "systems": "systems",
+    "setup": "machine",
     "doctor": "machine",
     "calibrate": "machine",
     "clean": "machine",
@@ -34,6 +38,12 @@ _MODULES = {
 
 class _Verbs(click.Group):
     """Verbs whose modules are imported on first use."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except extensions.Broken as error:
+            raise click.UsageError(str(error)) from error
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_MODULES)
@@ -51,4 +61,9 @@ class _Verbs(click.Group):
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ina-testbed")
 def main() -> None:
-    """Gradient synchronisation and in-network aggregation, side by side on one machine."""
+    """Gradient synchronisation and in-network aggregation, side by side on one machine.
+
+    Only emulation needs root (backend: emulate, and what measures or cleans up for it). A verb
+    that may need it says when, under "Root" in its help; all others, and experiments with
+    backend: packet or simulate, run without.
+    """

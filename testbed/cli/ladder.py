@@ -20,6 +20,8 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
 
     A PATH is an experiment file, which runs on all back ends, or a directory of results, which
     is only read. Exits with 1 unless the errors are within the bounds.
+
+    Root: needed to run an experiment file, which is emulated, too.
     """
     from testbed import results
     from testbed.backends.recording import NOTHING

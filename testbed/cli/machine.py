@@ -1,33 +1,82 @@
-"""``doctor``, ``calibrate`` and ``clean``: this machine, its capacity, and leftovers of runs."""
+"""``setup``, ``doctor``, ``calibrate``, ``clean``: this machine, and leftovers of runs."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.failures import running
 
+if TYPE_CHECKING:
+    from testbed.machine.doctor import Check
+
+
+@click.command()
+@click.option(
+    "--install", is_flag=True, help="as root: install with apt what Debian and Ubuntu have"
+)
+@click.option("--packages-only", is_flag=True, help="say nothing about the kernel")
+def setup(install: bool, packages_only: bool) -> None:
+    """Say what this machine lacks for emulation, and install it.
+
+    Exits with 1 while something necessary is missing. BMv2 and p4c are optional; p4lang's package
+    source has them. `doctor` says more: what limits this machine, and what that costs.
+
+    Root: needed with --install, and to try the kernel's features.
+    """
+    from testbed.machine import doctor, installing
+
+    if install:
+        try:
+            for line in installing.install(doctor.packaged()):
+                click.echo(line)
+        except installing.NotInstalled as error:
+            raise click.ClickException(str(error)) from error
+    checks = [*doctor.packaged(), *(() if packages_only else doctor.kernel())]
+    lacking = [check for check in checks if check.status != "ok"]
+    missing = _told(lacking)
+    packages = installing.packages(lacking)
+    if packages and not install:
+        click.echo(f"as root, ina-testbed setup --install installs {' '.join(packages)}")
+    if not missing:
+        click.echo("nothing necessary is missing")
+    sys.exit(1 if missing else 0)
+
 
 @click.command()
 def doctor() -> None:
-    """Say what this machine has, lacks and limits, and how to fix it."""
+    """Say what this machine has, lacks and limits, and how to fix it.
+
+    Exits with 1 if something necessary for emulation is missing; simulation and packets in virtual
+    time need only a C compiler.
+
+    Root: needed to try the kernel's features; all else is checked without it.
+    """
     from testbed.machine import calibration
     from testbed.machine.doctor import checks
 
-    missing = 0
-    for check in (*checks(), calibration.check()):
+    sys.exit(1 if _told([*checks(), calibration.check()]) else 0)
+
+
+def _told(checks: Sequence[Check]) -> int:
+    """Print checks; return how many of them are of something missing."""
+    for check in checks:
         click.echo(f"{check.status:8} {check.name:14} {check.detail}")
         if check.fix:
             click.echo(f"{'':24}{check.fix}")
-        missing += check.status == "missing"
-    sys.exit(1 if missing else 0)
+    return sum(check.status == "missing" for check in checks)
 
 
 @click.command()
 @click.option("--force", is_flag=True, help="measure even while the machine is busy")
 def calibrate(force: bool) -> None:
-    """Measure this machine's capacity, for `dilation: auto` and for warnings."""
+    """Measure this machine's capacity, for `dilation: auto` and for warnings.
+
+    Root: needed.
+    """
     from testbed.machine import calibration
     from testbed.machine.calibration_runs import calibrate as measure
 
@@ -39,7 +88,10 @@ def calibrate(force: bool) -> None:
 
 @click.command()
 def clean() -> None:
-    """Remove what earlier runs of the testbed left behind, and nothing else."""
+    """Remove what earlier runs of the testbed left behind, and nothing else.
+
+    Root: needed to remove what runs as root left.
+    """
     from testbed.backends.emulation.cleanup import clean as remove
 
     removed = remove()

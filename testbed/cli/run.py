@@ -83,7 +83,7 @@ def run(
 ) -> None:
     """Run experiments and write a report on all of them.
 
-    Emulated cells need root; simulated ones do not.
+    Root: needed for cells with backend: emulate; packet and simulate run without.
     """
     if resume is None and not files:
         raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from testbed import extensions
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import sent, window
 from testbed.experiment.findings import suggestion
 from testbed.experiment.schema import Experiment, Job
-from testbed.plan.checker import check
+from testbed.plan.checker import PlanError, check
 from testbed.plan.cost import ClosedForm, Expected, Timing, seconds_per_byte
 from testbed.plan.program import Pipelining, Plan
 from testbed.plan.units import Unit, cut
@@ -217,9 +218,13 @@ def _deploy(
         seed = experiment.emulation.seed
         plan = system.plan(replace(assignment, options=options, trace=trace, seed=seed), fabric)
         paths.check(fabric, plan.routes)
-    except ValueError as error:
+        check(plan)
+    except (ValueError, PlanError) as error:
         raise DeploymentError(str(error)) from error
-    check(plan)
+    except Exception as error:
+        if where := extensions.place_of(error):
+            raise DeploymentError(f"{where}: {type(error).__name__}: {error}") from error
+        raise
     if job.forward == "by_tensor" and plan.consistency is not None:
         raise DeploymentError(
             f"forward: found by_tensor, wanted whole for {system.name}, whose workers continue only"

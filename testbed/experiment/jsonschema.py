@@ -45,9 +45,15 @@ def _write_defaults(model: type[Model], properties: dict[str, Any]) -> None:
 
 
 def _discriminate(systems: Mapping[str, Takes], definitions: dict[str, Any]) -> None:
-    """Make a job's options depend on its system; without a system, any options are valid."""
+    """Make a job's options depend on its system; without a system, any options are valid.
+
+    Each system's name comes with its source, its published rules and our reading.
+    """
     job = definitions["Job"]
-    job["properties"]["system"]["enum"] = list(systems)
+    job["properties"]["system"]["oneOf"] = [
+        {"const": name, "title": system.title, "description": _about(system)}
+        for name, system in systems.items()
+    ]
     job["allOf"] = []
     for name, system in systems.items():
         options = system.options.model_json_schema()
@@ -56,6 +62,14 @@ def _discriminate(systems: Mapping[str, Takes], definitions: dict[str, Any]) -> 
         its = {"options": {"$ref": f"#/$defs/options-{name}"}}
         chosen = {"properties": {"system": {"const": name}}, "required": ["system"]}
         job["allOf"].append({"if": chosen, "then": {"properties": its}})
+
+
+def _about(system: Takes) -> str:
+    """A system's declarations, in paragraphs."""
+    parts = [system.citation]
+    for heading, rules in (("Published", system.published), ("Our reading", system.reading)):
+        parts.append("\n".join([f"{heading}:", *(f"- {rule}" for rule in rules)]))
+    return "\n\n".join(parts)
 
 
 def text(systems: Mapping[str, Takes]) -> str:

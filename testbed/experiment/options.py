@@ -26,8 +26,24 @@ class Options(Model):
 
 
 class Takes(Protocol):
-    """A system as experiments see it: its options, how many servers it takes, and whether it is for
-    sparse gradients."""
+    """A system as experiments see it: its options, its servers, whether it is for sparse
+    gradients, and what editors show of it."""
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+
+    @property
+    def citation(self) -> str:
+        """Its source, with the venue."""
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The rules that are from the source."""
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The rules that are our own reading."""
 
     @property
     def servers(self) -> tuple[int, int]:

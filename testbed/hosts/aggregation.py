@@ -38,10 +38,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-import testbed.protocols
 from testbed import wire
 from testbed.compiler import Signatures, compiled, declare
-from testbed.protocols import on_trees
+from testbed.protocols import folders, on_trees
 from testbed.protocols.roles import Member, Neighbours, Role, Root
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 
 _WORD = 64  # bits
 _ENGINE = Path(__file__).parent / "engine"
-_PROTOCOLS = Path(testbed.protocols.__file__).parent
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra"]
 _SANITIZED = ["-Werror", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
@@ -301,11 +299,7 @@ class Endpoint(Engine):
 @cache
 def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
     """The engine for packets of ``values``, compiled if needed. Raises ``BuildError``."""
-    files = [
-        path
-        for folder in (_ENGINE, *sorted(_PROTOCOLS.iterdir()))
-        for path in sorted(folder.glob("*.[ch]"))
-    ]
+    files = [path for folder in (_ENGINE, *folders()) for path in sorted(folder.glob("*.[ch]"))]
     sources = {path.name: path.read_text() for path in files}
     sources["wire.h"] = wire_header(values)
     sources["protocols.c"] = protocols_table()
@@ -345,11 +339,8 @@ def wire_header(values: int = wire.VALUES) -> str:
 
 def protocols_table() -> str:
     """C table of the protocols' host sides, by number; no entry for one without a C file."""
-    found = {
-        name: protocol.number
-        for name, protocol in on_trees().items()
-        if (_PROTOCOLS / name / f"{name}.c").exists()
-    }
+    in_c = {path.name for path in folders() if (path / f"{path.name}.c").exists()}
+    found = {name: each.number for name, each in on_trees().items() if name in in_c}
     declared = "".join(f"extern const struct protocol {name};\n" for name in found)
     table = "".join(f"    [{number}] = &{name},\n" for name, number in found.items())
     definition = f"const struct protocol *const protocols[256] = {{\n{table}}};\n"

@@ -1,4 +1,4 @@
-"""What this machine offers, lacks and limits, for ``ina-testbed doctor``.
+"""What this machine offers, lacks and limits, for ``ina-testbed doctor`` and ``setup``.
 
 Kernel features are tried in a network namespace that ends with the trial, so nothing is changed or
 left behind.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import time
@@ -35,6 +36,14 @@ _PACKAGES = {
     "ping": "iputils-ping",
     "unshare": "util-linux",
     "nft": "nftables",
+    "tcpdump": "tcpdump",
+}
+"""The package of Debian and Ubuntu that each tool is in."""
+_P4LANG = "http://download.opensuse.org/repositories/home:/p4lang"
+
+_OPTIONAL_TOOLS = {
+    "nft": "no experiments with loss or duplication",
+    "tcpdump": "no captures of emulated links",
 }
 
 _VETH = "ip link add probe0 type veth peer name probe1 && ip link set probe0 up"
@@ -86,17 +95,33 @@ _SLOW_CLOCKS = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check. ``fix`` says how to fix a problem; empty if there is none."""
+    """The result of one check.
+
+    Attributes:
+        fix: how to fix a problem; empty if there is none.
+        packages: those of Debian and Ubuntu that fix it.
+    """
 
     name: str
     status: Status
     detail: str
     fix: str = ""
+    packages: tuple[str, ...] = ()
 
 
 def checks() -> list[Check]:
     """All checks. Without what is ``missing``, no emulation is possible."""
-    return [*_rights(), *_tools(), *_kernel(), *_switches(), *_machine()]
+    return [*_rights(), *packaged(), *kernel(), *_machine()]
+
+
+def packaged() -> list[Check]:
+    """The checks of what packages install."""
+    return [*_tools(), *_switches()]
+
+
+def _lacking(name: str, status: Status, detail: str, *packages: str) -> Check:
+    """A check that packages of Debian and Ubuntu fix."""
+    return Check(name, status, detail, f"apt-get install {' '.join(packages)}", packages)
 
 
 def _rights() -> Iterator[Check]:
@@ -104,29 +129,31 @@ def _rights() -> Iterator[Check]:
         yield Check("root", "ok", "network namespaces can be made")
     else:
         yield Check("root", "missing", "network namespaces need it", "run with sudo")
+
+
+def _tools() -> Iterator[Check]:
     if importlib.util.find_spec("mininet") is not None:
         yield Check("mininet", "ok", mininet() or "of unknown version")
+    elif _which("mnexec") is None:
+        yield _lacking("mininet", "missing", "not installed", "mininet")
     else:
         yield Check(
             "mininet",
             "missing",
-            "not importable from this Python",
-            "apt-get install mininet, and make the virtual environment from the system's Python"
-            " with --system-site-packages, as setup.sh does",
+            "installed, but not importable from this Python",
+            "make the virtual environment from the system's Python: /usr/bin/python3 -m venv"
+            " --system-site-packages",
         )
-
-
-def _tools() -> Iterator[Check]:
     for tool in (*TOOLS, "unshare"):
         if path := _which(tool):
             yield Check(tool, "ok", _version(path, "-V") if tool == "tc" else path)
         else:
-            yield Check(tool, "missing", "not installed", f"apt-get install {_PACKAGES[tool]}")
-    if path := _which("nft"):
-        yield Check("nft", "ok", path)
-    else:
-        detail = "not installed: no experiments with loss or duplication"
-        yield Check("nft", "limited", detail, f"apt-get install {_PACKAGES['nft']}")
+            yield _lacking(tool, "missing", "not installed", _PACKAGES[tool])
+    for tool, cost in _OPTIONAL_TOOLS.items():
+        if path := _which(tool):
+            yield Check(tool, "ok", path)
+        else:
+            yield _lacking(tool, "limited", f"not installed: {cost}", _PACKAGES[tool])
 
 
 def _which(tool: str) -> str | None:
@@ -134,11 +161,15 @@ def _which(tool: str) -> str | None:
     return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin")
 
 
-def _kernel() -> Iterator[Check]:
+def kernel() -> Iterator[Check]:
+    """The checks of the kernel's features, as root; otherwise one that says that none was made."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         yield Check("kernel", "limited", "not tried: that needs root and unshare")
         return
-    fix = "use a kernel with this feature; if it is a module, `modprobe` it"
+    fix = (
+        "use a kernel with this feature; if it is a module, `modprobe` it (veth, sch_htb,"
+        " sch_netem, nf_tables; Ubuntu has more in linux-modules-extra-$(uname -r))"
+    )
     for name, (trial, purpose) in _FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
@@ -170,21 +201,36 @@ def _try(trial: str) -> str | None:
 
 def _switches() -> Iterator[Check]:
     yield _compiler()
-    source = "p4lang's own package repository has it for Debian and Ubuntu"
     optional = {
-        bmv2.SWITCH: ("BMv2", "target bmv2 cannot run; native runs the same program", source),
-        bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be configured", source),
-        COMPILER: ("p4c", "p4/*.p4 cannot be compiled; the compiled program is included", source),
-    }
-    for tool, (name, cost, fix) in optional.items():
+        bmv2.SWITCH: (
+            "BMv2", "target bmv2 cannot run; native runs the same program", "p4lang-bmv2",
+        ),
+        bmv2.CLIENT: ("BMv2 client", "target bmv2 cannot be configured", "p4lang-bmv2"),
+        COMPILER: (
+            "p4c", "P4 source cannot be compiled; the compiled program is included", "p4lang-p4c",
+        ),
+    }  # fmt: skip
+    for tool, (name, cost, package) in optional.items():
         if shutil.which(tool) is None:
-            yield Check(name, "limited", f"{tool} is not installed: {cost}", fix)
+            detail = f"{tool} is not installed: {cost}"
+            yield Check(name, "limited", detail, f"{package}, from p4lang's packages: {_p4lang()}")
         elif tool == bmv2.CLIENT:
             yield Check(name, "ok", tool)
         else:
             yield Check(name, "ok", f"{tool} {_version(tool)}")
     if (path := shutil.which(bmv2.SWITCH)) is not None:
         yield _logging(Path(path))
+
+
+def _p4lang() -> str:
+    """p4lang's package source for this distribution, as a line of sources.list; its key is in
+    Release.key beside the packages."""
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        return _P4LANG
+    name = {"ubuntu": "xUbuntu_", "debian": "Debian_"}.get(system.get("ID", ""))
+    return f"deb {_P4LANG}/{name}{system.get('VERSION_ID', '')}/ /" if name else _P4LANG
 
 
 def _logging(switch: Path) -> Check:
@@ -213,10 +259,10 @@ def _libraries(program: Path) -> Iterator[Path]:
 def _compiler() -> Check:
     """Whether the compiler accepts a program that needs the C library's headers."""
     command = os.environ.get("CC") or "cc"
-    fix = "apt-get install gcc libc6-dev"
+    packages = ("gcc", "libc6-dev")
     if shutil.which(command) is None:
-        purpose = "the native switch is built with it"
-        return Check("C compiler", "missing", f"{command} is not installed: {purpose}", fix)
+        detail = f"{command} is not installed: the native switch is built with it"
+        return _lacking("C compiler", "missing", detail, *packages)
     done = subprocess.run(
         [command, "-x", "c", "-fsyntax-only", "-"],
         input="#include <stdio.h>\n#include <linux/if_packet.h>\n",
@@ -226,7 +272,8 @@ def _compiler() -> Check:
     )
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()[:1]
-        return Check("C compiler", "missing", f"{command} fails: {' '.join(said)}", fix)
+        detail = f"{command} fails: {' '.join(said)}"
+        return _lacking("C compiler", "missing", detail, *packages)
     return Check("C compiler", "ok", _version(command))
 
 

@@ -4,15 +4,19 @@
 
     <!-- quote winners.md -->the whole file<!-- /quote -->
     <!-- quote claims.csv claim=rina-over-atp shown -->one value of a row<!-- /quote -->
+    <!-- quote evaluation/run.json took -->how long a run took<!-- /quote -->
 
 Files are those of ``reports/reference/``. In a table, the first row with the given values counts,
-and the last word names the column. Reals are rounded as in the report.
+and the last word names the column. Reals are rounded as in the report. Of a JSON file, the last
+word names a key; ``took`` is from ``started_at`` to ``finished_at``.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import re
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -42,6 +46,8 @@ def quoted(asked: str, reference: Path) -> str:
         raise Unquotable(f"{asked}: found no {name} in {reference}")
     if not words:
         return f"\n{path.read_text().strip()}\n"
+    if path.suffix == ".json":
+        return _of_run(asked, path, words[0])
     *conditions, column = words
     wanted = dict(condition.partition("=")[::2] for condition in conditions)
     with path.open(newline="") as file:
@@ -52,6 +58,22 @@ def quoted(asked: str, reference: Path) -> str:
                 value = row[column]
                 return number(float(value)) if _REAL.fullmatch(value) else value
     raise Unquotable(f"{asked}: {name} has no such row")
+
+
+def _of_run(asked: str, path: Path, key: str) -> str:
+    """A value of a run's metadata."""
+    content = json.loads(path.read_text())
+    try:
+        if key != "took":
+            return str(content[key])
+        begun, ended = (
+            datetime.strptime(content[name], "%Y-%m-%dT%H:%M:%SZ")
+            for name in ("started_at", "finished_at")
+        )
+    except (KeyError, TypeError) as error:
+        raise Unquotable(f"{asked}: {path.name} has no {key}") from error
+    minutes, seconds = divmod(round((ended - begun).total_seconds()), 60)
+    return f"{minutes} min {seconds:02d} s"
 
 
 @click.command()

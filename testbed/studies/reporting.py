@@ -12,7 +12,9 @@ from testbed.experiment import sweep
 from testbed.experiment.schema import Experiment
 from testbed.located import Invalid, read
 from testbed.placement.fabric import build_fabric
-from testbed.report import Picture, SystemStyle, build
+from testbed.report.drawing import Picture
+from testbed.report.page import build
+from testbed.report.system_style import SystemStyle
 from testbed.systems import registry
 
 

@@ -1,23 +1,34 @@
-"""The systems, one file each. A module of this folder that defines SYSTEM is registered."""
+"""The systems, one file each. A module of this folder that defines SYSTEM is registered.
+
+Users' own are in folders of extensions (`testbed.extensions`).
+"""
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
+from pathlib import Path
 
+from testbed import extensions
 from testbed.systems.system import Assignment, System
+
+__path__ += extensions.homes("systems")
 
 __all__ = ["Assignment", "System", "discover", "registry"]
 
 
 def discover() -> dict[str, System]:
-    """The systems by name. ValueError if two have the same name."""
+    """The systems by name. Broken if two have the same name, or a user's file is wrong."""
     found: dict[str, System] = {}
+    extensions.check(Path(__file__).parent, __path__)
     for module in pkgutil.iter_modules(__path__):
-        system = getattr(importlib.import_module(f"{__name__}.{module.name}"), "SYSTEM", None)
+        system = getattr(extensions.load(f"{__name__}.{module.name}"), "SYSTEM", None)
         if system is not None:
+            if not isinstance(system, System):
+                raise extensions.Broken(
+                    f"{module.name}.py: found SYSTEM = {system!r}, wanted a System"
+                )
             if system.name in found:
-                raise ValueError(f"{module.name}.py: two systems are called {system.name}")
+                raise extensions.Broken(f"{module.name}.py: two systems are called {system.name}")
             found[system.name] = system
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -202,6 +203,41 @@ def test_help_loads_nothing_heavy_and_cuts_no_summary():
     for verb in ("run", "report", "validate", "doctor", "clean", "schema", "reference"):
         assert f"\n  {verb} " in said
     assert "..." not in said.partition("Commands:")[2]
+
+
+def test_root_is_said_in_the_same_way_wherever_it_may_be_needed():
+    assert 'under "Root" in its help' in " ".join(invoke("--help").output.split())
+    names = main.list_commands(None)
+    asks = {name for name in names if "\n  Root: needed" in invoke(name, "--help").output}
+    assert asks == {"run", "ladder", "setup", "doctor", "calibrate", "clean"}
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "found"),
+    [("wat", 1, {"watch"}), ("systems switch", 2, {"switchml"}), ("new s", 2, {"system"})],
+)
+def test_the_shell_completes_verbs_and_names(words, at, found):
+    completing = {"_INA_TESTBED_COMPLETE": "bash_complete", "COMP_CWORD": str(at)}
+    done = CliRunner().invoke(
+        main,
+        prog_name="ina-testbed",
+        env={**completing, "COMP_WORDS": f"ina-testbed {words}"},
+    )
+    assert {line.partition(",")[2] for line in done.output.split()} == found
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(("arguments", "most_s"), [(["--help"], 0.3), (["validate"], 0.5)])
+def test_a_short_verb_takes_little_processor_time(arguments, most_s, tmp_path):
+    words = [*arguments, str(file(tmp_path))] if arguments == ["validate"] else arguments
+    command = [sys.executable, "-m", "testbed.cli", *words]
+    took = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(took) < most_s
 
 
 @pytest.mark.parametrize("changes", [{}, {"backend": "simulate"}], ids=["emulated", "simulated"])

@@ -198,10 +198,10 @@ def test_two_protocols_of_one_number_are_refused(monkeypatch):
     monkeypatch.setattr(package.pkgutil, "iter_modules", lambda path: [
         SimpleNamespace(name=name, ispkg=True) for name in ("atp", "again")
     ])  # fmt: skip
-    real = package.importlib.import_module
+    real = package.extensions.load
     monkeypatch.setattr(
-        package.importlib,
-        "import_module",
+        package.extensions,
+        "load",
         lambda name: SimpleNamespace(PROTOCOL=double) if "again" in name else real(name),
     )
     with pytest.raises(ValueError, match="two protocols have the number 1"):

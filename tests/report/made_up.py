@@ -11,7 +11,8 @@ import pandas as pd
 import yaml
 
 from testbed import results
-from testbed.report import SystemStyle, settings
+from testbed.report import settings
+from testbed.report.system_style import SystemStyle
 from testbed.results import Iteration, LinkLoad, Row, RunDirectory
 
 STYLES = {

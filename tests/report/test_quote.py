@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
@@ -53,3 +55,20 @@ def test_the_command_fills_or_checks(reference, monkeypatch):
     assert runner.invoke(quote.main, [str(document)]).exit_code == 0
     assert "-->1.5<!--" in document.read_text()
     assert runner.invoke(quote.main, ["--check", str(document)]).exit_code == 0
+
+
+def test_a_runs_metadata_can_be_quoted(tmp_path):
+    run = {"started_at": "2026-01-01T23:58:00Z", "finished_at": "2026-01-02T00:01:07Z", "cores": 2}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    text = (
+        "<!-- quote run.json took --><!-- /quote --> <!-- quote run.json cores --><!-- /quote -->"
+    )
+    assert ">3 min 07 s<" in filled(text, tmp_path)
+    assert ">2<" in filled(text, tmp_path)
+    with pytest.raises(Unquotable, match=r"run\.json has no colour"):
+        filled("<!-- quote run.json colour --><!-- /quote -->", tmp_path)
+    (tmp_path / "run.json").write_text(
+        '{"started_at": "2026-01-01T23:58:00Z", "finished_at": null}'
+    )
+    with pytest.raises(Unquotable, match="has no took"):
+        filled("<!-- quote run.json took --><!-- /quote -->", tmp_path)

@@ -9,7 +9,7 @@ import headless
 import pytest
 from made_up import STYLES, rows, run
 
-from testbed.report import build
+from testbed.report.page import build
 
 BROWSER = headless.found()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from made_up import EXPERIMENT, ROW, STYLES, rows, run
 
-from testbed.report import Picture, build
+from testbed.report.drawing import Picture
+from testbed.report.page import build
 from testbed.results import RunDirectory
 
 NOTHING = {

@@ -29,7 +29,7 @@ class Capture:
     def __enter__(self) -> Capture:
         if shutil.which("tcpdump") is None:
             raise EmulationError(
-                "a capture needs tcpdump, which is not installed: ./setup.sh installs it"
+                "a capture needs tcpdump, which is not installed: `ina-testbed setup` says how"
             )
         try:
             node, neighbour = ends(self._link, self._network.fabric)

@@ -89,7 +89,7 @@ def require() -> None:
         )
     for tool in TOOLS:
         if shutil.which(tool) is None:
-            problems.append(f"{tool} is not installed: ./setup.sh installs what is missing")
+            problems.append(f"{tool} is not installed: `ina-testbed setup` says what to install")
     if problems:
         raise EmulationError("; ".join(problems))
 
@@ -138,7 +138,7 @@ class Network:
         require()
         if self._is_impaired and shutil.which("nft") is None:
             raise EmulationError(
-                "loss and duplication: nft is not installed: ./setup.sh installs what is missing"
+                "loss and duplication: nft is not installed: see `ina-testbed setup`"
             )
         with ExitStack() as stack:
             stack.callback(self._terminate)

@@ -1,0 +1,155 @@
+"""The systems of each setting so far, by their mean JCT: for people who watch a run.
+
+The report decides who is fastest, and which differences count; here nothing is tested.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from statistics import fmean
+from typing import TypeAlias
+
+from testbed.experiment.findings import counted
+from testbed.machine.verdict import VALID
+from testbed.report.backends import SIMULATED, mark
+from testbed.report.statistics import mean_interval
+from testbed.results import RESULTS, Unreadable
+from testbed.workload.catalogue import title
+
+Record: TypeAlias = Mapping[str, str]
+"""A row of results.csv as text."""
+
+Setting: TypeAlias = tuple[str, ...]
+
+_READ = (
+    "cell", "repeat", "job", "system", "workload", "topology", "workers", "tors", "ina_tors",
+    "backend", "settings", "jct_s", "verdict", "verified", "error",
+)  # fmt: skip
+
+
+def records(run: Path) -> Iterator[Record]:
+    """The whole rows of a run's results.csv. Unreadable if that is not such a table."""
+    path = run / RESULTS
+    whole = path.read_bytes().rpartition(b"\n")[0].decode(errors="replace")
+    table = csv.DictReader(io.StringIO(whole), restval="")
+    if absent := {*_READ} - {*(table.fieldnames or ())}:
+        raise Unreadable(f"{path}: found no column {min(absent)}, wanted what `run` wrote")
+    yield from table
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A system's mean JCT in a setting, with its 95 % interval (nan with fewer than 3 repeats)."""
+
+    name: str
+    jct_s: float
+    interval: tuple[float, float]
+    repeats: int
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        between = "" if isnan(low) else f" ({low:.3g} to {high:.3g})"
+        return f"{self.name} {self.jct_s:.3g} s{between}"
+
+
+class Standings:
+    """Rows as they come, by setting; only valid ones are ranked.
+
+    Attributes:
+        valid, invalid, failed: the number of rows.
+        problems: why rows are not valid, or failed, in the order in which they came.
+    """
+
+    def __init__(self, titles: Mapping[str, str]) -> None:
+        """``titles`` are the names of systems as people write them."""
+        self._titles = titles
+        self._times: dict[Setting, dict[str, list[float]]] = {}
+        self.valid = self.invalid = self.failed = 0
+        self.problems: list[str] = []
+
+    def add(self, row: Record) -> None:
+        """Take note of a row."""
+        name = self._name(row)
+        if row["error"]:
+            self.failed += 1
+            self.problems.append(f"{name}, {_said(_setting(row))}: {row['error']}")
+        elif row["verdict"] == VALID and (row["verified"] == "True" or row["backend"] == SIMULATED):
+            self.valid += 1
+            own = self._times.setdefault(_setting(row), {})
+            own.setdefault(name, []).append(float(row["jct_s"]))
+        else:
+            self.invalid += 1
+            self.problems.append(f"{name}, {_said(_setting(row))}: {row['verdict']}")
+
+    def of(self, row: Record) -> list[Standing]:
+        """The systems in the setting of a row, the fastest first."""
+        return self._ranked(_setting(row))
+
+    def __iter__(self) -> Iterator[tuple[str, list[Standing]]]:
+        """Each setting as text, with its systems."""
+        for setting in self._times:
+            yield _said(setting), self._ranked(setting)
+
+    @property
+    def counts(self) -> str:
+        """``5 rows valid, 1 not valid``"""
+        said = [f"{counted(self.valid, 'row')} valid"]
+        said += [f"{self.invalid} not valid"] if self.invalid else []
+        said += [f"{self.failed} failed"] if self.failed else []
+        return ", ".join(said)
+
+    def _ranked(self, setting: Setting) -> list[Standing]:
+        found = [
+            Standing(name, fmean(times), mean_interval(times), len(times))
+            for name, times in self._times.get(setting, {}).items()
+        ]
+        return sorted(found, key=lambda each: each.jct_s)
+
+    def _name(self, row: Record) -> str:
+        """A system with the options that the sweep gave it."""
+        options = [
+            f"{path.rpartition('.')[2]}={json.dumps(value)}"
+            for path, value in _swept(row).items()
+            if _is_of_series(path, row) and not path.endswith(".system") and value
+        ]
+        return ", ".join([self._titles.get(row["system"], row["system"]), *options])
+
+
+def _swept(row: Record) -> dict[str, object]:
+    try:
+        found = json.loads(row["settings"] or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_of_series(path: str, row: Record) -> bool:
+    """Whether a swept path tells systems apart, rather than settings."""
+    own = f"jobs.{row['job']}."
+    return path.startswith((f"{own}system", f"{own}options", f"{own}servers"))
+
+
+def _setting(row: Record) -> Setting:
+    """All in which rows must agree to be compared."""
+    told = {f"jobs.{row['job']}.workload", "backend"}
+    told |= {"fabric.ina"} if _swept(row).get("fabric.ina") in ("none", "all") else set()
+    conditions = [
+        f"{path.rpartition('.')[2]}={value if isinstance(value, str) else json.dumps(value)}"
+        for path, value in _swept(row).items()
+        if path not in told and not _is_of_series(path, row)
+    ]
+    places = [f"INA at {row['ina_tors']}/{row['tors']} ToRs"]
+    return (
+        title(row["workload"]), f"{row['workers']} workers", row["topology"] + mark(row["backend"]),
+        *places, *conditions,
+    )  # fmt: skip
+
+
+def _said(setting: Setting) -> str:
+    return ", ".join(setting)

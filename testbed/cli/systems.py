@@ -1,0 +1,30 @@
+"""``systems``: what each system is."""
+
+from __future__ import annotations
+
+import click
+
+
+def _names(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """For the shell's completion."""
+    from testbed.systems import registry
+
+    return [name for name in registry if name.startswith(begun)]
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=_names)
+def systems(name: str | None) -> None:
+    """List the systems, or show one: source, published rules, our reading, options.
+
+    The column INA says whether switches sum for it: "needed" if it does not run without, "used" if
+    it does, "no" if it never asks for it.
+    """
+    from testbed.experiment.findings import suggestion
+    from testbed.studies.declared import full, table
+    from testbed.systems import registry
+
+    if name is not None and name not in registry:
+        raise click.UsageError(f"found {name!r}, wanted a system; {suggestion(name, registry)}")
+    for line in full(registry[name]) if name else table(registry):
+        click.echo(line)

@@ -1,0 +1,117 @@
+"""Commented files to begin with, each of which validates and runs as it is."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import runpy
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from testbed import extensions, protocols, systems
+from testbed.switches.compile import COMPILER
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LONGEST = 40
+_FIRST_NUMBER = 200
+"""Of users' protocols; the package's own are below."""
+
+_EXPERIMENT = {"{name}.yaml": "experiment.yaml.j2"}
+_SYSTEM = {
+    "extensions/systems/{module}.py": "system.py.j2",
+    "{name}.yaml": "system.yaml.j2",
+}
+_PROTOCOL = {
+    "extensions/protocols/{module}/__init__.py": "protocol/__init__.py.j2",
+    "extensions/protocols/{module}/protocol.py": "protocol/protocol.py.j2",
+    "extensions/protocols/{module}/reference.py": "protocol/reference.py.j2",
+    "extensions/protocols/{module}/{module}.p4": "protocol/control.p4.j2",
+    "extensions/systems/{module}.py": "protocol/system.py.j2",
+    "{name}.yaml": "protocol/experiment.yaml.j2",
+}
+_WORKLOAD = {"make_{module}.py": "workload.py.j2", "{name}.yaml": "workload.yaml.j2"}
+KINDS = {
+    "experiment": _EXPERIMENT,
+    "system": _SYSTEM,
+    "protocol": _PROTOCOL,
+    "workload": _WORKLOAD,
+}
+"""The files of each kind, with their templates; the last one is an experiment."""
+
+
+class Refused(ValueError):
+    """Nothing was written; the message says why."""
+
+
+def write(kind: str, name: str, folder: Path) -> list[Path]:
+    """Write the files of a ``kind`` into ``folder``, and return them; the last is an experiment.
+
+    Refused if the name cannot be used, or if one of the files exists.
+    """
+    module = name.replace("-", "_")
+    _check(kind, name, module)
+    paths = {
+        folder / path.format(name=name, module=module): own for path, own in KINDS[kind].items()
+    }
+    made = [folder / f"{name}.trace"] if kind == "workload" else []
+    if taken := [str(path) for path in (*made, *paths) if path.exists()]:
+        raise Refused(
+            f"found {', '.join(taken)}, wanted nothing there; take another name or folder"
+        )
+    homes = {
+        "system": f"extensions/systems/{module}.py",
+        "protocol": f"extensions/protocols/{module}",
+    }
+    words = [word.capitalize() for word in name.split("-")]
+    environment = Environment(
+        loader=PackageLoader(__name__, ""),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    for path, template in paths.items():
+        text = environment.get_template(template).render(
+            name=name,
+            module=module,
+            title=" ".join(words),
+            camel="".join(words),
+            number=_free_number(),
+            file=homes.get(kind),
+            p4c=shutil.which(COMPILER),
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x") as file:
+            file.write(text)
+    if kind == "workload":
+        runpy.run_path(str(next(iter(paths))))
+    return [*made, *paths]
+
+
+def _check(kind: str, name: str, module: str) -> None:
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        raise Refused(
+            f"found the name {name!r}, wanted lower-case letters and digits, with single dashes"
+            f" between words, at most {_LONGEST} characters; write for example my-{kind}"
+        )
+    if keyword.iskeyword(module) or keyword.issoftkeyword(module):
+        raise Refused(f"found {name}, a word of Python, wanted another name; write my-{name}")
+    packages = {"system": [systems], "protocol": [systems, protocols]}
+    for package in packages.get(kind, []):
+        if name in package.registry or find_spec(f"{package.__name__}.{module}") is not None:
+            what = package.__name__.rpartition(".")[2]
+            raise Refused(f"found {name}, which {what} have already, wanted another name")
+
+
+def _free_number() -> int:
+    taken = {protocol.number for protocol in protocols.on_trees().values()}
+    return next(number for number in range(_FIRST_NUMBER, 256) if number not in taken)
+
+
+def are_found(folder: Path) -> bool:
+    """Whether a process in ``folder`` finds its extensions."""
+    return (
+        not extensions.is_listed() or (folder / extensions.FOLDER).absolute() in extensions.roots()
+    )

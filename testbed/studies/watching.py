@@ -1,0 +1,101 @@
+"""A run while it is being written, or after: what is done, who leads, how long the rest takes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from testbed import results
+from testbed.campaign import journal
+from testbed.campaign.progress import clock
+from testbed.campaign.standings import Standing, Standings, records
+from testbed.experiment.findings import counted
+from testbed.systems import registry
+
+_MOST_PROBLEMS = 5
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A run as it is now.
+
+    Attributes:
+        status: whether it is being written; "ended" if all its cells were.
+        done: how many cells have ended, in all sessions.
+        journal: the last session's.
+    """
+
+    run: Path
+    status: Literal["runs", "ended", "interrupted"]
+    done: int
+    journal: journal.Journal
+    standings: Standings
+
+
+def look(run: Path) -> Watched:
+    """The state of a run's directory. FileNotFoundError or Unreadable if it holds no run."""
+    if not (run / results.RESULTS).is_file():
+        raise FileNotFoundError(
+            f"found no {results.RESULTS} in {run}, wanted the directory of a run"
+        )
+    is_held = _is_held(run)  # before the tables: a run that ends meanwhile is seen as whole later
+    metadata = results.read_metadata(run)
+    standings = Standings({name: system.title for name, system in registry.items()})
+    done = set()
+    for row in records(run):
+        standings.add(row)
+        done.add((row["cell"], row["repeat"]))
+    ended = metadata.get("finished_at") is not None
+    status: Literal["runs", "ended", "interrupted"] = (
+        "runs" if is_held else "ended" if ended else "interrupted"
+    )
+    return Watched(run, status, len(done), journal.read(run), standings)
+
+
+def _is_held(run: Path) -> bool:
+    """Whether a process writes there: `campaign.resume.held`."""
+    descriptor = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def lines(watched: Watched, now: float) -> Iterator[str]:
+    """The state as text; ``now`` is in seconds of the epoch."""
+    own, standings = watched.journal, watched.standings
+    left = own.left if watched.status != "ended" else 0
+    said = f"{watched.done} of {counted(watched.done + left, 'cell')} done"
+    if watched.status == "runs":
+        said += f", {len(own.running)} running, {clock(own.left_s(now))} left"
+    elif watched.status == "interrupted":
+        said += f"; it was interrupted, run --resume {watched.run} runs the rest"
+    yield f"{watched.run}: {said}"
+    yield standings.counts
+    yield from (f"  {each}" for each in standings.problems[-_MOST_PROBLEMS:])
+    if watched.status == "runs":
+        for key, since in own.running.items():
+            yield f"running for {now - since:.0f} s: {own.titles[key]}"
+    for setting, ranked in standings:
+        yield f"\n{setting}"
+        yield from _ranking(ranked)
+    if watched.done:
+        yield "\nJCT with its 95 % interval (3 repeats or more); nothing is tested here, see report"
+
+
+def _ranking(ranked: list[Standing]) -> Iterator[str]:
+    width = max(len(each.name) for each in ranked)
+    for each in ranked:
+        figures = str(each).removeprefix(each.name).strip()
+        slower = each.jct_s / ranked[0].jct_s
+        yield (
+            f"  {each.name:{width}}  {figures:34}  {slower:5.2f} times the least"
+            f"  {counted(each.repeats, 'repeat')}"
+        )

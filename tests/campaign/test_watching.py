@@ -1,0 +1,184 @@
+"""Time left, ranking so far, and ``watch``."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections import deque
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from tiny import data
+
+import testbed
+from testbed import results
+from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journal, read
+from testbed.campaign.resume import held
+from testbed.campaign.standings import Standings, records
+from testbed.cli import main
+from testbed.results import CellEvent
+
+
+def campaign(seconds, repeats, cores, in_order, seed=1):
+    """The events of a campaign whose cells take ``seconds``, within 10 %, and expect 1 s each."""
+    draw = random.Random(seed)
+    orders = [draw.sample([*seconds], len(seconds)) for _ in range(repeats)]
+    planned = [(cell, repeat) for repeat, order in enumerate(orders) for cell in order]
+    yield CellEvent(0.0, SESSION)
+    for cell, repeat in planned:
+        yield CellEvent(0.0, PLANNED, cell, repeat, 1.0, cell)
+    now, waiting, running = 0.0, deque(planned), {}
+    told: deque[tuple[str, int]] = deque()
+    while waiting or running or told:
+        while waiting and len(running) < cores:
+            key = waiting.popleft()
+            running[key] = now + seconds[key[0]] * draw.uniform(0.9, 1.1)
+            told.append(key)
+            yield CellEvent(now, STARTED, *key, 1.0)
+        ended = min(running, key=running.__getitem__)
+        now = running.pop(ended)
+        if not in_order:
+            told.remove(ended)
+            yield CellEvent(now, FINISHED, *ended, 1.0)
+        while in_order and told and told[0] not in running:  # as `local.Local` tells them
+            yield CellEvent(now, FINISHED, *told.popleft(), 1.0)
+
+
+ALIKE, UNLIKE = [7.0] * 10, [1.0, 2.0, 30.0, 4.0, 9.0]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize(
+    ("seconds", "cores"), [(ALIKE, 1), (ALIKE, 2), (ALIKE, 8), (UNLIKE, 1), (UNLIKE, 2)]
+)
+def test_the_time_left_is_right_within_a_fifth(seconds, cores, in_order):
+    cells = {f"c{number}": each for number, each in enumerate(seconds)}
+    events = [*campaign(cells, 12, cores, in_order)]
+    end, journal, checked = events[-1].at, Journal(), 0
+    for event in events:
+        journal.record(event)
+        # Before each cell has run once, and when few are left, chance decides.
+        if event.event == FINISHED and 0.2 * end < event.at < 0.8 * end:
+            assert journal.left_s(event.at) == pytest.approx(end - event.at, rel=0.2)
+            checked += 1
+    assert checked > 20
+    assert journal.left == 0
+    assert journal.left_s(end) == pytest.approx(0, abs=1e-6)
+
+
+def test_expected_times_count_until_a_cell_has_ended():
+    journal = Journal([CellEvent(0.0, SESSION)])
+    for cell, expected_s in (("a", 4.0), ("b", 8.0), ("c", 2.0)):
+        journal.record(CellEvent(0.0, PLANNED, cell, 0, expected_s))
+    assert journal.left_s(0.0) == pytest.approx(14.0)
+    for event in (CellEvent(0.0, STARTED, "a", 0), CellEvent(12.0, FINISHED, "a", 0)):
+        journal.record(event)
+    assert journal.left_s(12.0) == pytest.approx(30.0)  # three times as long as expected
+    journal.record(CellEvent(12.0, STARTED, "b", 0))
+    assert journal.left_s(17.0) == pytest.approx(25.0)
+    assert journal.left_s(100.0) == pytest.approx(6.0)  # it must end at any moment
+
+
+def test_a_new_session_forgets_the_one_before():
+    journal = Journal(campaign({"a": 1.0, "b": 2.0}, 2, 1, True))
+    for event in (CellEvent(9.0, SESSION), CellEvent(9.0, PLANNED, "b", 1, 5.0)):
+        journal.record(event)
+    assert journal.left == 1
+    assert journal.left_s(9.0) == pytest.approx(5.0)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of two systems at two shares of INA, thrice."""
+    folder = tmp_path_factory.mktemp("watched")
+    asked = data(folder, backend="simulate", emulation__repeats=3)
+    asked["sweep"] = {"fabric.ina": ["none", "all"], "jobs.0.system": ["ring", "atp"]}
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(asked))
+    found = testbed.run(path, folder / "results").results
+    return found, next((folder / "results" / "tiny").iterdir())
+
+
+def test_a_run_keeps_a_journal_and_its_ranking(finished):
+    rows, run = finished
+    journal = read(run)
+    assert journal.ended == len(rows) == 12
+    assert (journal.left, journal.running) == (0, {})
+    standings = Standings({"atp": "ATP"})
+    for row in records(run):
+        standings.add(row)
+    assert standings.counts == "12 rows valid"
+    settings = dict(standings)
+    assert len(settings) == 2
+    for setting, ranked in settings.items():
+        ina = 2 if "INA at 2/2 ToRs" in setting else 0
+        means = rows[rows.ina_tors == ina].groupby("system").jct_s.mean().sort_values()
+        assert [each.jct_s for each in ranked] == pytest.approx(list(means))
+        assert {each.name for each in ranked} == {"ATP", "ring"}
+        for each in ranked:
+            low, high = each.interval
+            assert low <= each.jct_s * (1 + 1e-9)
+            assert high >= each.jct_s * (1 - 1e-9)
+            assert each.repeats == 3
+
+
+def watched(run):
+    done = CliRunner().invoke(main, ["watch", str(run), "--once"])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_watch_after_during_and_instead(finished, tmp_path):
+    _, run = finished
+    said = watched(run.parents[1])
+    assert said.startswith(f"{run}: 12 of 12 cells done\n12 rows valid\n")
+    assert "Ring" in said
+    assert "3 repeats" in said
+    copied = tmp_path / "run"
+    copied.mkdir()
+    for name in ("results.csv", "run.json", "experiment.yaml", "cells.csv"):
+        (copied / name).write_bytes((run / name).read_bytes())
+    rows = (copied / "results.csv").read_text().splitlines(keepends=True)
+    events = (copied / "cells.csv").read_text().splitlines(keepends=True)
+    # The last cell runs, one has failed, and a row and an event are just being written.
+    failed = rows[1].replace(",valid,", ",,").replace("sim", "sim", 1)
+    (copied / "results.csv").write_text("".join([rows[0], failed, *rows[2:-1], rows[-1][:20]]))
+    (copied / "cells.csv").write_text("".join([*events[:-1], events[-1][:9]]))
+    (copied / "run.json").write_text('{"schema_version": 1, "finished_at": null}')
+    assert "11 of 12 cells done; it was interrupted" in watched(copied)
+    with held(copied):
+        said = watched(copied)
+    assert "11 of 12 cells done, 1 running, about " in said
+    assert "10 rows valid, 1 not valid" in said
+    assert "\nrunning for " in said
+
+
+def test_watch_of_what_is_no_run_is_told(tmp_path):
+    done = CliRunner().invoke(main, ["watch", str(tmp_path), "--once"])
+    assert done.exit_code == 2
+    assert "found no results.csv" in done.output
+    (tmp_path / results.RESULTS).write_text("a,b\n1,2\n")
+    (tmp_path / results.EXPERIMENT).write_text("")
+    done = CliRunner().invoke(main, ["watch", str(tmp_path), "--once"])
+    assert done.exit_code == 2
+    assert "found no column" in done.output
+
+
+def test_the_progress_line_says_who_leads(finished, tmp_path, capsys):
+    _, run = finished
+    testbed.run(run / "experiment.yaml", tmp_path, progress=True)
+    (last,) = (
+        line
+        for line in capsys.readouterr().err.splitlines()
+        if line.startswith("[12/12] ") and ": JCT" in line
+    )
+    assert "; so far " in last
+    assert all(name in last for name in ("Ring ", "ATP ", " to "))
+
+
+def test_running_a_campaign_does_not_load_the_library_that_draws():
+    """It takes long, and would choose how a notebook shows figures."""
+    code = "import sys, testbed.campaign.evaluation; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

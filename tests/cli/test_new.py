@@ -1,0 +1,206 @@
+"""``new``: what it writes validates and runs; users' own systems and protocols are found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from testbed import extensions, skeletons
+from testbed.cli import main
+from testbed.switches.compile import COMPILER
+
+CHECKED = """
+import sys, testbed
+from testbed.cli import main
+try:
+    main(["validate", sys.argv[1]])
+except SystemExit as end:
+    assert not end.code, end.code
+for row in testbed.run(sys.argv[1]).results.itertuples():
+    assert (row.error, row.verdict) == ("", "valid"), row
+    assert row.backend == "simulate" or row.verified
+    print(row.system)
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(extensions.VARIABLE, raising=False)
+    return tmp_path
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def python(*arguments):
+    """Another interpreter: this one has read its extensions already."""
+    root = str(Path(skeletons.__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def verb(*arguments):
+    return python("-m", "testbed.cli", *arguments)
+
+
+def systems_run(experiment):
+    done = python("-c", CHECKED, experiment)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[1:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "systems"),
+    [
+        ("experiment", {"ring", "atp", "rina"}),
+        ("system", {"ring", "my-own"}),
+        ("protocol", {"my-own"}),
+        ("workload", {"ring", "atp"}),
+    ],
+)
+def test_what_is_written_validates_and_runs(kind, systems, here, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)  # a P4 compiler takes seconds
+    done = call("new", kind, "my-own")
+    assert done.exit_code == 0, done.output
+    *written, following = done.output.splitlines()
+    assert following == "next: ina-testbed run my-own.yaml"
+    assert {here / line.removeprefix("wrote ") for line in written} == {
+        path for path in here.rglob("*") if path.is_file()
+    }
+    assert systems_run("my-own.yaml") == systems
+
+
+def test_a_protocols_system_runs_without_ina_too(here, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    call("new", "protocol", "my-own")
+    text = (here / "my-own.yaml").read_text()
+    (here / "my-own.yaml").write_text(text.replace("ina: all", "ina: none"))
+    assert systems_run("my-own.yaml") == {"my-own"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which(COMPILER), reason=f"{COMPILER} is not installed")
+def test_a_protocol_of_a_users_own_runs_in_packets(here):
+    call("new", "protocol", "my-own")
+    assert yaml.safe_load((here / "my-own.yaml").read_text())["backend"] == "packet"
+    assert systems_run("my-own.yaml") == {"my-own"}
+
+
+@pytest.mark.parametrize("kind", skeletons.KINDS)
+def test_nothing_is_overwritten(kind, here):
+    (here / "mine.yaml").write_text("mine\n")
+    done = call("new", kind, "mine")
+    assert done.exit_code == 2
+    assert "mine.yaml" in done.output
+    assert [path.name for path in here.rglob("*")] == ["mine.yaml"]
+    assert (here / "mine.yaml").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("experiment", "../mine"), ("experiment", "Mine"), ("experiment", ""), ("workload", "a b"),
+        ("system", "-mine"), ("system", "class"), ("system", "ring"), ("system", "racks"),
+        ("protocol", "atp"), ("protocol", "part"), ("protocol", "m" * 41), ("workload", "a--b"),
+    ],
+)  # fmt: skip
+def test_a_bad_name_is_refused(kind, name, here):
+    done = call("new", kind, "--", name)
+    assert done.exit_code == 2
+    assert "found " in done.output
+    assert "wanted " in done.output
+    assert not list(here.iterdir())
+
+
+def test_the_control_is_that_of_the_protocols_tests():
+    """So the tests of all protocols cover what the skeleton does."""
+    toy = Path(__file__).parents[1] / "protocols" / "toys" / "loud" / "loud.p4"
+    own = Path(skeletons.__file__).parent / "protocol" / "control.p4.j2"
+    assert (
+        own.read_text().partition("control Own")[2] == toy.read_text().partition("control Own")[2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "words"),
+    [
+        ("def broken(:\n", "bad.py:1:12: ", "SyntaxError"),
+        ("x = 1\nimport no_such_module\n", "bad.py:2: ", "no_such_module"),
+        ("from testbed.systems.ring import SYSTEM\n", "bad.py: ", "two systems are called ring"),
+        ("SYSTEM = 5\n", "bad.py: ", "wanted a System"),
+    ],
+    ids=["syntax", "import", "name", "type"],
+)
+def test_a_broken_file_is_told_with_its_place(content, place, words, here):
+    (here / "extensions" / "systems").mkdir(parents=True)
+    (here / "extensions" / "systems" / "bad.py").write_text(content)
+    done = verb("systems")
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert place in line
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ("    return 1 / 0\n", "own.py:22: ZeroDivisionError"),
+        ("    return Plan('own', job.workers, len(job.workers), 1, ((),) * 8)\n", "own: "),
+    ],
+)
+def test_a_wrong_plan_is_an_error_of_the_experiment(plan, words, here):
+    call("new", "system", "own")
+    path = here / "extensions" / "systems" / "own.py"
+    head, options, rest = path.read_text().partition("    options = SYSTEM.settle({})")
+    path.write_text(head + plan + options + rest)
+    words = words.replace("22", str(head.count("\n") + 1))
+    done = verb("validate", "own.yaml")
+    assert done.returncode == 2
+    assert "own.yaml: own resnet50 repeat 1: " in done.stderr
+    assert words in done.stderr
+
+
+def test_the_name_of_a_built_in_module_is_refused(here):
+    (here / "extensions" / "protocols" / "atp").mkdir(parents=True)
+    (here / "extensions" / "protocols" / "atp" / "__init__.py").write_text("")
+    done = verb("systems")
+    assert done.returncode == 2
+    assert "extensions/protocols/atp: found the name of a built-in protocol" in done.stderr
+
+
+def test_folders_may_be_listed(here, monkeypatch):
+    call("new", "system", "own", "-o", "elsewhere")
+    assert "own " not in verb("systems").stdout
+    monkeypatch.setenv(extensions.VARIABLE, str(here / "elsewhere" / "extensions"))
+    assert "\nown " in verb("systems").stdout
+    monkeypatch.setenv(extensions.VARIABLE, "nowhere")
+    done = verb("systems")
+    assert done.returncode == 2
+    assert "nowhere, wanted a folder" in done.stderr
+
+
+def test_the_version_of_a_row_depends_on_a_users_own_files(here, monkeypatch):
+    from testbed.campaign import version
+
+    before = version.code.__wrapped__()
+    call("new", "system", "own")
+    with_own = version.code.__wrapped__()
+    path = here / "extensions" / "systems" / "own.py"
+    path.write_text(path.read_text() + "X = 1\n")
+    assert len({before, with_own, version.code.__wrapped__()}) == 3
