@@ -16,6 +16,7 @@ from testbed.plan.checker import check
 from testbed.plan.cost import ClosedForm, Expected, Timing, seconds_per_byte
 from testbed.plan.program import Pipelining, Plan
 from testbed.plan.units import Unit, cut
+from testbed.protocols import protocol_of
 from testbed.protocols.allocation import Window
 from testbed.systems import Assignment, System, registry
 from testbed.topology import paths
@@ -237,6 +238,9 @@ def _deploy(
     units = cut(buckets, plan, scale, fabric.values)
     if plan.pipelining.order == "priority":
         units = by_priority(units, buckets, seconds_per_byte(plan, fabric))
+    if plan.trees:
+        priorities = protocol_of(plan.trees[0]).priorities(options, units, scale)
+        units = tuple(map(_with_priority, units, priorities))
     return DeployedJob(
         number=number,
         job=job,
@@ -259,6 +263,10 @@ def _deploy(
         forward=replay.needs(trace.scaled(scale), buckets) if job.forward == "by_tensor" else (),
         buckets=tuple(buckets),
     )
+
+
+def _with_priority(unit: Unit, priority: int) -> Unit:
+    return replace(unit, priority=priority) if priority else unit
 
 
 def _sample(workload: str) -> Sample:

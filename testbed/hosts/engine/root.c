@@ -134,7 +134,8 @@ static void take_data(struct tree *tree, const struct packet *packet, uint64_t s
         return;
     if (flags & FLAG_COLLISION)
         tree->flow.counters.collisions++;
-    place->flags |= flags & (FLAG_COLLISION | FLAG_OVERFLOW | FLAG_ECN | FLAG_RESEND);
+    place->flags |= flags & (FLAG_COLLISION | FLAG_OVERFLOW | FLAG_ECN | FLAG_RESEND |
+                             tree->rules->told);
     place->slot = be32toh(packet->header.slot);
     int32_t *row = row_of(tree, sequence);
     if (!ranks_count(counted, tree->words))
@@ -157,7 +158,7 @@ static void take_receipt(struct tree *tree, uint64_t sequence, const uint64_t *r
     ranks_join(counted, ranks, tree->words);
     if (!ranks_equal(counted, tree->everyone, tree->words))
         return;
-    window_answered(tree, sequence, false, now);
+    window_answered(tree, sequence, 0, now);
     tree_finish(tree, sequence);
 }
 

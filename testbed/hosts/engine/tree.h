@@ -54,6 +54,7 @@ struct tree {
 /* Where protocols on trees differ. A function that is NULL does nothing. */
 struct rules {
     uint8_t resend_flag; /* of retransmitted fragments */
+    uint8_t told;        /* further flags of contributions that the root returns with the sum */
     bool answers_one;    /* a marked repetition is answered to its sender alone, not to its whole
                             subtree; an unmarked one is not answered */
     uint32_t (*slot)(const struct tree *tree, uint64_t sequence);

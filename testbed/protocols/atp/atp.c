@@ -4,7 +4,7 @@
    the range of int32 from floats. */
 #include <stdlib.h>
 
-#include "tree.h"
+#include "atp.h"
 
 static uint32_t slot(const struct tree *tree, uint64_t sequence)
 {
@@ -68,7 +68,7 @@ static void take_floats(struct tree *tree, const struct packet *packet, uint64_t
     root_return_sum(tree, sequence);
 }
 
-static const struct rules rules = {
+const struct rules atp_rules = {
     .resend_flag = FLAG_RESEND,
     .answers_one = true,
     .slot = slot,
@@ -76,7 +76,8 @@ static const struct rules rules = {
     .asked = send_floats,
     .rehash = rehash,
     .too_wide = ask_for_floats,
+    .told = FLAG_CONTENDED, /* only A2TP's packets have it as such, and only its hosts heed it */
     .take_again = take_floats,
 };
 
-const struct protocol atp = {ON_TREES, .rules = &rules, .control = &aimd};
+const struct protocol atp = {ON_TREES, .rules = &atp_rules, .control = &aimd};
