@@ -160,5 +160,5 @@ def test_priorities_follow_what_is_left_the_layer_or_the_job():
     assert ESA.priorities({}, [replace(each, elements=each.elements // 512) for each in units],
                           1 / 512) == (1, 1, 4, 6)  # fmt: skip
     assert ESA.priorities({"priority": "layer"}, units, 1) == (1, 3, 5, 5)
-    assert ESA.priorities({"priority": "job", "level": 6}, units, 1) == (6,) * 4
+    assert ESA.priorities({"priority": 6}, units, 1) == (6,) * 4
     assert ATP.priorities({}, units, 1) == (0,) * 4

@@ -25,8 +25,8 @@ class Esa(Atp):
     ) -> tuple[int, ...]:
         """From 1, the lowest, to 7; 0 is for packets of other protocols."""
         by = options.get("priority", "remaining")
-        if by == "job":
-            return (options.get("level") or (1 + wire.MOST_PRIORITY) // 2,) * len(units)
+        if isinstance(by, int):
+            return (by,) * len(units)
         if by == "layer":
             return _by_layer(units)
         sizes = (4 * unit.elements for unit in reversed(units))
