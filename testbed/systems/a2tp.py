@@ -25,9 +25,9 @@ SYSTEM = System(
         "ToRs and servers sum as in ATP.",
         "Two windows control each worker: congestion of the network (ECN) and contention for "
         "aggregators change them apart.",
-        "A switch tells the owner of a slot that others wanted it. The owner then sends more "
-        "of its fragments past the switches, so that a job that waits for a straggler leaves slots to "
-        "others.",
+        "A switch tells the owner of a slot that others wanted it. The owner then sends more of "
+        "its fragments past the switches, so that a job that waits for a straggler leaves slots "
+        "to others.",
     ),
     reading=(
         "We had the code and not the paper's text.",

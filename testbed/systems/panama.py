@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 from pydantic import Field
@@ -17,9 +18,11 @@ from testbed.topology.fabric import Fabric
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """A chunk and a tree for each switch that can be a root, up to the option trees; ring
     all-reduce if no switch can."""
-    tops = merging(job.workers, fabric)[: job.options.get("trees")]
+    tops = merging(job.workers, fabric)
     if not tops:
         return replace(ring.plan(replace(job, options={}), fabric), system="panama")
+    first = zlib.crc32(" ".join(job.workers).encode()) % len(tops)
+    tops = (*tops[first:], *tops[:first])[: job.options.get("trees")]
     uses = tuple(SwitchAllReduce(chunk=each, tree=each) for each in range(len(tops)))
     return Plan(
         system="panama",
@@ -60,7 +63,8 @@ SYSTEM = System(
     reading=(
         "Only the abstract was at hand. How many trees a job has and how they are chosen is not in "
         "it: here one for each switch that can be a root, which are the INA switches above the "
-        "ToRs nearest to all of them (without any, the INA ToRs with several of the workers).",
+        "ToRs nearest to all of them (without any, the INA ToRs with several of the workers). With "
+        "fewer trees, a hash of the workers draws the roots, so that jobs differ.",
         "Trees share each bucket equally, as consecutive parts; a hash of each block comes to the "
         "same parts on average.",
         "If no switch can be a root, the workers run ring all-reduce.",
