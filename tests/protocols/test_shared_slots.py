@@ -9,7 +9,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from ina_scene import ADDRESSING, ALLOCATIONS, FABRIC, SWITCH, counted, forget
+from ina_bmv2 import wired_bmv2
+from ina_scene import ADDRESSING, ALLOCATIONS, FABRIC, MARKER, SWITCH, counted, forget
 from ina_traffic import Traffic
 from reference_switch import ReferenceSwitch
 
@@ -38,27 +39,43 @@ def sharing(*protocols: Atp):
     ]
 
 
-@pytest.mark.parametrize("protocols", [(ESA,), (A2TP,), (ESA, ATP, A2TP)], ids=len)
+several_sets = pytest.mark.parametrize("protocols", [(ESA,), (A2TP,), (ESA, ATP, A2TP)], ids=len)
+
+
+@several_sets
 def test_the_native_switch_does_what_the_references_say(protocols):
     told = sharing(*protocols)
-    events = Counter()
     with NativeSwitch.offline(PROGRAM) as switch:
         derive(SWITCH, FABRIC, ADDRESSING, told).install(switch)
-        for seed in range(6):
-            forget(switch)
-            before = counted(switch)
-            random, reference = Random(seed), ReferenceSwitch(SWITCH, FABRIC, told)
-            for port, frame in Traffic(random, protocols, told).arrivals(250):
-                changed = bytearray(frame)
-                if len(frame) > INA + 1 and frame[INA] == wire.KIND_DATA:
-                    changed[INA + 1] |= random.randrange(8) << wire.PRIORITY_SHIFT
-                frame = bytes(changed)
-                assert sorted(switch.process(port, frame)) == sorted(reference.process(frame))
-            assert counted(switch) == before + reference.events
-            events += reference.events
+        events = sum((compare(switch, protocols, told, seed) for seed in range(6)), Counter())
     reached = {event for (_, event), count in events.items() if count}
     wanted = {Event.STORED, Event.ADDED, Event.COMPLETED, Event.COLLISION, Event.FLUSHED}
     assert reached >= wanted | ({Event.EVICTED} if ESA in protocols else set())
+
+
+@pytest.mark.root
+@pytest.mark.bmv2
+@several_sets
+def test_bmv2_does_what_the_references_say(protocols, tmp_path):
+    told = sharing(*protocols)
+    with wired_bmv2(PROGRAM, tmp_path / "log") as switch:
+        derive(SWITCH, FABRIC, ADDRESSING, [*told, MARKER]).install(switch)
+        assert compare(switch, protocols, told, 77)
+
+
+def compare(switch, protocols, told, seed):
+    """Traffic with priorities; returns the events."""
+    forget(switch)
+    before = counted(switch)
+    random, reference = Random(seed), ReferenceSwitch(SWITCH, FABRIC, told)
+    for port, frame in Traffic(random, protocols, told).arrivals(250):
+        changed = bytearray(frame)
+        if len(frame) > INA + 1 and frame[INA] == wire.KIND_DATA:
+            changed[INA + 1] |= random.randrange(8) << wire.PRIORITY_SHIFT
+        sent = bytes(changed)
+        assert sorted(switch.process(port, sent)) == sorted(reference.process(sent))
+    assert counted(switch) == before + reference.events
+    return reference.events
 
 
 class OneSwitch:

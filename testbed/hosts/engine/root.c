@@ -46,8 +46,9 @@ void root_answer(struct tree *tree, uint8_t kind, uint64_t sequence)
 {
     struct place *place = place_of(tree, sequence);
     place->next_slot = place->slot;
-    if (kind == KIND_RESULT && place->flags & FLAG_COLLISION && tree->rules->rehash)
-        place->next_slot = tree->rules->rehash(tree, place->slot);
+    const struct rules *rules = tree->rules;
+    if (kind == KIND_RESULT && place->flags & rules->renamed && !(place->flags & rules->contended))
+        place->next_slot = rules->rehash(tree, place->slot);
     struct header header = reply(tree, kind, sequence, place);
     answer(tree, &header, tree->everyone);
 }
@@ -135,7 +136,7 @@ static void take_data(struct tree *tree, const struct packet *packet, uint64_t s
     if (flags & FLAG_COLLISION)
         tree->flow.counters.collisions++;
     place->flags |= flags & (FLAG_COLLISION | FLAG_OVERFLOW | FLAG_ECN | FLAG_RESEND |
-                             tree->rules->told);
+                             tree->rules->contended);
     place->slot = be32toh(packet->header.slot);
     int32_t *row = row_of(tree, sequence);
     if (!ranks_count(counted, tree->words))

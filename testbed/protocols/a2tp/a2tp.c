@@ -118,4 +118,10 @@ static const struct control two_windows = {
     .bypasses = bypasses,
 };
 
-const struct protocol a2tp = {ON_TREES, .rules = &atp_rules, .control = &two_windows};
+static const struct rules rules = {
+    ATP_RULES,
+    .renamed = FLAG_COLLISION | FLAG_RESEND,
+    .contended = FLAG_CONTENDED,
+};
+
+const struct protocol a2tp = {ON_TREES, .rules = &rules, .control = &two_windows};

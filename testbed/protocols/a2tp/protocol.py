@@ -19,6 +19,8 @@ PROTOCOL = Atp(
         "answers arrive in order (stragglers). Both grow by one if there is no mark.",
         "The first fragments of a window, as many as the second window has, use aggregators; the "
         "rest goes to the server, as retransmissions do. A tensor's first window always uses them.",
+        "The server names another slot for what follows a collision or a fragment that went past "
+        "the switches, unless others wanted the slot.",
     ),
     reading=(
         "We had the code and not the paper's text.",
@@ -26,7 +28,6 @@ PROTOCOL = Atp(
         "fragments, so that workers agree on what goes past the switches.",
         "The degree of straggling is measured one to five round trips after an adjustment; in the "
         "code, 20 to 100 us.",
-        "A server names another slot after every collision of a fragment's packets.",
         "Gaps and timeouts do not change the windows.",
     ),
     loss=ATP.loss,
