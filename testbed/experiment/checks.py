@@ -322,7 +322,7 @@ def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[
 
 def _priorities(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
     """Priorities of jobs need several jobs, and switches whose memory they share."""
-    if len(jobs) > 1 and fabric.ina not in (0, ()):
+    if len(jobs) > 1 and fabric.ina not in (0, (), "none"):
         return
     for index, job in jobs.items():
         model = known.options(job.system)

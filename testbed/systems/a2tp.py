@@ -36,7 +36,6 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     aggregates=True,
-    carries=True,
     plan=plan,
     options=WithWindow,
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from testbed import wire
+from testbed.experiment.findings import shown
 from testbed.plan.program import Plan
 from testbed.protocols.esa.protocol import PROTOCOL as ESA
 from testbed.systems import atp
@@ -19,18 +20,36 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     return atp.best_effort(job, fabric, "esa", ESA)
 
 
+def _priority(value: object) -> str | int:
+    if value in ("remaining", "layer") or (type(value) is int and 1 <= value <= wire.MOST_PRIORITY):
+        return value
+    raise ValueError(
+        f"found {shown(value)}, wanted remaining, layer, or a whole number from 1 to"
+        f" {wire.MOST_PRIORITY}; write for example priority: layer"
+    )
+
+
 class EsaOptions(WithWindow):
     """What makes a packet urgent."""
 
-    priority: Literal["remaining", "layer"] | Annotated[int, Field(ge=1, le=wire.MOST_PRIORITY)] = (
-        Field(
-            default="remaining",
-            description="the priority of packets, one of remaining (the fewer bytes the job has"
-            " left in the iteration, the higher), layer (the earlier the next forward pass needs"
-            f" them, the higher) or a whole number from 1 to {wire.MOST_PRIORITY}, the highest, for"
-            " all packets of the job",
-            examples=["layer"],
-        )
+    priority: Annotated[
+        Literal["remaining", "layer"] | int,
+        BeforeValidator(_priority),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": ["remaining", "layer"]},
+                    {"type": "integer", "minimum": 1, "maximum": wire.MOST_PRIORITY},
+                ]
+            }
+        ),
+    ] = Field(
+        default="remaining",
+        description="the priority of packets, one of remaining (the fewer bytes the job has left in"
+        " the iteration, the higher), layer (the earlier the next forward pass needs them, the"
+        f" higher) or a whole number from 1 to {wire.MOST_PRIORITY}, the highest, for all packets"
+        " of the job",
+        examples=["layer"],
     )
 
     def ranks_jobs(self) -> tuple[str, ...]:
@@ -59,7 +78,6 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     aggregates=True,
-    carries=True,
     plan=plan,
     options=EsaOptions,
 )
