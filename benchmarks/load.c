@@ -30,7 +30,8 @@
 #define UDP_SEGMENT 103
 #endif
 
-enum { ATP = 1, SWITCHML, RACK, NETREDUCE }; /* as in p4/headers.p4 */
+/* As in p4/headers.p4. */
+enum { ATP = 1, SWITCHML, RACK, NETREDUCE, PANAMA, A2TP, ESA };
 enum {
     TREE = 7,
     SETS = 3,       /* of values: successive fragments differ, so that a stale sum is found */
@@ -59,6 +60,7 @@ struct message {
     bool done[256];
 };
 
+static bool shares; /* slots, as in ATP: the root frees them */
 static unsigned style, values, workers, window, length, superframe;
 static int fd;
 static struct sockaddr_in to;
@@ -136,7 +138,7 @@ static struct headers *pack(size_t first, size_t end, const int32_t *from)
 /* Messages use the switch's memory in turn; in a pool each has two versions. */
 static uint32_t slot_of(uint64_t number)
 {
-    const unsigned slots = window == 0 ? BATCH : style == ATP ? window : 2 * window;
+    const unsigned slots = window == 0 ? BATCH : shares ? window : 2 * window;
     return (uint32_t)(number % slots) * length;
 }
 
@@ -169,7 +171,7 @@ static void contribute(const struct message *message, unsigned worker, unsigned 
         };
 }
 
-/* ATP: the result of the slot's previous fragment frees it. */
+/* ATP and its variants: the result of the slot's previous fragment frees it. */
 static void release(const struct message *message)
 {
     if (message->number < window)
@@ -192,7 +194,7 @@ static void send_all(struct message **ready, unsigned count)
         ready[i]->missing = length;
         ready[i]->sent_at = now;
         memset(ready[i]->done, 0, sizeof ready[i]->done);
-        if (style == ATP)
+        if (shares)
             release(ready[i]);
     }
     for (unsigned worker = 0; worker < workers; worker++) {
@@ -245,7 +247,7 @@ static unsigned receive(struct message **complete)
         if (size <= rest || size - rest > sizeof head - first)
             continue;
         memcpy((char *)&head + first, packets[i], size - rest);
-        if (style == ATP && head.ina.kind != KIND_DATA)
+        if (shares && head.ina.kind != KIND_DATA)
             continue; /* a copy of the result that freed the slot */
         struct message *message = take_sum(&head, (const int32_t *)(packets[i] + size - rest));
         if (message)
@@ -317,7 +319,7 @@ static void run(double seconds)
         messages[i].number = i;
         ready[i] = &messages[i];
     }
-    const unsigned packets = length * (workers + (style == ATP));
+    const unsigned packets = length * (workers + shares);
     const double start = monotonic();
     double from = 0, now = start, looked = start;
     uint64_t before = 0;
@@ -350,12 +352,13 @@ int main(int count, char **arguments)
         return 2;
     }
     style = (unsigned)atoi(arguments[3]);
+    shares = style == ATP || style == A2TP || style == ESA;
     values = (unsigned)atoi(arguments[4]);
     workers = (unsigned)atoi(arguments[5]);
     window = (unsigned)atoi(arguments[6]);
     length = (unsigned)atoi(arguments[7]);
     superframe = (unsigned)atoi(arguments[8]);
-    if (style < ATP || style > NETREDUCE || !values || values > VALUES || !workers ||
+    if (style < ATP || style > ESA || !values || values > VALUES || !workers ||
         workers > BITMAP || (window && window % SETS == 0) || !length ||
         length > sizeof messages->done || !superframe || superframe > BATCH) {
         fprintf(stderr, "a figure is out of range, or the window a multiple of %d\n", SETS);

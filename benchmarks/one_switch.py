@@ -14,9 +14,7 @@ from testbed.backends.emulation import targets
 from testbed.compiler import compiled
 from testbed.hosts.aggregation import wire_header
 from testbed.protocols import TreeProtocol
-from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
-from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.protocols.tables import Exact, Lpm, TableEntry
 from testbed.switches.control import Replica
 from testbed.topology.framing import LARGEST_SUPERFRAME
@@ -169,7 +167,7 @@ def ina_entries(style: TreeProtocol, workers: int) -> list[TableEntry]:
     """One tree at the switch, and the route to the host."""
     host, own = _number(HOST), _number(SWITCH)
     members = (1 << workers) - 1
-    to_host = style in (ATP, RACK)
+    to_host = not style.switch_may_be_root
     told = (0, members, members, 0, host if to_host else 0, own, GROUP, 0, wire.SLOTS)
     macs = (_mac(SWITCH_MAC), _mac(HOST_MAC))
     address: tuple[str, tuple[int, ...]] = ("address", (host, *macs))

@@ -10,6 +10,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     register<bitmap_t>(SLOTS)   contributors;
     register<bit<8>>(SLOTS)     marks;
     Atp() atp;
+    A2tp() a2tp;
+    Esa() esa;
     SwitchMl() switchml;
     Rack() rack;
     NetReduce() netreduce;
@@ -58,8 +60,10 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
         // Truncated packets, kinds that the protocol does not have, and contributions that are
         // nobody's or not of this switch's children must not change a sum.
+        bool shares = meta.style == Style.ATP || meta.style == Style.A2TP
+                      || meta.style == Style.ESA;
         bool carries = hdr.values.isValid()
-                       || hdr.ina.kind == KIND_ACK && meta.style == Style.ATP
+                       || hdr.ina.kind == KIND_ACK && shares
                        || hdr.ina.kind == KIND_ACK && meta.style == Style.RACK
                        || hdr.ina.kind == KIND_RECEIPT && meta.style == Style.RACK;
         bool upwards = hdr.ina.kind == KIND_DATA || hdr.ina.kind == KIND_RECEIPT;
@@ -67,9 +71,14 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         bool passes = meta.node != 0 && hdr.ina.next_slot != meta.node;
         if (!carries || upwards && foreign && !passes) {
             refuse();
-        } else if (meta.style == Style.ATP) {
+        } else if (shares) {
             atp.apply(hdr, meta, std);
-        } else if (meta.style == Style.SWITCHML) {
+            if (meta.style == Style.A2TP) {
+                a2tp.apply(hdr, meta);
+            } else if (meta.style == Style.ESA) {
+                esa.apply(hdr, meta);
+            }
+        } else if (meta.style == Style.SWITCHML || meta.style == Style.PANAMA) {
             switchml.apply(hdr, meta, std);
         } else if (meta.style == Style.OMNIREDUCE) {
             switchml.apply(hdr, meta, std);
@@ -84,7 +93,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             netreduce.apply(hdr, meta, std);
         }
 
-        if (meta.above != 0 && !passes && hdr.ina.bitmap == meta.members
+        if (meta.above != 0 && !passes && meta.event != Event.EVICTED
+            && hdr.ina.bitmap == meta.members
             && (hdr.ina.kind == KIND_DATA || hdr.ina.kind == KIND_RECEIPT)) {
             name_sum();
             if (meta.style != Style.OMNIREDUCE) {
@@ -94,15 +104,15 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
         if (hdr.values.isValid()) {
             lanes.apply(meta.operation, meta.record.slot, meta.watch, hdr.ina.flags, hdr.values);
-            if (meta.operation != LaneOperation.NONE
+            if (meta.operation != LaneOperation.NONE && meta.operation != LaneOperation.SWAP
                 && (hdr.ina.flags | meta.record.marks) & (FLAG_OVERFLOW | FLAG_ECN) != 0) {
                 share_marks();
             }
         }
-        if (meta.operation == LaneOperation.ADD || meta.record.freed) {
-            write_rest();
-        } else if (meta.operation == LaneOperation.STORE) {
+        if (meta.operation == LaneOperation.STORE || meta.operation == LaneOperation.SWAP) {
             write_record();
+        } else if (meta.operation == LaneOperation.ADD || meta.record.changed) {
+            write_rest();
         }
     }
 }

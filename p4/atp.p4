@@ -5,7 +5,7 @@
 control Atp(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     action free() {
         meta.record.contributors = 0;
-        meta.record.freed = true;
+        meta.record.changed = true;
     }
 
     action to_parent() {

@@ -29,6 +29,8 @@ const bit<8> FLAG_COLLISION = 0x02;
 const bit<8> FLAG_OVERFLOW  = 0x04;   // an addition left the range of int32
 const bit<8> FLAG_ECN       = 0x08;   // a queue on the path was long
 const bit<8> FLAG_FLOATS    = 0x10;   // the values are floats, which switches do not add
+const bit<8> FLAG_CONTENDED = 0x20;   // A2TP: others wanted the slot of this fragment
+const bit<8> PRIORITY       = 0xe0;   // ESA: the upper three bits are a priority, from 1 on
 
 // RoCEv2 (InfiniBand specification, annex A17): opcodes of a reliable connection's messages.
 const bit<8> SEND_FIRST  = 0x00;
@@ -131,12 +133,15 @@ struct headers_t {
 
 enum bit<8> Style {
 #ifdef OWN_PROTOCOL
-    OWN       = OWN_NUMBER,     // a user's own protocol
+    OWN        = OWN_NUMBER,    // a user's own protocol
 #endif
-    ATP       = 1,
-    SWITCHML  = 2,
-    RACK      = 3,
-    NETREDUCE = 4,
+    ATP        = 1,
+    SWITCHML   = 2,
+    RACK       = 3,
+    NETREDUCE  = 4,
+    PANAMA     = 5,
+    A2TP       = 6,
+    ESA        = 7,
     OMNIREDUCE = 9
 }
 
@@ -151,24 +156,27 @@ enum bit<4> Event {
     PASSED    = 6,              // goes up as it is
     FREED     = 7,              // goes down, and frees the slot
     RETURNED  = 8,              // goes down
-    REFUSED   = 9               // dropped: stale, or beyond the job's memory
+    REFUSED   = 9,              // dropped: stale, or beyond the job's memory
+    EVICTED   = 10              // takes the slot of another fragment, whose sum goes up
 }
 
 enum bit<8> LaneOperation {
     NONE  = 0,
     STORE = 1,                  // memory <- packet
     ADD   = 2,                  // memory, packet <- memory + packet
-    LOAD  = 3                   // packet <- memory
+    LOAD  = 3,                  // packet <- memory
+    SWAP  = 4                   // memory <-> packet
 }
 
 // A slot's record in switch memory, as read and as written back. The owner changes only with
-// LaneOperation.STORE.
+// LaneOperation.STORE and SWAP.
 struct record_t {
     bit<32>    slot;
     fragment_t owner;
     bitmap_t   contributors;    // whose gradients are in the slot; 0: it is free
-    bit<8>     marks;           // FLAG_OVERFLOW and FLAG_ECN of the contributions; ANSWERED
-    bool       freed;
+    bit<8>     marks;           // FLAG_OVERFLOW and FLAG_ECN of the contributions; ANSWERED;
+                                // A2TP: FLAG_COLLISION; ESA: the priority
+    bool       changed;         // although the values do not
 }
 
 const bit<8> ANSWERED = 0x80;   // the slot holds the final result

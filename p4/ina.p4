@@ -11,6 +11,8 @@
 #include "lanes.p4"
 #include "pool.p4"
 #include "atp.p4"
+#include "a2tp.p4"
+#include "esa.p4"
 #include "switchml.p4"
 #include "rack.p4"
 #include "netreduce.p4"

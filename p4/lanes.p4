@@ -40,6 +40,11 @@ control Lanes(in LaneOperation operation, in bit<32> slot, in bit<1> watch, inou
         EACH(WRITE)
     }
 
+    action swap() {
+#define SWAP_IN(x) values.x = held_##x;
+        EACH(SWAP_IN)
+    }
+
     action mark() {
         flags = flags | FLAG_OVERFLOW;
     }
@@ -78,6 +83,10 @@ control Lanes(in LaneOperation operation, in bit<32> slot, in bit<1> watch, inou
             write();
         } else if (operation == LaneOperation.LOAD) {
             load();
+        } else if (operation == LaneOperation.SWAP) {
+            read();
+            write();
+            swap();
         }
     }
 }

@@ -17,6 +17,11 @@ FEW = 8
 
 KIND_DATA, KIND_RESULT, KIND_RECEIPT, KIND_ACK = 1, 2, 3, 4
 FLAG_RESEND, FLAG_COLLISION, FLAG_OVERFLOW, FLAG_ECN, FLAG_FLOATS = 0x01, 0x02, 0x04, 0x08, 0x10
+FLAG_CONTENDED = 0x20
+"""A2TP: others wanted the slot of this fragment."""
+
+PRIORITY_SHIFT, MOST_PRIORITY = 5, 7
+"""ESA: the upper bits of the flags are a priority from 1 on; 0 is none."""
 
 ROCE_PORT = 4791
 """UDP port of RoCEv2, which NetReduce's connections use."""

@@ -194,6 +194,6 @@ def _counted(found: JobMeasurements) -> dict[str, Any]:
         "switch_packets": sum(found.events[event] for event in CONTRIBUTIONS),
         "switch_sums": found.events[Event.COMPLETED],
         "switch_duplicates": found.events[Event.DUPLICATE],
-        "switch_collisions": found.events[Event.COLLISION],
+        "switch_collisions": found.events[Event.COLLISION] + found.events[Event.EVICTED],
         "switch_refused": found.events[Event.REFUSED],
     }

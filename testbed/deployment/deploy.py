@@ -17,6 +17,7 @@ from testbed.plan.checker import PlanError, check
 from testbed.plan.cost import ClosedForm, Expected, Timing, seconds_per_byte
 from testbed.plan.program import Pipelining, Plan
 from testbed.plan.units import Unit, cut
+from testbed.protocols import protocol_of
 from testbed.protocols.allocation import Window
 from testbed.systems import Assignment, System, registry
 from testbed.topology import paths
@@ -248,6 +249,9 @@ def _deploy(
         )
     if plan.pipelining.order == "priority":
         units = by_priority(units, buckets, seconds_per_byte(plan, fabric))
+    if plan.trees:
+        priorities = protocol_of(plan.trees[0]).priorities(options, units, scale)
+        units = tuple(map(_with_priority, units, priorities))
     return DeployedJob(
         number=number,
         job=job,
@@ -281,6 +285,10 @@ def _union(job: Job, plan: Plan, fabric: Fabric, sample: Sample | None) -> float
 
     assert sample is not None, "a recorded density is checked to have real gradients"
     return union_of(sample, plan.workers, fabric.values)
+
+
+def _with_priority(unit: Unit, priority: int) -> Unit:
+    return replace(unit, priority=priority) if priority else unit
 
 
 def _sample(workload: str) -> Sample:

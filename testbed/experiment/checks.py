@@ -98,6 +98,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         if sound:
             yield from _on_fabric(jobs, fabric, known)
             yield from _windows(jobs, fabric, known)
+            yield from _priorities(jobs, fabric, known)
     emulation, wrong = _sound(Emulation, data.get("emulation"))
     if emulation is not None:
         yield from _program(emulation)
@@ -366,6 +367,24 @@ def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[
                 ("jobs", index, "options", asked),
                 f"found a window that needs {needed} slots of a switch, wanted at most the"
                 f" {fabric.slots} that it has; lower it, or write fabric.slots: {needed}",
+            )
+
+
+def _priorities(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
+    """Priorities of jobs need several jobs, and switches whose memory they share."""
+    if len(jobs) > 1 and fabric.ina not in (0, (), "none"):
+        return
+    for index, job in jobs.items():
+        model = known.options(job.system)
+        if model is None or any(options.check(job.system, model, job.options)):
+            continue
+        for name in model.model_validate(job.options).ranks_jobs():
+            missing = "a single job" if len(jobs) == 1 else "no switch that sums"
+            yield Finding(
+                ("jobs", index, "options", name),
+                f"found it with {missing}, wanted jobs that share switches' memory; remove it, or"
+                f" {'add a job' if len(jobs) == 1 else 'give switches INA (fabric.ina)'}",
+                at_key=True,
             )
 
 

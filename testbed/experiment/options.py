@@ -20,6 +20,11 @@ class Options(Model):
         """The slots that a switch must have for these options; 0 if they set no window."""
         return 0
 
+    def ranks_jobs(self) -> tuple[str, ...]:
+        """The options given that rank jobs which share switch memory; without others, or without
+        switches that sum, they have no effect."""
+        return ()
+
     def draws_anew(self) -> bool:
         """Whether the plan depends on the seed of each repeat."""
         return False

@@ -175,17 +175,19 @@ class Engine:
         self._flows += 1
         return int(found)
 
-    def push(self, flow: int, operation: Operation, address: int, count: int) -> int:
+    def push(
+        self, flow: int, operation: Operation, address: int, count: int, priority: int = 0
+    ) -> int:
         """The next fragments of the tree's sequence are the chunk of ``count`` values at
         ``address``; returns their number.
 
         The memory is native int32 and must outlive the operation. The last fragment may be partly
         filled: its packets are full, with zeros behind the values. ALL_REDUCE (members): the sum
         replaces the values. REDUCE: members keep their values, and the root adds them to its own.
-        MULTICAST: the root's replace the members'.
+        MULTICAST: the root's replace the members'. ``priority``: see `Unit.priority`.
         """
         status = self._library.engine_push(
-            self._engine, self._known(flow), operation, address, count
+            self._engine, self._known(flow), operation, address, count, priority
         )
         if status < 0:
             raise _error(-status, f"{operation.name} of {count} values")
@@ -310,7 +312,7 @@ def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
         "engine_open": (c_void_p,),
         "engine_close": (None, engine),
         "engine_add": (c_int, engine, POINTER(_Role)),
-        "engine_push": (c_int, engine, flow, c_int, c_void_p, c_uint64),
+        "engine_push": (c_int, engine, flow, c_int, c_void_p, c_uint64, c_uint8),
         "engine_done": (c_uint64, engine, flow),
         "engine_counters": (POINTER(_Counters), engine, flow),
         "engine_float_sums": (POINTER(c_uint64), engine, flow, POINTER(c_uint64)),

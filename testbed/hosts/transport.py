@@ -32,9 +32,10 @@ NEVER = math.inf
 class Flow(Protocol):
     """Carries a tree's fragments at this rank."""
 
-    def push(self, operation: TreeOperation, values: Values) -> int:
+    def push(self, operation: TreeOperation, values: Values, priority: int) -> int:
         """Make ``values``, int32, the tree's next fragments; returns their number. The last one may
-        be partly filled. ``values`` must stay in place until they are done."""
+        be partly filled. ``values`` must stay in place until they are done. ``priority`` is that of
+        their packets in switches' memory (`Unit.priority`)."""
 
     def done(self) -> int:
         """Number of fragments done without a gap, counted from the first."""

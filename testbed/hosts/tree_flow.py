@@ -23,9 +23,9 @@ class TreeFlow:
     def __init__(self, engine: Engine, number: int) -> None:
         self._engine, self._number = engine, number
 
-    def push(self, operation: TreeOperation, values: Values) -> int:
+    def push(self, operation: TreeOperation, values: Values, priority: int) -> int:
         what = _OPERATIONS[type(operation)]
-        return self._engine.push(self._number, what, values.ctypes.data, len(values))
+        return self._engine.push(self._number, what, values.ctypes.data, len(values), priority)
 
     def done(self) -> int:
         return self._engine.done(self._number)

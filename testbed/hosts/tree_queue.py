@@ -7,7 +7,7 @@ and within a unit in program order. An operation that is ready before its turn w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,10 +30,15 @@ class Pushed:
 
 
 class TreeQueue:
-    """The operations of rank ``rank`` on tree ``tree`` of ``plan``, pushed in turn to ``flow``."""
+    """The operations of rank ``rank`` on tree ``tree`` of ``plan``, pushed in turn to ``flow``.
 
-    def __init__(self, plan: Plan, rank: int, tree: int, flow: Flow) -> None:
-        self._flow = flow
+    ``priorities`` are those of an iteration's units.
+    """
+
+    def __init__(
+        self, plan: Plan, rank: int, tree: int, flow: Flow, priorities: Sequence[int] = (0,)
+    ) -> None:
+        self._flow, self._priorities = flow, priorities
         self._order = [
             op for op in plan.programs[rank] if isinstance(op, TreeOperation) and op.tree == tree
         ]
@@ -53,7 +58,8 @@ class TreeQueue:
     def _push(self, operation: TreeOperation, unit: int, values: Values) -> None:
         first = self._end
         # A chunk of a small unit may be empty: then there is nothing to carry.
-        self._end += self._flow.push(operation, values) if values.size else 0
+        priority = self._priorities[unit % len(self._priorities)]
+        self._end += self._flow.push(operation, values, priority) if values.size else 0
         self._pushed.append(Pushed(unit, operation.chunk, values, first, self._end))
 
     def completed(self) -> Iterator[tuple[Pushed, npt.NDArray[np.int64]]]:

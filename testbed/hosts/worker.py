@@ -35,8 +35,9 @@ class Worker:
         self._summed: dict[int, float] = {}
         self._begun: dict[int, float] = {}
         self._later: list[tuple[float, int, int]] = []
+        priorities = [unit.priority for unit in task.units]
         self._queues = {
-            tree: TreeQueue(task.plan, task.rank, tree, flow)
+            tree: TreeQueue(task.plan, task.rank, tree, flow, priorities)
             for tree, flow in transport.flows.items()
         }
         self._interpreter = Interpreter(

@@ -17,12 +17,14 @@ class Unit:
 
     ``elements`` is its number of values; ``ready_s`` is the time after the start of an iteration
     when its gradients exist (s). A ``deferred`` unit holds the gradients of the iteration before.
+    ``priority`` is that of its packets in switches' memory, for protocols in which it counts.
     """
 
     bucket: int
     elements: int
     ready_s: float
     deferred: bool = False
+    priority: int = 0
 
 
 def grain(plan: Plan, values: int) -> int:

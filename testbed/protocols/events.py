@@ -18,3 +18,4 @@ class Event(IntEnum):
     FREED = 7
     RETURNED = 8
     REFUSED = 9
+    EVICTED = 10

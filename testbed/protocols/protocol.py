@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from testbed import wire
 from testbed.plan.program import Operation
 from testbed.plan.trees import Tree
+from testbed.plan.units import Unit
 from testbed.protocols.congestion import NONE, Congestion
 from testbed.protocols.part import Part
 from testbed.protocols.roles import Child, Member, Neighbours, Place, Role, Root
@@ -83,6 +85,15 @@ class TreeProtocol(Protocol):
         allow.
         """
         return int(options.get("window") or fair), 0
+
+    def priorities(
+        self, options: Mapping[str, Any], units: Sequence[Unit], scale: Fraction | float
+    ) -> tuple[int, ...]:
+        """The priority of each of an iteration's ``units`` in switches' memory, 0 to 7.
+
+        ``options`` are the job's; sizes are ``scale`` times those of the real cluster.
+        """
+        return (0,) * len(units)
 
     def own_slots(self, fragments: int) -> int:
         """Number of a switch's slots reserved for a tree with ``fragments`` in flight."""

@@ -100,6 +100,9 @@ class Slot:
     answered: bool = False  # holds the final sum
     next: int = 0  # the least `next_slot` of its contributions, where that counts
     on: Opening = Opening(0, 0, 0, 0)  # header buffer: that of the last packet
+    contended: bool = False  # A2TP: another fragment wanted the slot
+    priority: int = 0  # ESA
+    route: tuple[int | None, int] = (None, 0)  # ESA: the sum's parent, and the number of its bits
 
     def holds(self, packet: Ina) -> bool:
         return self.who != 0 and self.fragment == packet.fragment
@@ -113,6 +116,7 @@ class Slot:
         begins = not self.holds(packet)
         if begins:
             self.fragment, self.who, self.flags, self.answered = packet.fragment, 0, 0, False
+            self.contended, self.priority = False, 0
         self.who |= packet.bitmap
         if packet.values is None:  # a receipt
             return

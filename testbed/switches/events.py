@@ -13,7 +13,7 @@ _PER_JOB = 16
 
 CONTRIBUTIONS = (
     Event.STORED, Event.ADDED, Event.COMPLETED, Event.DUPLICATE, Event.COLLISION, Event.FLUSHED,
-    Event.PASSED, Event.REFUSED,
+    Event.PASSED, Event.REFUSED, Event.EVICTED,
 )  # fmt: skip
 """Events of packets on their way up."""
 

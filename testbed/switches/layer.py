@@ -37,6 +37,9 @@ _FLAGS = {
     wire.FLAG_OVERFLOW: "overflow",
     wire.FLAG_ECN: "ecn",
     wire.FLAG_FLOATS: "floats",
+    wire.FLAG_CONTENDED: "contended",
+    0x40: "priority2",
+    0x80: "priority4",
 }
 _OPCODES = {
     wire.SEND_FIRST: "first",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Tree
+from testbed.plan.trees import Rules, Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
@@ -15,20 +15,25 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
     ValueError without a server, or if a server is a worker too.
     """
+    return best_effort(job, fabric, "atp", ATP)
+
+
+def best_effort(job: Assignment, fabric: Fabric, system: str, protocol: Rules) -> Plan:
+    """ATP's plan for ``system``, whose switches and hosts speak ``protocol``."""
     if not job.servers:
-        raise ValueError("atp needs at least one server")
+        raise ValueError(f"{system} needs at least one server")
     uses = tuple(SwitchAllReduce(chunk=each, tree=each) for each in range(len(job.servers)))
     return Plan(
-        system="atp",
+        system=system,
         hosts=job.workers + job.servers,
         workers=len(job.workers),
         chunks=len(uses),
         programs=(*(uses for _ in job.workers), *((use,) for use in uses)),
-        trees=tuple(tree(job, fabric, each) for each in range(len(uses))),
+        trees=tuple(tree(job, fabric, each, protocol) for each in range(len(uses))),
     )
 
 
-def tree(job: Assignment, fabric: Fabric, number: int = 0) -> Tree:
+def tree(job: Assignment, fabric: Fabric, number: int = 0, protocol: Rules = ATP) -> Tree:
     """The tree of server ``number``, of up to two levels. A switch with one child would sum nothing
     and is left out."""
     server = job.servers[number]
@@ -49,7 +54,7 @@ def tree(job: Assignment, fabric: Fabric, number: int = 0) -> Tree:
     else:
         parent |= dict.fromkeys(tops, server)
     ranks = {host: rank for rank, host in enumerate(job.workers)}
-    return Tree(server, ranks, parent, ATP, root_rank=len(job.workers) + number)
+    return Tree(server, ranks, parent, protocol, root_rank=len(job.workers) + number)
 
 
 SYSTEM = System(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from pydantic import Field
@@ -12,10 +11,9 @@ from testbed.experiment.options import Options
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.systems import ring
-from testbed.systems.racks import by_rack, fullest, two_levels
+from testbed.systems.racks import merging, two_levels
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
-from testbed.topology.paths import path
 
 MESSAGES = 2
 PACKETS = 170
@@ -26,8 +24,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
     ValueError if the window does not fit into a switch's memory.
     """
-    top = _merging(job, fabric)
-    if top is None:
+    tops = merging(job.workers, fabric)
+    if not tops:
         return replace(ring.plan(replace(job, options={}), fabric), system="netreduce")
     window = job.options.get("window", MESSAGES)
     message = job.options.get("message", PACKETS)
@@ -44,25 +42,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(two_levels(job.workers, fabric, top, NETREDUCE),),
+        trees=(two_levels(job.workers, fabric, tops[0], NETREDUCE),),
     )
-
-
-def _merging(job: Assignment, fabric: Fabric) -> str | None:
-    """The switch that sums everything; None if no switch that could do so has INA."""
-    tors = tuple(by_rack(job.workers, fabric))
-    above = [
-        switch for switch in fabric.switches if switch in fabric.ina and switch not in fabric.tors
-    ]
-    if above and not (len(tors) == 1 and tors[0] in fabric.ina):
-        return min(above, key=lambda switch: _remoteness(fabric, tors, switch))
-    return fullest(job.workers, fabric)
-
-
-def _remoteness(fabric: Fabric, tors: Collection[str], switch: str) -> tuple[int, int]:
-    """The number of links from all ``tors`` to ``switch``, and from the furthest ToR."""
-    links = [len(path(fabric, tor, switch)) - 1 for tor in tors]
-    return sum(links), max(links)
 
 
 class NetReduceOptions(Options):

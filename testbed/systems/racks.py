@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from testbed.plan.trees import Rules, Tree
 from testbed.topology.fabric import Fabric
+from testbed.topology.paths import path
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,26 @@ def fullest(workers: Sequence[str], fabric: Fabric) -> str | None:
     return max(
         (tor for tor in racks if tor in fabric.ina), key=lambda tor: len(racks[tor]), default=None
     )
+
+
+def merging(workers: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
+    """The switches of which each can sum everything, and no other is nearer; empty if none can.
+
+    For one rack with INA it is its ToR. For several racks they are INA switches above the ToRs;
+    without any, the INA ToRs that would sum several workers, the fullest first.
+    """
+    racks = by_rack(workers, fabric)
+    tops = [each for each in fabric.switches if each in fabric.ina and each not in fabric.tors]
+    if tops and not (len(racks) == 1 and racks.keys() <= fabric.ina):
+        remoteness = {each: _remoteness(fabric, racks, each) for each in tops}
+        least = min(remoteness.values())
+        return tuple(each for each in tops if remoteness[each] == least)
+    top = fullest(workers, fabric)
+    summing = (each for each in racks if each in fabric.ina and len(racks[each]) > 1)
+    return () if top is None else tuple(dict.fromkeys((top, *summing)))
+
+
+def _remoteness(fabric: Fabric, tors: Collection[str], switch: str) -> tuple[int, int]:
+    """The number of links from all ``tors`` to ``switch``, and from the furthest ToR."""
+    links = [len(path(fabric, tor, switch)) - 1 for tor in tors]
+    return sum(links), max(links)

@@ -36,6 +36,18 @@ jobs:
         ("osp", "deferred: 1", "9:17: .*found 1, wanted auto, or a part"),
         ("grid", "rate: fast", "9:13: .*found 'fast', wanted the rate that each worker"),
         ("rina", "agents: [h0, 3]", "9:20: .*found 3, wanted a list of hosts"),
+        (
+            "esa",
+            "priority: 8",
+            "9:17: .*found 8, wanted remaining, layer, or a whole number from 1 to 7",
+        ),
+        (
+            "esa",
+            "priority: 3",
+            "9:7: .*found it with a single job, wanted jobs that share switches",
+        ),
+        ("panama", "trees: 0", "9:14: .*found 0, wanted the most aggregation trees"),
+        ("a2tp", "priority: 3", '9:7: .*found "priority", wanted an option of a2tp .window'),
         ("ssp", "staleness: 1.5", "9:18: .*found 1.5, wanted the iterations"),
     ],
 )
@@ -64,3 +76,21 @@ def test_the_schema_knows_the_options_of_each_system(system):
     described = whole["$defs"][f"options-{system.name}"].get("properties", {})
     defaults = {name: each["default"] for name, each in described.items()}
     check.validate({**job, "options": {k: v for k, v in defaults.items() if v is not None}})
+
+
+SECOND = """\
+  - {system: atp, workload: resnet50, workers: 2}
+"""
+
+
+@pytest.mark.parametrize(("ina", "accepted"), [("all", True), ("none", False)])
+def test_a_priority_among_jobs_needs_switches_that_sum(ina, accepted):
+    text = EXPERIMENT.format(system="esa", options="priority: 3") + SECOND
+    text = text.replace("slots: 64}", f"slots: 64, ina: {ina}}}").replace(
+        "workers: 3", "workers: 2"
+    )
+    if accepted:
+        assert loads(text, "file.yaml", systems=registry, workloads=["resnet50"])
+        return
+    with pytest.raises(Invalid, match=r"9:7: .*found it with no switch that sums, wanted jobs"):
+        loads(text, "file.yaml", systems=registry, workloads=["resnet50"])

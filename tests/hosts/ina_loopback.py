@@ -16,7 +16,6 @@ from patience import PATIENCE_S
 from testbed import wire
 from testbed.hosts.aggregation import Endpoint, Engine, Operation, Wake
 from testbed.protocols import TreeProtocol
-from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.roles import Child, Member, Root
 
 # Ports are fixed, so each process uses loopback addresses of its own.
@@ -40,7 +39,7 @@ def downwards(rank: int) -> str:
 
 
 def member(rank: int, style: TreeProtocol, window: int, parent: str = ROOT) -> Member:
-    slots = list(range(SLOT, SLOT + window)) if style is ATP else [SLOT]
+    slots = list(range(SLOT, SLOT + window)) if style.shares_slots else [SLOT]
     return Member(TREE, style, window, slots, rank, parent)
 
 
@@ -53,7 +52,7 @@ def root(
 ) -> Root:
     children = tuple(Child(at(rank), frozenset({rank})) for rank in range(WORKERS))
     workers = {rank: at(rank) for rank in range(WORKERS)}
-    slots = spare if style is ATP else [SLOT]
+    slots = spare if style.shares_slots else [SLOT]
     return Root(TREE, style, window, slots, children, serves, workers)
 
 

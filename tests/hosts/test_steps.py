@@ -94,7 +94,7 @@ class Counted:
     def __init__(self):
         self.pushed, self.ended, self.as_floats = [], 0, []
 
-    def push(self, operation, found):
+    def push(self, operation, found, priority):
         assert found.size
         self.pushed.append((operation.chunk, found.tolist()))
         return len(found) // 2

@@ -51,7 +51,7 @@ class Channel:
         self._free = 0.0
         self._done = 0
 
-    def push(self, operation, values):
+    def push(self, operation, values, priority):
         begun = max(self._free, self.now)
         self._free = begun + values.nbytes * self._pace
         self._under_way.append((self._free, len(values)))

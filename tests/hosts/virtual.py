@@ -101,7 +101,7 @@ class TreeOfRank:
     def __init__(self, tree: Tree, rank: int) -> None:
         self._rank, self._tree = rank, tree
 
-    def push(self, operation, values):
+    def push(self, operation, values, priority):
         return self._tree.push(self._rank, operation, values)
 
     def done(self):

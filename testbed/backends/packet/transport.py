@@ -36,9 +36,9 @@ class VirtualFlow(TreeFlow):
         """The number of fragments done, handled or not."""
         return super().done()
 
-    def push(self, operation: TreeOperation, values: Values) -> int:
+    def push(self, operation: TreeOperation, values: Values, priority: int) -> int:
         self._simulation.handle_message(self._node)
-        fragments = super().push(operation, values)
+        fragments = super().push(operation, values, priority)
         self._simulation.pump(self._driven)
         return fragments
 

@@ -16,6 +16,7 @@ struct chunk {
     int32_t *values;
     uint64_t count; /* of values: the last fragment may be partly filled */
     uint64_t message; /* number of its first one, where fragments form messages */
+    uint8_t priority; /* of its packets in switches' memory */
 };
 
 struct chunks {

@@ -6,10 +6,13 @@
 
 #include <math.h>
 
+#include "wire.h"
+
 static const double TAKEN = 0.125; /* fragments less in flight for each one missing */
 enum { LEAST_IN_FLIGHT = 8 };
 
-void congestion_open(struct congestion *congestion, const struct control *control, uint32_t window)
+void congestion_open(struct congestion *congestion, const struct control *control, uint32_t window,
+                     uint64_t begins)
 {
     *congestion = (struct congestion){
         .control = control,
@@ -17,7 +20,16 @@ void congestion_open(struct congestion *congestion, const struct control *contro
         .least = fmin(window, LEAST_IN_FLIGHT),
         .most = window,
         .last_cut = -INFINITY,
+        .begins = begins,
+        .ends = begins + window,
     };
+    if (control->open)
+        control->open(congestion);
+}
+
+static void take(struct congestion *congestion, const struct feedback *answer)
+{
+    (void)congestion, (void)answer;
 }
 
 static void ignore(struct congestion *congestion)
@@ -30,19 +42,21 @@ static void go_on(struct congestion *congestion, double now, double round_trip)
     (void)congestion, (void)now, (void)round_trip;
 }
 
-const struct control none = {.answered = ignore, .missed = ignore, .slow_down = go_on};
+const struct control none = {.answered = take, .missed = ignore, .slow_down = go_on};
 
-static void grow(struct congestion *congestion)
+static void grow(struct congestion *congestion, const struct feedback *answer)
 {
+    if (answer->flags & FLAG_ECN)
+        congestion_halve(congestion, answer->now, answer->round_trip);
     congestion->allowed = fmin(congestion->allowed + 1 / congestion->allowed, congestion->most);
 }
 
-static void shrink(struct congestion *congestion)
+void congestion_shrink(struct congestion *congestion)
 {
     congestion->allowed = fmax(congestion->allowed - TAKEN, congestion->least);
 }
 
-static void halve(struct congestion *congestion, double now, double round_trip)
+void congestion_halve(struct congestion *congestion, double now, double round_trip)
 {
     if (now - congestion->last_cut <= round_trip)
         return;
@@ -50,4 +64,4 @@ static void halve(struct congestion *congestion, double now, double round_trip)
     congestion->last_cut = now;
 }
 
-const struct control aimd = {.answered = grow, .missed = shrink, .slow_down = halve};
+const struct control aimd = {.answered = grow, .missed = congestion_shrink, .slow_down = congestion_halve};

@@ -2,6 +2,7 @@
 #ifndef CONGESTION_H
 #define CONGESTION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct congestion {
@@ -9,17 +10,51 @@ struct congestion {
     double allowed;       /* fragments in flight */
     double least, most;   /* limits of `allowed` */
     double last_cut;      /* time of the last halving */
+
+    /* Of controls that adjust once a window: its fragments, begins to ends - 1; the answers since
+       the last adjustment, and those of them with a mark; and the smoothed share of these. */
+    uint64_t begins, ends;
+    uint32_t answers, marked;
+    double marked_share;
+
+    /* A2TP's second window: how many of a window's fragments use switches' memory, also of the
+       window before; answers to fragments whose slots others wanted, and their smoothed share. */
+    uint64_t began;
+    double aggregated, aggregated_before;
+    uint32_t contended;
+    double contended_share;
+    /* Its degree of straggling, smoothed and in this window; what it is measured by. */
+    double degree, latest_degree, adjusted_at;
+    bool watches;
+    uint32_t in_order, size_before;
+    uint64_t next; /* the fragment whose answer would be in order */
+};
+
+/* An answered fragment, with the answer's flags. Seconds. */
+struct feedback {
+    uint64_t fragment;
+    uint8_t flags;
+    double now, round_trip;
 };
 
 struct control {
-    void (*answered)(struct congestion *congestion); /* a fragment was answered */
-    void (*missed)(struct congestion *congestion);   /* a gap shows that a fragment is missing */
-    /* ECN marked a long queue, or a fragment timed out. */
+    void (*open)(struct congestion *congestion); /* may be NULL */
+    void (*answered)(struct congestion *congestion, const struct feedback *answer);
+    void (*missed)(struct congestion *congestion); /* a gap shows that a fragment is missing */
+    /* A fragment timed out. */
     void (*slow_down)(struct congestion *congestion, double now, double round_trip);
+    /* Whether a new fragment, number `of_chunk` in its chunk, goes past the switches, unsummed. NULL:
+       none does. */
+    bool (*bypasses)(const struct congestion *congestion, uint64_t fragment, uint64_t of_chunk);
 };
 
 extern const struct control none, aimd;
 
-void congestion_open(struct congestion *congestion, const struct control *control, uint32_t window);
+void congestion_open(struct congestion *congestion, const struct control *control, uint32_t window,
+                     uint64_t begins);
+
+/* For the protocols' own controls. */
+void congestion_shrink(struct congestion *congestion);
+void congestion_halve(struct congestion *congestion, double now, double round_trip);
 
 #endif

@@ -57,9 +57,11 @@ int engine_add(struct engine *engine, const struct role *role)
     return engine->count - 1;
 }
 
-int engine_push(struct engine *engine, int flow, int operation, int32_t *values, uint64_t count)
+int engine_push(struct engine *engine, int flow, int operation, int32_t *values, uint64_t count,
+                uint8_t priority)
 {
     struct flow *own = engine->flows[flow];
+    own->priority = priority;
     return own->protocol->push(own, (enum operation)operation, values, count);
 }
 

@@ -18,8 +18,8 @@ struct engine {
 struct engine *engine_open(void);
 void engine_close(struct engine *engine);
 int engine_add(struct engine *engine, const struct role *role); /* index, or -errno */
-int engine_push(struct engine *engine, int flow, int operation, int32_t *values,
-                uint64_t count);
+int engine_push(struct engine *engine, int flow, int operation, int32_t *values, uint64_t count,
+                uint8_t priority);
 uint64_t engine_done(const struct engine *engine, int flow);
 const struct counters *engine_counters(const struct engine *engine, int flow);
 const uint64_t *engine_float_sums(const struct engine *engine, int flow, uint64_t *count);

@@ -45,6 +45,7 @@ struct flow {
     uint64_t begins;
     struct rtt rtt;
     struct counters counters;
+    uint8_t priority; /* of the chunk that is being pushed */
     uint64_t *float_sums; /* fragments whose values are float32 */
     size_t float_count, float_room;
 };

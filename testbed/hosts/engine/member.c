@@ -38,14 +38,11 @@ static void note_answer(struct tree *tree, const struct header *header, uint64_t
         tree->flow.counters.collisions++;
     if (header->flags & (FLAG_OVERFLOW | FLAG_FLOATS))
         tree->flow.counters.overflows++;
-    if (header->flags & FLAG_ECN) {
+    if (header->flags & FLAG_ECN)
         tree->flow.counters.ecn++;
-        struct congestion *congestion = &tree->congestion;
-        congestion->control->slow_down(congestion, now, window_round_trip(tree));
-    }
     if (tree->rules->answered)
         tree->rules->answered(tree, header, sequence);
-    window_answered(tree, sequence, header->flags & FLAG_RESEND, now);
+    window_answered(tree, sequence, header->flags, now);
 }
 
 static void take_sum(struct tree *tree, const struct packet *packet, const struct chunk *chunk,

@@ -46,8 +46,9 @@ void root_answer(struct tree *tree, uint8_t kind, uint64_t sequence)
 {
     struct place *place = place_of(tree, sequence);
     place->next_slot = place->slot;
-    if (kind == KIND_RESULT && place->flags & FLAG_COLLISION && tree->rules->rehash)
-        place->next_slot = tree->rules->rehash(tree, place->slot);
+    const struct rules *rules = tree->rules;
+    if (kind == KIND_RESULT && place->flags & rules->renamed && !(place->flags & rules->contended))
+        place->next_slot = rules->rehash(tree, place->slot);
     struct header header = reply(tree, kind, sequence, place);
     answer(tree, &header, tree->everyone);
 }
@@ -134,7 +135,8 @@ static void take_data(struct tree *tree, const struct packet *packet, uint64_t s
         return;
     if (flags & FLAG_COLLISION)
         tree->flow.counters.collisions++;
-    place->flags |= flags & (FLAG_COLLISION | FLAG_OVERFLOW | FLAG_ECN | FLAG_RESEND);
+    place->flags |= flags & (FLAG_COLLISION | FLAG_OVERFLOW | FLAG_ECN | FLAG_RESEND |
+                             tree->rules->contended);
     place->slot = be32toh(packet->header.slot);
     int32_t *row = row_of(tree, sequence);
     if (!ranks_count(counted, tree->words))
@@ -157,7 +159,7 @@ static void take_receipt(struct tree *tree, uint64_t sequence, const uint64_t *r
     ranks_join(counted, ranks, tree->words);
     if (!ranks_equal(counted, tree->everyone, tree->words))
         return;
-    window_answered(tree, sequence, false, now);
+    window_answered(tree, sequence, 0, now);
     tree_finish(tree, sequence);
 }
 

@@ -73,7 +73,7 @@ int tree_open(struct flow *flow, const struct role *role)
             return -ENOMEM;
     }
     window_open(tree, role->window, role->begins);
-    congestion_open(&tree->congestion, flow->protocol->control, role->window);
+    congestion_open(&tree->congestion, flow->protocol->control, role->window, role->begins);
     return 0;
 }
 
@@ -100,9 +100,10 @@ int tree_push(struct flow *flow, enum operation operation, int32_t *values, uint
         return -EINVAL;
     if (!count)
         return 0;
-    const struct chunk *chunk = chunks_push(&flow->chunks, operation, values, count);
+    struct chunk *chunk = chunks_push(&flow->chunks, operation, values, count);
     if (!chunk)
         return -ENOMEM;
+    chunk->priority = flow->priority;
     if (tree->is_root)
         root_pushed(tree, chunk);
     else

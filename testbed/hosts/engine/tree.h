@@ -54,6 +54,8 @@ struct tree {
 /* Where protocols on trees differ. A function that is NULL does nothing. */
 struct rules {
     uint8_t resend_flag; /* of retransmitted fragments */
+    uint8_t renamed;     /* flags of contributions for which the root names another slot, */
+    uint8_t contended;   /* unless one has this flag, which the sum returns to its members */
     bool answers_one;    /* a marked repetition is answered to its sender alone, not to its whole
                             subtree; an unmarked one is not answered */
     uint32_t (*slot)(const struct tree *tree, uint64_t sequence);

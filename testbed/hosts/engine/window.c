@@ -64,7 +64,8 @@ bool window_send(struct tree *tree, uint64_t sequence, uint8_t flags, double now
     uint32_t slot = tree->rules->slot(tree, sequence);
     struct header header = {
         .kind = tree->is_root ? KIND_RESULT : KIND_DATA,
-        .flags = flags | (place->as_floats ? FLAG_FLOATS : 0),
+        .flags = (uint8_t)(flags | (place->as_floats ? FLAG_FLOATS : 0) |
+                           chunk->priority << PRIORITY_SHIFT),
         .tree = htobe16(tree->flow.tree),
         .sequence = htobe32((uint32_t)sequence),
         .slot = htobe32(slot),
@@ -201,6 +202,16 @@ static bool may_be_sent(struct tree *tree, uint64_t sequence)
     return !place->sent && !place->done && is_sent_here(tree, chunk_of(&tree->flow.chunks, sequence));
 }
 
+/* A retransmission is not summed in switches; neither is what goes past them at once. */
+static uint8_t first_flags(struct tree *tree, uint64_t sequence)
+{
+    const struct control *control = tree->congestion.control;
+    if (!control->bypasses)
+        return 0;
+    const uint64_t of_chunk = sequence - chunk_of(&tree->flow.chunks, sequence)->first;
+    return control->bypasses(&tree->congestion, sequence, of_chunk) ? tree->rules->resend_flag : 0;
+}
+
 /* Returns whether there was nothing to send. */
 static bool send_new(struct tree *tree, double now)
 {
@@ -219,7 +230,7 @@ static bool send_new(struct tree *tree, double now)
         if (may_be_sent(tree, s)) {
             if (!has_slot(tree, s))
                 continue;
-            if (!is_allowed(tree, s) || !window_send(tree, s, 0, now))
+            if (!is_allowed(tree, s) || !window_send(tree, s, first_flags(tree, s), now))
                 return false;
             struct place *place = place_of(tree, s);
             place->sent = true;
@@ -245,12 +256,14 @@ static void take_sample(struct tree *tree, double sample)
     tree->window.sampled = true;
 }
 
-void window_answered(struct tree *tree, uint64_t sequence, bool repaired, double now)
+void window_answered(struct tree *tree, uint64_t sequence, uint8_t flags, double now)
 {
     struct window *window = &tree->window;
     struct place *place = place_of(tree, sequence);
     window->outstanding--;
-    tree->congestion.control->answered(&tree->congestion);
+    const bool repaired = flags & FLAG_RESEND;
+    const struct feedback answer = {sequence, flags, now, window_round_trip(tree)};
+    tree->congestion.control->answered(&tree->congestion, &answer);
     const bool in_turn = place->turn >= window->overtaken;
     if (in_turn)
         window->overtaken = place->turn + 1;

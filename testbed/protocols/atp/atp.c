@@ -4,21 +4,21 @@
    the range of int32 from floats. */
 #include <stdlib.h>
 
-#include "tree.h"
+#include "atp.h"
 
-static uint32_t slot(const struct tree *tree, uint64_t sequence)
+uint32_t atp_slot(const struct tree *tree, uint64_t sequence)
 {
     return tree->is_root ? place_of(tree, sequence)->slot
                          : tree->slots[sequence % tree->window.size];
 }
 
-static void answered(struct tree *tree, const struct header *header, uint64_t sequence)
+void atp_answered(struct tree *tree, const struct header *header, uint64_t sequence)
 {
     tree->slots[sequence % tree->window.size] = be32toh(header->next_slot);
 }
 
 /* Dynamic re-hash: the fragment that follows in this place uses another slot. */
-static uint32_t rehash(struct tree *tree, uint32_t taken)
+uint32_t atp_rehash(struct tree *tree, uint32_t taken)
 {
     if (!tree->slots_count)
         return taken;
@@ -29,7 +29,7 @@ static uint32_t rehash(struct tree *tree, uint32_t taken)
     return fresh;
 }
 
-static void ask_for_floats(struct tree *tree, uint64_t sequence)
+void atp_ask_for_floats(struct tree *tree, uint64_t sequence)
 {
     struct place *place = place_of(tree, sequence);
     place->floats = calloc(VALUES, sizeof *place->floats);
@@ -39,7 +39,7 @@ static void ask_for_floats(struct tree *tree, uint64_t sequence)
     root_answer(tree, KIND_ACK, sequence);
 }
 
-static void send_floats(struct tree *tree, const struct header *header, uint64_t sequence, double now)
+void atp_send_floats(struct tree *tree, const struct header *header, uint64_t sequence, double now)
 {
     struct place *place = place_of(tree, sequence);
     if (!(header->flags & FLAG_OVERFLOW) || place->as_floats)
@@ -48,7 +48,7 @@ static void send_floats(struct tree *tree, const struct header *header, uint64_t
     window_send(tree, sequence, 0, now);
 }
 
-static void take_floats(struct tree *tree, const struct packet *packet, uint64_t sequence,
+void atp_take_floats(struct tree *tree, const struct packet *packet, uint64_t sequence,
                         const uint64_t *ranks)
 {
     struct place *place = place_of(tree, sequence);
@@ -68,15 +68,6 @@ static void take_floats(struct tree *tree, const struct packet *packet, uint64_t
     root_return_sum(tree, sequence);
 }
 
-static const struct rules rules = {
-    .resend_flag = FLAG_RESEND,
-    .answers_one = true,
-    .slot = slot,
-    .answered = answered,
-    .asked = send_floats,
-    .rehash = rehash,
-    .too_wide = ask_for_floats,
-    .take_again = take_floats,
-};
+static const struct rules rules = {ATP_RULES, .renamed = FLAG_COLLISION};
 
 const struct protocol atp = {ON_TREES, .rules = &rules, .control = &aimd};

@@ -26,9 +26,9 @@ from ina_traffic import address, values
 
 from testbed import wire
 from testbed.plan.trees import Tree
+from testbed.plan.units import Unit
 from testbed.protocols import TreeProtocol
 from testbed.protocols.allocation import Allocation
-from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.topology.addressing import Addressing
 
@@ -41,7 +41,7 @@ FIRST_SEQUENCE = 0xFFFF_FFFC  # so that it wraps around
 def contribution(tree: int, rank: int, sequence: int, style: TreeProtocol) -> np.ndarray:
     drawn = values(tree << 48 | rank << 34 | (sequence % (1 << 32)) << 1)
     # Small enough not to overflow, for the protocol that watches overflow.
-    return (drawn // 128).astype(">i4") if style is ATP else drawn
+    return (drawn // 128).astype(">i4") if style.watches_overflow else drawn
 
 
 @dataclass
@@ -79,6 +79,11 @@ class Host:
 
     def slot(self, s: int) -> int:
         return (FIRST_SEQUENCE + s) % (2 * WINDOW)
+
+    def priority(self, s: int) -> int:
+        """0 where it does not count; where it does, all members agree on it."""
+        counts = any(self.style.priorities({}, [Unit(0, 1, 0.0)], 1))
+        return 1 + (s + 3 * self.allocation.number) % wire.MOST_PRIORITY if counts else 0
 
     def packet(self, kind: int, s: int, to: str, bitmap: int, **fields: int) -> Packet:
         link, udp, ina = np.zeros(1, LINK), np.zeros(1, UDP), np.zeros(1, wire.HEADER)
@@ -118,7 +123,7 @@ class Member(Host):
         return self.allocation.tree.bits(self.name)
 
     def slot(self, s: int) -> int:
-        if self.style is not ATP:
+        if not self.style.shares_slots:
             return super().slot(s)
         return self.slots.get(s % WINDOW, (s % WINDOW) % self.allocation.slots)
 
@@ -126,8 +131,9 @@ class Member(Host):
         return [] if self.multicasts else super().due()
 
     def speak(self, s: int) -> None:
-        again = self.style is ATP and s in self.sent
+        again = self.style.shares_slots and s in self.sent
         flags = wire.FLAG_RESEND if again else 0
+        flags |= self.priority(s) << wire.PRIORITY_SHIFT
         self.sent.add(s)
         parent = self.allocation.tree.parent[self.name]
         packet = self.packet(wire.KIND_DATA, s, parent, self.bits, flags=flags)
@@ -186,7 +192,7 @@ class Root(Host):
             return
         ranks, flags = contributors(packet, self.allocation.tree), int(packet.ina["flags"][0])
         if s in self.done:
-            if not self.multicasts and (self.style is not ATP or flags & wire.FLAG_RESEND):
+            if not self.multicasts and (not self.style.shares_slots or flags & wire.FLAG_RESEND):
                 self._answer_again(s, ranks)
             return
         counted = self.heard.get(s, frozenset())
@@ -203,7 +209,7 @@ class Root(Host):
 
     def _answer_again(self, s: int, ranks: frozenset[int]) -> None:
         tree = self.allocation.tree
-        if self.style is ATP:
+        if self.style.shares_slots:
             asking = [host for host, rank in tree.rank_of.items() if rank in ranks]
         else:
             children = tree.children(self.name)

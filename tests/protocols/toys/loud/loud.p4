@@ -4,7 +4,7 @@
 
 #ifndef OWN_PROTOCOL
 #define OWN_PROTOCOL "loud.p4"
-#define OWN_NUMBER 5
+#define OWN_NUMBER 200
 #include "ina.p4"
 #else
 

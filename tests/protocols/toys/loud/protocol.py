@@ -22,7 +22,7 @@ PROTOCOL = Loud(
     reading=("Everything else is as in SwitchML.",),
     loss=SWITCHML.loss,
     operations=(SwitchAllReduce,),
-    number=5,
+    number=200,
     control="loud.p4",
     switch_may_be_root=True,
 )

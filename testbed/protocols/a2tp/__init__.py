@@ -1,0 +1,1 @@
+"""A2TP: ATP with a second window, for switches' memory."""

@@ -1,0 +1,1 @@
+"""ESA: ATP with slots that packets of a higher priority take over."""

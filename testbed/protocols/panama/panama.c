@@ -1,0 +1,40 @@
+/* PANAMA at a host (Gebara et al., MLSys 2021): a sum is the acknowledgement, and a mark of any
+   contribution (ECN) is a mark of the sum. Hosts react to the share of marked sums as DCTCP does (RFC
+   8257), with its gain. Our reading of the rest: slots and retransmissions are as in SwitchML, a gap
+   takes away an eighth for each missing fragment, and a timeout halves. */
+#include <math.h>
+
+#include "tree.h"
+
+static const double GAIN = 1.0 / 16;
+
+static void begin(struct congestion *congestion)
+{
+    congestion->marked_share = 1; /* RFC 8257, 3.3: the first mark halves */
+}
+
+static void answered(struct congestion *congestion, const struct feedback *answer)
+{
+    congestion->answers++;
+    congestion->marked += (answer->flags & FLAG_ECN) != 0;
+    if (answer->fragment < congestion->ends)
+        return;
+    const double share = (double)congestion->marked / congestion->answers;
+    congestion->marked_share = (1 - GAIN) * congestion->marked_share + GAIN * share;
+    if (congestion->marked)
+        congestion->allowed *= 1 - congestion->marked_share / 2;
+    else
+        congestion->allowed++;
+    congestion->allowed = fmin(fmax(congestion->allowed, congestion->least), congestion->most);
+    congestion->ends = answer->fragment + (uint64_t)congestion->allowed;
+    congestion->answers = congestion->marked = 0;
+}
+
+static const struct control dctcp = {
+    .open = begin,
+    .answered = answered,
+    .missed = congestion_shrink,
+    .slow_down = congestion_halve,
+};
+
+const struct protocol panama = {ON_TREES, .rules = &pool, .control = &dctcp};
