@@ -111,7 +111,7 @@ def test_constants_are_those_of_the_headers():
 def test_every_register_of_switch_memory_has_an_entry_a_slot(values, program):
     registers = json.loads(program.read_bytes())["register_arrays"]
     memory = [each for each in registers if ".aggregation." in each["name"]]
-    assert len(memory) == 5 + max(1, values // 64)
+    assert len(memory) == 6 + max(1, values // 64)
     assert {each["size"] for each in memory} == {constants()["SLOTS"]}
 
 
