@@ -35,6 +35,8 @@ DIGESTS = "digests.csv"
 TRAINING = "training.csv"
 METADATA = "run.json"
 EXPERIMENT, LOGS = "experiment.yaml", "logs"
+TIMELINE = "timeline.json"
+"""In a cell's logs: when its ranks, links and switches were busy, for Perfetto."""
 
 
 @dataclass(frozen=True)
@@ -318,6 +320,11 @@ class RunDirectory:
     def write(self, name: str, text: str) -> None:
         """Write a file of the directory as a whole: readers see the old one or the new one."""
         _replace(self.path / name, text.encode())
+
+
+def log_name(cell: str, repeat: int) -> str:
+    """The directory of a cell's logs, in that of its run's logs."""
+    return f"{cell}-{repeat}"
 
 
 def read(paths: str | Path | Iterable[str | Path]) -> Tables:
