@@ -343,6 +343,11 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
     )
 
 
+def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """The first of the tables that `read` reads, which is much smaller than the others."""
+    return _table(_runs(paths), RESULTS, COLUMNS)
+
+
 def digests(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     """The rows of `PacketDigests` of runs, found as by `read`; none of older runs."""
     return _table(_runs(paths), DIGESTS, DIGEST_COLUMNS)

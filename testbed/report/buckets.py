@@ -84,12 +84,17 @@ class Recorded:
 def recorded(rows: pd.DataFrame) -> list[Recorded]:
     """The first timelines of ``rows``; files that are damaged are left out."""
     made: list[Recorded] = []
-    for (run, cell, repeat), own in rows.groupby(["run", "cell", "repeat"], sort=False):
-        path = Path(run) / results.LOGS / results.log_name(cell, repeat) / results.TIMELINE
+    paths = (
+        (run, path)
+        for run in rows["run"].unique()
+        for path in sorted((Path(run) / results.LOGS).glob(f"*/{results.TIMELINE}"))
+    )
+    for run, path in paths:
         if len(made) == _MOST_FIGURES:
             break
-        if not path.is_file():
-            continue
+        cell, _, repeat = path.parent.name.rpartition("-")
+        own = rows[(rows["run"] == run) & (rows["cell"] == cell)]
+        own = own[own["repeat"].astype(str) == repeat]
         try:
             jobs = read(path)
         except (OSError, ValueError):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import matplotlib
 import numpy as np
@@ -26,9 +26,11 @@ from testbed.report import names
 from testbed.report.system_style import SystemStyle
 from testbed.workload import catalogue
 
+T = TypeVar("T")
 COLUMN, PAGE = 3.5, 7.16
 """Inches: a column and a page of a two-column paper."""
-MOST_PANELS = 12
+MOST_PANELS, FEW_PANELS = 12, 6
+"""The most panels of a figure, and how many are drawn where there are more settings than that."""
 HATCH = "////"
 
 _STYLE: Any = {
@@ -99,6 +101,11 @@ def note(artist: Artist, kind: str, **facts: Any) -> None:
     A mark may have ``words`` (a tooltip) and ``system`` (by which pages filter).
     """
     artist.set_gid(json.dumps({"is": kind, **facts}))
+
+
+def some(settings: Sequence[T]) -> Sequence[T]:
+    """The settings that are drawn: all, or the first few of many."""
+    return settings if len(settings) <= MOST_PANELS else settings[:FEW_PANELS]
 
 
 def is_wide(figure: Figure) -> bool:

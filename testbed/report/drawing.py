@@ -158,7 +158,11 @@ def _fabric(
         if load.links:
             busiest = max(range(len(links)), key=shares.__getitem__)
             text = f"{counted(len(links), 'link')}, the busiest {'–'.join(links[busiest])}"
-            canvas.note(lines, "mark", words=f"{load.title.splitlines()[0]}: {text} {shares[busiest]:.0%} busy")
+            canvas.note(
+                lines,
+                "mark",
+                words=f"{load.title.splitlines()[0]}: {text} {shares[busiest]:.0%} busy",
+            )
     many = len(places) > _MOST_NAMES * 2
     for kind in _TIERS:
         own = [name for name, its in picture.kinds.items() if its == kind and name in places]
@@ -170,7 +174,9 @@ def _fabric(
             [places[name][1] for name in own],
             s=8 if kind == "host" else 14 if many else 90,
             marker="o" if kind == "host" else "s",
-            c=[INA_COLOUR if ina else "#808080" if kind == "host" else "white" for ina in aggregate],
+            c=[
+                INA_COLOUR if ina else "#808080" if kind == "host" else "white" for ina in aggregate
+            ],
             edgecolors=[
                 INA_COLOUR if ina else "#808080" if kind == "host" else "black" for ina in aggregate
             ],

@@ -38,7 +38,7 @@ def deployments(table: pd.DataFrame) -> Panels:
                     place = dict(zip(SETTING, key, strict=True))
                     place["conditions"] += f", {policy}" if place["conditions"] and policy else ""
                     panels.append(Panel(headed(place), part))
-    return sorted(panels, key=lambda each: -len(each.rows))[: canvas.MOST_PANELS]
+    return canvas.some(sorted(panels, key=lambda each: -len(each.rows)))
 
 
 def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) -> Figure:
@@ -134,7 +134,9 @@ def _line(
         low, high = row[f"{value}_low"], row[f"{value}_high"]
         if not pd.isna(low):
             drawn += axes.plot([x, x], [low, high], color=style.colour, linewidth=1, marker="_")
-        shown = f"JCT {seconds(row[column])}" if value == "jct" else f"{number(row[column])} {label}"
+        shown = (
+            f"JCT {seconds(row[column])}" if value == "jct" else f"{number(row[column])} {label}"
+        )
         (marker,) = axes.plot(
             x, row[column], style.marker, color=style.colour, markersize=4.5, zorder=3,
             mfc="white" if row["shown"] == INVALID else style.colour,

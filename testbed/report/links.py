@@ -87,9 +87,7 @@ def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figur
     return figure
 
 
-def of_fabric(
-    found: pd.DataFrame, fabric: str, ina: str, styles: SeriesStyles
-) -> list[Load]:
+def of_fabric(found: pd.DataFrame, fabric: str, ina: str, styles: SeriesStyles) -> list[Load]:
     """The loads to draw on a fabric: one workload, each system's mean over its repeats."""
     found = found[(found["fabric"] == fabric) & (found["ina"] == ina)]
     if not len(found):
@@ -105,7 +103,11 @@ def of_fabric(
         for names, share in busy.items():
             link = frozenset(str(names).split())
             loads[link] = max(share, loads.get(link, 0.0))
-        panels.append(Load(f"{style.title}, {catalogue.title(workload)}\n{names.fabric(fabric)}", key[0], loads))
+        panels.append(
+            Load(
+                f"{style.title}, {catalogue.title(workload)}\n{names.fabric(fabric)}", key[0], loads
+            )
+        )
     return panels
 
 

@@ -41,7 +41,7 @@ def settings(table: pd.DataFrame) -> Panels:
     for key, group in fullest(table).groupby([*SETTING, *PLACE], sort=True):
         place = dict(zip([*SETTING, *PLACE], key, strict=True))
         found.append(Panel(headed(place), group.sort_values(["order", "variant"])))
-    return sorted(found, key=lambda each: -len(each.rows))[: canvas.MOST_PANELS]
+    return canvas.some(sorted(found, key=lambda each: -len(each.rows)))
 
 
 def headed(place: Mapping[str, Any]) -> str:

@@ -55,14 +55,22 @@ def exposed(panels: Panels, styles: SeriesStyles) -> Figure:
     parts = []
     for panel in panels:
         compute = (panel.rows["iteration_s"] - panel.rows["exposed_s"]).clip(lower=1e-12)
-        parts.append(panel._replace(rows=panel.rows.assign(whole=panel.rows["iteration_s"] / compute)))
+        parts.append(
+            panel._replace(rows=panel.rows.assign(whole=panel.rows["iteration_s"] / compute))
+        )
     every = np.concatenate([part["whole"].to_numpy(float) for _, part in parts])
     # A single server may take ten times as long: bars that are much longer than most are cut.
     cut = max(1.5, 1.3 * float(np.nanquantile(every, 0.75)))
     limits = (0.0, cut if np.nanmax(every) > 1.5 * cut else float(np.nanmax(every)) * 1.03, False)
     legend = [Patch(facecolor=_HIDDEN, label="compute, with what it hides")]
-    legend.append(Patch(facecolor="#555555", label="communication that it does not hide, in the system's colour"))
-    figure, all_axes = _empty(parts, styles, "iteration, in multiples of its compute", limits, legend)
+    legend.append(
+        Patch(
+            facecolor="#555555", label="communication that it does not hide, in the system's colour"
+        )
+    )
+    figure, all_axes = _empty(
+        parts, styles, "iteration, in multiples of its compute", limits, legend
+    )
     for axes, (_, part) in zip(all_axes, parts, strict=True):
         for at, row in enumerate(part.to_dict("records")):
             style = styles[row["system"], row["variant"]]
@@ -91,7 +99,11 @@ def against_closed_form(table: pd.DataFrame, styles: SeriesStyles) -> Figure | N
         return None
     legend = [canvas.hollow()] if (table["shown"] == INVALID).any() else []
     low, high, is_logarithmic = canvas.scale([*table["ratio"], 0.85, 1.15])
-    limits = (low if is_logarithmic else min(0.95 * table["ratio"].min(), 0.85), high, is_logarithmic)
+    limits = (
+        low if is_logarithmic else min(0.95 * table["ratio"].min(), 0.85),
+        high,
+        is_logarithmic,
+    )
     label = "JCT over the closed form's"
     keys = [[key for key in styles if key in {*_keys(part)}] for _, part in panels]
     titles = [[styles[key].title for key in own] for own in keys]
@@ -120,7 +132,11 @@ def against_closed_form(table: pd.DataFrame, styles: SeriesStyles) -> Figure | N
 
 def jobs(parts: Sequence[Panel], styles: SeriesStyles, titles: Sequence[Sequence[str]]) -> Figure:
     """JCT of each job of a cell; a black line is the same job alone. ``titles`` of the jobs."""
-    limits = (0.0, 1.06 * max(part[["jct_s", "alone_s"]].max(axis=None) for _, part in parts), False)
+    limits = (
+        0.0,
+        1.06 * max(part[["jct_s", "alone_s"]].max(axis=None) for _, part in parts),
+        False,
+    )
     legend = [Line2D([], [], color="black", marker="|", linestyle="", label="the same job alone")]
     figure, all_axes = _empty(parts, styles, "JCT (s)", limits, legend, titles)
     for axes, (_, part) in zip(all_axes, parts, strict=True):
@@ -163,7 +179,9 @@ def _dots(
             what = f"JCT {seconds(value)}" if column == "jct_s" else f"{number(value)} {label}"
             told = words(row, style, what, low, high)
             if not pd.isna(low):
-                (line,) = axes.plot([low, high], [at, at], color=style.colour, linewidth=2.2, alpha=0.55)
+                (line,) = axes.plot(
+                    [low, high], [at, at], color=style.colour, linewidth=2.2, alpha=0.55
+                )
                 canvas.note(line, "mark", system=row["system"])
             if column == "jct_s" and 1 < len(row["times"]) <= _FEW and row["backend"] != SIMULATED:
                 (line,) = axes.plot(row["times"], [at] * len(row["times"]), "|", color=style.colour)
@@ -202,9 +220,7 @@ def _empty(
 ) -> tuple[Figure, list[Axes]]:
     """Axes with a line for each of ``titles``, or each row, to the left; ``shared``: whether the
     rows of a panel share its workload and fabric."""
-    named = titles or [
-        [styles[key].title for key in _keys(part)] for _, part in panels
-    ]
+    named = titles or [[styles[key].title for key in _keys(part)] for _, part in panels]
     named = [[_wrapped(name) for name in own] for own in named]
     longest = max(len(line) for own in named for name in own for line in name.split("\n"))
     most = max(len(own) for own in named)

@@ -74,7 +74,7 @@ def together(
 
 def drawn(jobs: pd.DataFrame, styles: SeriesStyles) -> Figure:
     """JCT of each job of a cell beside its JCT alone, a panel for each cell."""
-    cells = list(jobs.groupby(_CELL, sort=True))[: canvas.MOST_PANELS]
+    cells = canvas.some(list(jobs.groupby(_CELL, sort=True)))
     panels = [
         Panel(
             f"{names.fabric(fabric)}\nINA at {ina}, Jain's index {part['fairness'].iloc[0]:.3f} "

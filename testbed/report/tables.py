@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -11,8 +12,9 @@ from testbed.report import names
 from testbed.report.backends import RUN_BY, SHORTLY, SIMULATED
 from testbed.report.data import INVALID, MIXED
 from testbed.report.system_style import Series
-from testbed.workload.catalogue import title
+from testbed.workload import catalogue
 
+title = cache(catalogue.title)
 Table = tuple[list[str], list[list[str]]]
 Titles = Mapping[Series, str]
 _SETTING = ["workload", "workers", "fabric", "conditions", "INA", "by"]
@@ -150,25 +152,31 @@ def jobs(table: pd.DataFrame, titles: Titles) -> Table:
     columns = ["system", "JCT (s)", "95 % interval", "alone (s)", "slowdown", "cell", "job"]
     columns += [*_SETTING, "beside", "algbw (Gbit/s)", "slots taken", "Jain's index", "of"]
     columns += ["valid rows"]
-    return _without_empty((columns, [
-        [
-            titles[row.system, row.variant] + (" (not valid)" if row.shown == INVALID else ""),
-            number(row.jct_s),
-            interval(row.jct_low, row.jct_high),
-            number(row.alone_s),
-            number(row.slowdown),
-            row.cell,
-            str(row.job),
-            *_setting(row),
-            row.beside,
-            number(row.algbw),
-            _share(row.contention),
-            number(row.fairness),
-            row.fairness_of,
-            f"{row.valid_rows}/{row.rows}",
-        ]
-        for row in table.itertuples()
-    ]))
+    return _without_empty(
+        (
+            columns,
+            [
+                [
+                    titles[row.system, row.variant]
+                    + (" (not valid)" if row.shown == INVALID else ""),
+                    number(row.jct_s),
+                    interval(row.jct_low, row.jct_high),
+                    number(row.alone_s),
+                    number(row.slowdown),
+                    row.cell,
+                    str(row.job),
+                    *_setting(row),
+                    row.beside,
+                    number(row.algbw),
+                    _share(row.contention),
+                    number(row.fairness),
+                    row.fairness_of,
+                    f"{row.valid_rows}/{row.rows}",
+                ]
+                for row in table.itertuples()
+            ],
+        )
+    )
 
 
 def layers(table: pd.DataFrame, titles: Titles) -> Table:

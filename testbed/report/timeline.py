@@ -58,7 +58,7 @@ def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
     waiting = [rows for key, rows in runs.items() if styles[key].waits] or list(runs.values())
     last = max(rows["end_s"].max() for rows in waiting)
     workers = max(rows["rank"].max() + 1 for rows in runs.values())
-    first, *rest = title.split("\n")
+    first = title.split("\n")[0]
     figure, all_axes = canvas.panels(
         [f"{styles[key].title}\n{first}" for key in runs], height=max(0.5, 0.07 * workers),
         legend=_legend(pd.concat(runs.values())), facets=[panel.facets] * len(runs),
@@ -110,14 +110,14 @@ def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
 def _workers(axes: Axes, rows: pd.DataFrame, colour: str, system: str) -> None:
     """A line for each rank, whose tooltip has the times."""
     for _, own in rows.groupby("line"):
-        stalled = [
-            (*span, row.line) for row in own.itertuples() for span in row.spans
-        ]
+        stalled = [(*span, row.line) for row in own.itertuples() for span in row.spans]
         for parts, its in (
             (zip(own["start_s"], own["compute_end_s"], own["line"], strict=True), COMPUTE),
             (zip(own["compute_end_s"], own["end_s"], own["line"], strict=True), colour),
             (stalled, STALLED),
         ):
+            if not (parts := [*parts]):
+                continue
             drawn = bars(axes, parts, its)
             last = own.iloc[-1]
             text = f"rank {int(last['rank'])}: compute ends at {seconds(last['compute_end_s'])}, "

@@ -92,7 +92,7 @@ def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figur
     of all repeats, for each setting; None if no job has learnt."""
     if not len(training):
         return None
-    groups = list(training.groupby([*SETTING, *PLACE], sort=False))[: canvas.MOST_PANELS // 4]
+    groups = list(training.groupby([*SETTING, *PLACE], sort=False))[: canvas.FEW_PANELS // 2]
     seen = {key for _, own in groups for key in _series(own)}
     shown = {key: style for key, style in styles.items() if key in seen}
     legend = [canvas.line(style) for style in shown.values()]

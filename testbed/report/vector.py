@@ -87,7 +87,9 @@ def vector(figure: Figure, name: str, alternative: str) -> Vector:
     defined.extend(_used(root, shapes))
     root.insert(0, defined)
     style = ElementTree.Element(f"{{{_SVG}}}style")
-    style.text = f"{variables(colours)} svg {{ background: var(--back); color: var(--ink); }} {TEXT}"
+    style.text = (
+        f"{variables(colours)} svg {{ background: var(--back); color: var(--ink); }} {TEXT}"
+    )
     root.insert(0, style)
     root.set("role", "img")
     root.set("aria-label", alternative)
@@ -104,7 +106,9 @@ def variables(colours: set[str] | frozenset[str]) -> str:
     return f":root {{ {light} }} @media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
 
 
-TEXT = "svg text { fill: currentColor; font-family: system-ui, 'Helvetica Neue', Arial, sans-serif; }"
+TEXT = (
+    "svg text { fill: currentColor; font-family: system-ui, 'Helvetica Neue', Arial, sans-serif; }"
+)
 """CSS of the text in figures. It is laid out for DejaVu Sans, which is wider than these."""
 _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
@@ -130,7 +134,9 @@ def _contrast(parts: tuple[float, float, float]) -> float:
 
 
 def _luminance(parts: tuple[float, float, float]) -> float:
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
@@ -152,7 +158,7 @@ def _cleaned(root: ElementTree.Element, colours: set[str]) -> dict[str, ElementT
                 element.set(key, _LONG.sub(_short, value).replace("\n", " "))
         if element.tag == f"{{{_SVG}}}text":
             element.set("style", _FONT.sub("", element.get("style", "")))
-            if (turned := element.get("transform", "")).startswith("rotate(-0 "):
+            if element.get("transform", "").startswith("rotate(-0 "):
                 del element.attrib["transform"]
         for key in ("style", "fill", "stroke"):
             if (value := element.get(key)) is not None:
@@ -246,5 +252,7 @@ def _swatch(entry: Mapping[str, str], colours: set[str]) -> str:
         drawn += f'<path d="M1 6H25" style="stroke: {shown["line"]}; stroke-width: {entry["width"]}'
         drawn += f'; stroke-dasharray: {entry["dashes"]}"/>' if entry["dashes"] else '"/>'
     if entry["shape"]:
-        drawn += f'<path d="{entry["shape"]}" style="fill: {shown["fill"]}; stroke: {shown["edge"]}"/>'
+        drawn += (
+            f'<path d="{entry["shape"]}" style="fill: {shown["fill"]}; stroke: {shown["edge"]}"/>'
+        )
     return f'<svg class="swatch" viewBox="0 0 26 12" aria-hidden="true">{drawn}</svg>'

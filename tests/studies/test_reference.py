@@ -42,8 +42,8 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     text = page.read_text()
     assert "What this evaluation cannot say" in text
     assert "| leaf-spine" in text
-    assert "figures/jct-ina.png" in text
-    assert (out / "figures/jct-ina.png").exists()
+    assert "figures/jct-ina.svg" in text
+    assert (out / "figures/jct-ina.svg").exists()
     assert {path.name for path in (out / "small").iterdir()} == {
         "results.csv", "run.json", "experiment.yaml",
     }  # fmt: skip
