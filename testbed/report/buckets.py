@@ -51,15 +51,15 @@ def _ranks(events: list[Mapping[str, Any]], per_second: float) -> dict[int, dict
     begun: dict[int, float] = {}
     for event in events:
         kind, process = event["ph"], event["pid"]
-        if kind == "M" and event["name"] == "process_name":
-            if found := re.match(r"job (\d+)", event["args"]["name"]):
-                numbers[process] = int(found[1])
+        named = str(event.get("args", {}).get("name", ""))
+        if event["name"] == "process_name" and (found := re.match(r"job (\d+)", named)):
+            numbers[process] = int(found[1])
         if process not in numbers:
             continue
         ranks = jobs[numbers[process]]
-        if kind == "M" and (named := _RANK.match(str(event["args"].get("name", "")))):
-            threads[process, event["tid"]] = int(named[1])
-            ranks[int(named[1])].host = named[2]
+        if kind == "M" and (found := _RANK.match(named)):
+            threads[process, event["tid"]] = int(found[1])
+            ranks[int(found[1])].host = found[2]
         elif kind == "X" and (process, event["tid"]) in threads:
             start = event["ts"] / per_second
             rank = ranks[threads[process, event["tid"]]]

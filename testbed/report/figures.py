@@ -105,10 +105,10 @@ def _pdf(figures: Mapping[str, Figure], directory: Path) -> Iterator[None]:
         yield
     finally:
         process.join()
+        for figure in figures.values():
+            plt.close(figure)
     if process.exitcode:
         raise OSError(f"{directory}: the PDF files could not be written")
-    for figure in figures.values():
-        plt.close(figure)
 
 
 def _write(figures: Mapping[str, Figure], directory: Path) -> None:

@@ -100,8 +100,8 @@ def of_fabric(found: pd.DataFrame, fabric: str, ina: str, styles: SeriesStyles) 
         ends = own["source"] + " " + own["target"]
         busy = own.groupby(ends)["busy"].mean()
         loads: dict[frozenset[str], float] = {}
-        for names, share in busy.items():
-            link = frozenset(str(names).split())
+        for ends_, share in busy.items():
+            link = frozenset(str(ends_).split())
             loads[link] = max(share, loads.get(link, 0.0))
         panels.append(
             Load(

@@ -77,7 +77,8 @@ def exposed(panels: Panels, styles: SeriesStyles) -> Figure:
             whole = min(row["whole"], limits[1])
             (hidden,) = axes.barh(at, 1, 0.62, color=_HIDDEN)
             (bar,) = axes.barh(at, max(whole - 1, 0), 0.62, 1, **_face(row["shown"], style.colour))
-            text = f"iteration {seconds(row['iteration_s'])}, {seconds(row['exposed_s'])} of it exposed"
+            exposed = f"{seconds(row['exposed_s'])} of it exposed"
+            text = f"iteration {seconds(row['iteration_s'])}, {exposed}"
             for each in (hidden, bar):
                 canvas.note(
                     each, "mark", system=row["system"], words=words(row, style, text, None, None)

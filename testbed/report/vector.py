@@ -184,7 +184,8 @@ def _note(element: ElementTree.Element) -> dict[str, Any] | None:
 
 
 def _explained(element: ElementTree.Element, note: Mapping[str, Any]) -> None:
-    element.set("class", note["is"])
+    if note["is"] == "mark":
+        element.set("class", "mark")
     if "system" in note:
         element.set("data-system", note["system"])
     if "words" in note:
