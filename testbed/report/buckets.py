@@ -113,8 +113,8 @@ def drawn(recorded: Recorded, styles: SeriesStyles) -> Figure:
         title = styles[row["system"], row["variant"]].title
         titles.append(f"job {row['job']}: {title}\n{headed({**row, 'conditions': ''})}")
         facets.append(canvas.facets(row["workload"], row["fabric"]))
-        units = {unit for rank in ranks.values() for unit, _ in rank.units}
-        most = max(most, min(len(ranks), _MOST_RANKS) * (len(units) + 3))
+        count = len({unit for rank in ranks.values() for unit, _ in rank.units})
+        most = max(most, min(len(ranks), _MOST_RANKS) * (count + 3))
     legend = [
         Patch(color=COMPUTE, label="compute"),
         Patch(color=STALLED, label="forward pass waits for sums"),

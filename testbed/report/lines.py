@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count as numbers
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,7 +74,7 @@ def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) ->
             own = [row for row in part.to_dict("records") if (row["system"], row["variant"]) == key]
             own.sort(key=lambda row: float(row["ina_count"]))
             if own:
-                at = [places[(*key, row["ina_count"])] for row in own]
+                at = [places[key[0], key[1], row["ina_count"]] for row in own]
                 _line(axes, own, at, styles, value, label)
         axes.set_xlabel(f"{ticks['ina_unit'].iloc[-1]} with INA", labelpad=1)
         axes.set_ylabel(canvas.said(label, limits))
@@ -117,7 +118,7 @@ def _shifts() -> Iterator[int]:
 
 
 def _line(
-    axes: Axes, own: list[dict[str, object]], at: list[float], styles: SeriesStyles, value: str,
+    axes: Axes, own: list[dict[str, Any]], at: list[float], styles: SeriesStyles, value: str,
     label: str,
 ) -> None:  # fmt: skip
     """A system's line, with an interval and a marker for each place of INA."""

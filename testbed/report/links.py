@@ -61,9 +61,10 @@ def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figur
         cells = cells[~cells.index.duplicated()]
         for down, key in enumerate(systems):
             for across, layer in enumerate(layers_of):
-                if (*key, layer) not in cells.index:
+                cell = (*key, layer)
+                if cell not in cells.index:
                     continue
-                mean, high = cells.loc[(*key, layer)]
+                mean, high = cells.loc[cell]
                 box = Rectangle(
                     (across - 0.48, down - 0.45), 0.96, 0.9, alpha=0.08 + 0.6 * min(high, 1),
                     facecolor=BUSY, linewidth=0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -155,7 +156,7 @@ def jobs(parts: Sequence[Panel], styles: SeriesStyles, titles: Sequence[Sequence
     return figure
 
 
-def _face(shown: str, colour: str) -> dict[str, object]:
+def _face(shown: str, colour: str) -> dict[str, Any]:
     hatch = {} if shown == VALID else {"hatch": canvas.HATCH, "edgecolor": "white"}
     return {"facecolor": colour, "alpha": 0.5 if shown == INVALID else 1.0, **hatch}
 
