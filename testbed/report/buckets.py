@@ -136,7 +136,8 @@ def drawn(recorded: Recorded, styles: SeriesStyles) -> Figure:
                 *(own for (_, its), own in rank.units.items() if its == iteration),
             ]
         ]
-        first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+        first = min((span[0] for span in spans), default=0.0)
+        last = max((span[1] for span in spans), default=1.0)
         ticks, line = {}, 0.0
         for number_, rank in shown.items():
             ticks[line + 0.5] = f"rank {number_} ({rank.host})"
