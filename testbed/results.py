@@ -37,6 +37,8 @@ TRAINING = "training.csv"
 CELLS = "cells.csv"
 METADATA = "run.json"
 EXPERIMENT, LOGS = "experiment.yaml", "logs"
+TIMELINE = "timeline.json"
+"""In a cell's logs: when its ranks, links and switches were busy, for Perfetto."""
 
 
 @dataclass(frozen=True)
@@ -349,6 +351,11 @@ class RunDirectory:
         _replace(self.path / name, text.encode())
 
 
+def log_name(cell: str, repeat: int) -> str:
+    """The directory of a cell's logs, in that of its run's logs."""
+    return f"{cell}-{repeat}"
+
+
 def read(paths: str | Path | Iterable[str | Path]) -> Tables:
     """Read the tables of run directories, or of all run directories below the given ones.
 
@@ -363,6 +370,11 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
         _table(runs, ITERATIONS, ITERATION_COLUMNS),
         _table(runs, LINKS, LINK_COLUMNS),
     )
+
+
+def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """The first of the tables that `read` reads, which is much smaller than the others."""
+    return _table(_runs(paths), RESULTS, COLUMNS)
 
 
 def digests(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:

@@ -20,8 +20,9 @@ from testbed.campaign.planning import Planned, plan
 from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
 from testbed.campaign.standings import Standings, records
+from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
-from testbed.experiment.cells import expand
+from testbed.experiment.cells import Cell, expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
@@ -49,18 +50,19 @@ class Evaluation(Protocol):
 
 
 class New:
-    """Every cell of an experiment, into a new directory below ``root``.
+    """Every cell of an experiment, into a new directory below ``root``; or those whose ids begin as
+    one of ``cells``.
 
-    DeploymentError if a cell cannot be set up, before anything runs.
+    DeploymentError if a cell cannot be set up or there is no such cell, before anything runs.
     """
 
     note = ""
 
-    def __init__(self, experiment: Experiment, root: Path) -> None:
+    def __init__(self, experiment: Experiment, root: Path, cells: Sequence[str] = ()) -> None:
         deployments = Deployments()
         self._experiment = capacity.resolved(experiment, calibration.load(), deployments)
         self._root = root
-        self.planned = plan(expand(self._experiment), deployments)
+        self.planned = plan(_asked(expand(self._experiment), cells), deployments)
 
     def run(
         self, recording: Recording, executor: Executor, quiet: bool = False
@@ -73,6 +75,18 @@ class New:
             metadata = environment() | {"seeds": seeds}
             failures = _fill(directory, metadata, self.planned, recording, executor, quiet)
         return directory.path, failures
+
+
+def _asked(cells: list[Cell], ids: Sequence[str]) -> list[Cell]:
+    """The cells whose ids begin as one of ``ids``; all without any."""
+    for wanted in ids:
+        if not any(cell.id.startswith(wanted) for cell in cells):
+            known = list(dict.fromkeys(cell.id for cell in cells))
+            some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            raise DeploymentError(
+                f"--cell: found {wanted!r}, wanted one of {some}; see run --dry-run"
+            )
+    return [cell for cell in cells if cell.id.startswith(tuple(ids))] if ids else cells
 
 
 class Resumed:

@@ -9,6 +9,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from testbed import results
 from testbed.backends.emulation import targets
 from testbed.backends.emulation.network import EmulationError, require
 from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
@@ -132,4 +133,4 @@ def is_emulated(planned: Planned) -> bool:
 
 def log_name(cell: Cell) -> str:
     """The directory of a cell's logs."""
-    return f"{cell.id}-{cell.repeat}"
+    return results.log_name(cell.id, cell.repeat)

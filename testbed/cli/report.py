@@ -21,12 +21,12 @@ from testbed.cli.failures import reading
 )
 def report(directories: tuple[Path, ...], output: Path | None) -> None:
     """Write one report on any number of results directories."""
-    from testbed.results import Unreadable, read
+    from testbed.results import Unreadable, read_results
     from testbed.studies import reporting
 
     with reading(Unreadable):
         for directory in directories:
-            if not len(read([directory]).results):
+            if not len(read_results([directory])):
                 raise Unreadable(f"{directory}: found no row, wanted at least one to report")
         where = output or directories[-1]
         where.mkdir(parents=True, exist_ok=True)

@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     help="with --resume: also count rows that another version of the testbed made",
 )
 @click.option(
+    "--cell",
+    "cells",
+    metavar="ID",
+    multiple=True,
+    help="run only this cell, in all its repeats; an id may be cut short; may be repeated",
+)
+@click.option(
     "--pcap",
     "captures",
     metavar="LINK",
@@ -75,6 +82,7 @@ def run(
     resume: Path | None,
     retry: tuple[str, ...],
     any_version: bool,
+    cells: tuple[str, ...],
     captures: tuple[str, ...],
     series: str | None,
     timeline: bool,
@@ -92,6 +100,10 @@ def run(
     for option, given in (("--retry", retry), ("--any-version", any_version)):
         if given and resume is None:
             raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
+    if cells and (resume is not None or len(files) != 1):
+        raise click.UsageError(
+            "found --cell with several FILEs or --resume, wanted it with one FILE"
+        )
     from testbed.backends.recording import recorded
     from testbed.campaign.evaluation import New, Resumed
     from testbed.campaign.executors import named
@@ -110,7 +122,7 @@ def run(
     finished = []
     with running():
         evaluations: list[Evaluation] = (
-            [New(experiment, output) for experiment in wanted]
+            [New(experiment, output, cells) for experiment in wanted]
             if resume is None
             else [Resumed(resume, next(iter(wanted), None), Rules(retry, any_version))]
         )

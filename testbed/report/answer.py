@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from testbed.report import data, template
+from testbed.report import data, names, template
 from testbed.report.backends import FLOOR, mark
 from testbed.report.differences import Record
 from testbed.report.evaluated import evaluated
-from testbed.report.ranking import Ranking, rankings
+from testbed.report.ranking import Ranking
 from testbed.report.system_style import Series, Styles
 from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
@@ -29,11 +27,11 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     """
     found = evaluated(run_dirs, styles)
     rows = found.rows
-    table = winners(found.means, found.titles, styles)
+    table = winners(found.rankings, found.titles)
     context: dict[str, Any] = {
         "table": table,
         "runs": list(found.about.values()),
-        "figure": (out / "figures" / f"{FIGURE}.png").exists(),
+        "figure": (out / "figures" / f"{FIGURE}.svg").exists(),
         "figure_name": FIGURE,
         "claims": claims,
         "valid": int(data.is_valid(rows).sum()),
@@ -52,12 +50,12 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     return page
 
 
-def winners(summary: pd.DataFrame, titles: Mapping[Series, str], styles: Styles) -> Table:
-    """The fastest systems in each setting and place of INA, and their lead; see `data.summary`."""
+def winners(rankings: Sequence[Ranking], titles: Mapping[Series, str]) -> Table:
+    """The fastest systems in each setting and place of INA, and their lead."""
     columns = ["fabric", "workload", "INA", "fastest", "JCT (s)", "95 % interval", "next"]
     columns += ["times as fast", "95 % interval", "how sure"]
     found = []
-    for ranking in rankings(summary, styles):
+    for ranking in rankings:
         best, place = ranking.best, ranking.place
         names = [titles[row["system"], row["variant"]] for row in _leaders(ranking)]
         row = [_fabric(place), title(place["workload"]), place["ina"], " = ".join(names)]
@@ -74,7 +72,8 @@ def _leaders(ranking: Ranking) -> list[Record]:
 
 
 def _fabric(place: Mapping[str, Any]) -> str:
-    named = ", ".join(part for part in (place["fabric"], place["conditions"]) if part)
+    own = names.fabric(place["fabric"]), names.settings(place["conditions"])
+    named = ", ".join(part for part in own if part)
     return named + mark(place["backend"])
 
 

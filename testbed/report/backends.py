@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SIMULATED = "simulate"
 RUN_BY = {"simulate": "simulation", "packet": "packets in virtual time", "emulate": "emulation"}
+SHORTLY = {"simulate": "simulated", "packet": "packets", "emulate": "emulated"}
 FLOOR = {"simulate": 0.03, "packet": 0.02, "emulate": 0.04}
 """The noise floor: the smallest difference between systems that counts, as a share. For the
 simulator and packets it is their median error against the emulator (`ina-testbed ladder`), rounded

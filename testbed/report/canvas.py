@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import ceil
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from testbed.report import names
 from testbed.report.system_style import SystemStyle
+from testbed.workload import catalogue
 
+T = TypeVar("T")
 COLUMN, PAGE = 3.5, 7.16
 """Inches: a column and a page of a two-column paper."""
-MOST_PANELS = 6
+MOST_PANELS, FEW_PANELS = 12, 6
+"""The most panels of a figure, and how many are drawn where there are more settings than that."""
 HATCH = "////"
 
 _STYLE: Any = {
@@ -53,36 +61,89 @@ def paper() -> AbstractContextManager[None]:
     return plt.rc_context(_STYLE)
 
 
-def logarithmic(axes: Axes) -> None:
-    """Make the values of ``axes`` logarithmic, with ticks such as 0.2, 0.5 and 1."""
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+_SPREAD = 5
+"""Ratio of largest to smallest that makes a figure's scale logarithmic."""
+
+
+def scale(values: Iterable[float]) -> tuple[float, float, bool]:
+    """The limits for all panels of a figure, and whether their scale is logarithmic."""
+    known = [value for value in values if np.isfinite(value) and value > 0] or [1.0]
+    low, high = min(known), max(known)
+    if high > _SPREAD * low:
+        return low / 1.2, high * 1.2, True
+    return 0.0, high * 1.06, False
+
+
+def set_scale(axes: Axes, which: Literal["x", "y"], limits: tuple[float, float, bool]) -> None:
+    """Apply `scale`; logarithmic axes have ticks such as 0.2, 0.5 and 1."""
+    low, high, is_logarithmic = limits
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if is_logarithmic:
+        axes.set(**{f"{which}scale": "log"})
+        steps = (1.0, 2.0, 5.0) if high < 500 * low else (1.0,)
+        axis.set_major_locator(LogLocator(subs=steps, numticks=20))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
+        axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_locator(MaxNLocator(4))
+    axes.set(**{f"{which}lim": (low, high)})
+
+
+def said(label: str, limits: tuple[float, float, bool]) -> str:
+    """An axis' label, which says if the scale is logarithmic."""
+    return f"{label}, log scale" if limits[2] else label
+
+
+def note(artist: Artist, kind: str, **facts: Any) -> None:
+    """Say what an artist is, for `testbed.report.vector`: a "panel" or a "mark".
+
+    A mark may have ``words`` (a tooltip) and ``system`` (by which pages filter).
+    """
+    artist.set_gid(json.dumps({"is": kind, **facts}))
+
+
+def some(settings: Sequence[T]) -> Sequence[T]:
+    """The settings that are drawn: all, or the first few of many."""
+    return settings if len(settings) <= MOST_PANELS else settings[:FEW_PANELS]
+
+
+def is_wide(figure: Figure) -> bool:
+    """Whether a panel takes the page's width."""
+    return any(axes.get_position().width * figure.get_figwidth() > COLUMN for axes in figure.axes)
+
+
+def facets(workload: str, fabric: str) -> dict[str, str]:
+    """By what a page filters panels and rows."""
+    return {"workload": catalogue.title(workload), "fabric": names.fabric(fabric)}
 
 
 def panels(
     titles: Sequence[str],
     height: float = 1.7,
-    below: float = 0.55,
+    below: float = 0.42,
     left: float = 0.55,
+    right: float = 0.1,
     foot: float = 0.0,
     head: float = 0.0,
     wide: bool = False,
     legend: Sequence[Artist] = (),
+    facets: Sequence[Mapping[str, str]] = (),
 ) -> tuple[Figure, list[Axes]]:
     """Empty axes, one for each title, under a legend.
 
     Args:
-        height: of each axes. ``below`` and ``left`` are the space for its labels, ``foot`` is the
-            space below all axes, ``head`` between each and its title. All in inches.
+        height: of each axes. ``below``, ``left`` and ``right`` are the space for its labels,
+            ``foot`` is the space below all axes, ``head`` between each and its title. In inches.
         wide: one panel in a row, over the page's width; else two, or one in a column's width.
+        facets: what all values of each panel share (`facets`).
     """
     columns = 1 if wide or len(titles) == 1 else 2
     width = PAGE if wide or columns == 2 else COLUMN
-    across = max((len(str(handle.get_label())) for handle in legend), default=0) * 0.066 + 0.42
+    across = max((len(str(handle.get_label())) for handle in legend), default=0) * 0.062 + 0.45
     entries = max(1, min(len(legend), int(width / across)))
-    top = 0.05 + 0.17 * ceil(len(legend) / entries)
+    lines = ceil(len(legend) / entries)
+    top = 0.05 + 0.17 * lines
     above = head + 0.17 + 0.13 * max((title.count("\n") for title in titles), default=0)
     rows = ceil(len(titles) / columns)
     total = top + rows * (above + height + below) + foot
@@ -91,41 +152,71 @@ def panels(
     for place, title in enumerate(titles):
         row, column = divmod(place, columns)
         bottom = total - top - row * (above + height + below) - above - height
+        begin, space = column * width / columns, width / columns
         axes = figure.add_axes(
             (
-                (column * width / columns + left) / width,
+                (begin + left) / width,
                 bottom / total,
-                (width / columns - left - 0.1) / width,
+                (space - left - right) / width,
                 height / total,
             )
         )
-        axes.set_title(title, pad=4 + 72 * head)
+        above_it = (bottom + height + head + 0.05) / total
+        figure.text((begin + 0.08) / width, above_it, title, va="bottom")
+        box = [72 * part for part in (begin, bottom - below, space, below + height + head + 0.07)]
+        shared = facets[place] if facets else {}
+        note(axes, "panel", title=title, box=box, facets=shared)
         made.append(axes)
+    note(figure, "figure", legend=[_entry(handle) for handle in legend])
     if legend:
         figure.legend(
-            handles=list(legend), loc="upper center", bbox_to_anchor=(0.5, 1.0), ncols=entries,
-            frameon=False, borderaxespad=0.2, handlelength=1.8, columnspacing=1.2, labelspacing=0.3,
+            handles=list(legend), loc="upper center", bbox_to_anchor=(0.5, 1.0),
+            ncols=ceil(len(legend) / lines), frameon=False, borderaxespad=0.2, handlelength=1.8,
+            columnspacing=1.2, labelspacing=0.3,
         )  # fmt: skip
     return figure, made
 
 
 def line(style: SystemStyle) -> Line2D:
     """A legend's entry for a system's line."""
-    return Line2D(
+    made = Line2D(
         [], [], color=style.colour, marker=style.marker, label=style.title, linestyle=style.line
-    )  # fmt: skip
-
-
-def dot(style: SystemStyle) -> Line2D:
-    """A legend's entry for a system's points."""
-    return Line2D([], [], color=style.colour, marker=style.marker, label=style.title, linestyle="")
-
-
-def not_valid() -> Patch:
-    """A legend's entry for bars of invalid rows."""
-    return Patch(facecolor="#cccccc", hatch=HATCH, label="not valid", edgecolor="white")
+    )
+    note(made, "entry", dashes="" if style.line == "-" else " ".join(map(str, style.line[1])))
+    return made
 
 
 def hollow() -> Line2D:
     """A legend's entry for points of invalid rows."""
-    return Line2D([], [], color="grey", marker="o", mfc="white", label="not valid", linestyle="")
+    return Line2D([], [], color="#808080", marker="o", mfc="white", label="not valid", linestyle="")
+
+
+def _entry(handle: Artist) -> dict[str, str]:
+    """A legend's entry for a page: its label, colours, dashes and shape in a box of 26 by 12."""
+    label = str(handle.get_label())
+    if not isinstance(handle, Line2D):
+        assert isinstance(handle, Patch)
+        colour = to_hex(handle.get_facecolor())
+        return {"label": label, "line": "", "fill": colour, "shape": "M5 2H21V10H5Z"}
+    own = json.loads(handle.get_gid() or "{}")
+    colour, fill = to_hex(handle.get_color()), handle.get_markerfacecolor()
+    shape = _shape(str(handle.get_marker()), min(4.5, float(handle.get_markersize())))
+    line = colour if handle.get_linestyle() != "None" else ""
+    return {
+        "label": label, "line": line, "fill": to_hex(fill), "edge": colour, "shape": shape,
+        "dashes": own.get("dashes", ""), "width": f"{handle.get_linewidth():.3g}",
+    }  # fmt: skip
+
+
+def _shape(marker: str, size: float) -> str:
+    """The outline of a marker in the middle of a box of 26 by 12, as an SVG path."""
+    style = MarkerStyle(marker)
+    outline = style.get_path().transformed(style.get_transform())
+    letters = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}
+    return "".join(
+        letters[int(code)]
+        + ("" if code == 79 else " ".join(
+            f"{13 + size * 1.6 * x:.2f} {6 - size * 1.6 * y:.2f}" for x, y in points.reshape(-1, 2)
+        ))
+        for points, code in outline.iter_segments(simplify=False)
+    )  # fmt: skip

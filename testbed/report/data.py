@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from testbed.report import names
 from testbed.report.backends import SIMULATED, mark
 from testbed.report.differences import Difference, Record, differences
 from testbed.report.settings import PLACE, SERIES, SETTING
-from testbed.report.statistics import LEAST, mean_interval, ratio_interval
+from testbed.report.statistics import LEAST, mean_intervals, ratio_intervals
 from testbed.report.system_style import Styles, ordered, references, style_of
 from testbed.workload.catalogue import title
 
@@ -59,7 +60,7 @@ def summary(rows: pd.DataFrame, styles: Styles, include_invalid: bool = False) -
     table["times"] = [own.to_numpy(float) for _, own in used["jct_s"]]
     speeds = [own.to_numpy(float) for _, own in used["throughput_samples_s"]]
     for name, samples in (("jct", table["times"]), ("throughput", speeds)):
-        intervals = np.array([mean_interval(sample) for sample in samples])
+        intervals = np.array(mean_intervals(list(samples)))
         table[f"{name}_low"], table[f"{name}_high"] = intervals.T
     table["error"] = table["jct_s"] / table["expected_jct_s"] - 1
     table["routed_error"] = table["jct_s"] / table["routed_jct_s"] - 1
@@ -144,25 +145,28 @@ def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
     """
     records: list[dict[str, Any]] = []
     pairs: list[tuple[Record, Record]] = []
-    names = references(styles)
+    resampled: list[tuple[dict[str, Any], str, tuple[Any, Any]]] = []
+    bases_of = references(styles)
     for place, group in settings(table):
         rows = group.to_dict("records")
         first = {row["system"]: row for row in reversed(rows)}
-        bases = [first[name] for name in names if name in first]
+        bases = [first[name] for name in bases_of if name in first]
         if len(rows) < 2 or not bases:
             continue
         for row in rows:
             record = {**place, "system": row["system"], "variant": row["variant"]}
             for base in bases:
                 name = base["system"]
-                low, high = ratio_interval(base["times"], row["times"])
                 record |= {name: base["jct_s"] / row["jct_s"]}
-                record |= {f"{name}_low": low, f"{name}_high": high}
+                resampled.append((record, name, (base["times"], row["times"])))
             records.append(record)
             pairs.append((row, bases[-1]))
+    intervals = ratio_intervals([times for _, _, times in resampled])
+    for (record, name, _), (low, high) in zip(resampled, intervals, strict=True):
+        record |= {f"{name}_low": low, f"{name}_high": high}
     for record, (row, base), found in zip(records, pairs, differences(pairs), strict=True):
         record |= {"p": found.p, "claim": _claim(row, base, found)}
-    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    columns = [f"{name}{end}" for name in bases_of for end in ("", "_low", "_high")]
     return pd.DataFrame.from_records(
         records, columns=[*SETTING, *PLACE, *SERIES, *columns, "p", "claim"]
     )
@@ -180,8 +184,8 @@ def _claim(row: Record, base: Record, found: Difference) -> str:
 
 def where(place: Mapping[str, Any]) -> str:
     """A setting and place of INA as text."""
-    parts = [title(place["workload"]), f"{place['workers']} workers", place["fabric"]]
-    parts += [place["conditions"]] if place["conditions"] else []
+    parts = [title(place["workload"]), f"{place['workers']} workers", names.fabric(place["fabric"])]
+    parts += [names.settings(place["conditions"])] if place["conditions"] else []
     parts += [f"INA at {place['ina']}"] if "ina" in place else []
     return ", ".join(parts) + mark(place["backend"])
 

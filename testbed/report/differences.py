@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from testbed.report.backends import FLOOR, SIMULATED
-from testbed.report.statistics import LEVEL, holm, least_p, rank_tests, ratio_interval
+from testbed.report.statistics import LEVEL, holm, least_p, rank_tests, ratio_intervals
 
 Record = Mapping[str, Any]
 """A row of `data.summary`."""
@@ -86,13 +86,14 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
         (np.asarray(first["times"], float), np.asarray(second["times"], float))
         for first, second in map(ordered.__getitem__, tested)
     ]
+    intervals = ratio_intervals([(second["times"], first["times"]) for first, second in ordered])
     p_of = dict(zip(tested, holm(rank_tests(samples)), strict=True))
     return [
         Difference(
             first,
             second,
             ratio=second["jct_s"] / first["jct_s"],
-            interval=ratio_interval(second["times"], first["times"]),
+            interval=intervals[at],
             p=p_of.get(at, nan),
             floor=FLOOR.get(str(first["backend"]), 0.0),
         )

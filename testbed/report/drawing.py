@@ -9,23 +9,18 @@ from math import cos, pi, sin
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from testbed.report import canvas
+from testbed.experiment.findings import counted
+from testbed.report import canvas, names
 
-Loads = Mapping[frozenset[str], float]
-"""The busy share of each link, in its busier direction."""
 Place = tuple[float, float]
 
 INA_COLOUR = "#b8322a"
-COLOURS = LinearSegmentedColormap.from_list(
-    "busy", ["#e3e6ea", "#f7d57e", "#f08a3c", "#d0252b", "#6d0019"]
-)
-"""From an idle link to a busy one."""
+_LOADS = ((0.95, "#d0252b"), (0.6, "#f08a3c"), (0.3, "#c9a227"), (0.0, "#9aa5b1"))
+"""The least busy share of a link for each colour."""
 _TIERS = {"host": 0.0, "tor": 1.0, "aggregation": 2.0, "spine": 2.0, "core": 3.0}
 _MOST_HOSTS, _MOST_NAMES, _MOST_PANELS = 64, 40, 12
 
@@ -38,6 +33,15 @@ class Picture:
     kinds: Mapping[str, str]
     links: tuple[tuple[str, str], ...]
     ina: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Load:
+    """How busy a system made links: the busy share of each, in its busier direction."""
+
+    title: str
+    system: str
+    links: Mapping[frozenset[str], float]
 
 
 def words(fabric: Mapping[str, Any]) -> str:
@@ -99,38 +103,41 @@ def _ina(fabric: Mapping[str, Any]) -> str:
     return f"{share} {nodes}{policy}"
 
 
-def drawn(picture: Picture, loads: Sequence[tuple[str, Loads]]) -> Figure:
-    """A panel for each of ``loads`` (title and links), or one without; INA switches are filled."""
+def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) -> Figure:
+    """A panel for each of ``loads``, or one without; INA switches are filled.
+
+    ``facets`` are those of all panels (`canvas.facets`).
+    """
     places, hosts = _places(picture)
-    known = [each for each in loads if each[1]][:_MOST_PANELS]
+    known = [each for each in loads if each.links][: _MOST_PANELS if len(places) < 150 else 4]
     layers = len({place[1] for place in places.values()})
     height = 0.5 + 0.4 * layers if not _is_flat(picture) else 2.2
     legend: list[Line2D] = [
         Line2D([], [], marker="s", linestyle="", color=INA_COLOUR, label="switch with INA"),
         Line2D([], [], marker="s", linestyle="", color="black", mfc="white", label="switch"),
-        Line2D([], [], marker="o", linestyle="", color="grey", markersize=3, label="host"),
+        Line2D([], [], marker="o", linestyle="", color="#808080", markersize=3, label="host"),
     ]
-    titles = [title for title, _ in known] or [picture.name]
-    figure, all_axes = canvas.panels(
-        titles, height=height, below=0.05, left=0.1, foot=0.5 if known else 0.0, legend=legend,
-        wide=len(places) > 60,
-    )  # fmt: skip
-    for axes, (_, load) in zip(all_axes, known or [("", {})], strict=True):
-        _fabric(axes, picture, places, hosts, load)
     if known:
-        colour_bar(figure, "busy share of a link, its busier direction")
+        legend += [
+            Line2D([], [], color=colour, linewidth=_width(least), label=f"busy from {least:.0%} on")
+            for least, colour in reversed(_LOADS)
+        ]
+    titles = [load.title for load in known] or [names.fabric(picture.name)]
+    figure, all_axes = canvas.panels(
+        titles, height=height, below=0.05, left=0.1, legend=legend, wide=len(places) > 60,
+        facets=[facets] * len(titles),
+    )  # fmt: skip
+    for axes, load in zip(all_axes, known or [Load("", "", {})], strict=True):
+        _fabric(axes, picture, places, hosts, load)
     return figure
 
 
-def colour_bar(figure: Figure, label: str) -> None:
-    """The scale of COLOURS, in the half inch below all panels."""
-    height = figure.get_size_inches()[1]
-    figure.colorbar(
-        ScalarMappable(Normalize(0, 1), COLOURS),
-        cax=figure.add_axes((0.3, 0.4 / height, 0.4, 0.07 / height)),
-        orientation="horizontal",
-        label=label,
-    )
+def _colour(share: float) -> str:
+    return next((colour for least, colour in _LOADS if share >= least), _LOADS[-1][1])
+
+
+def _width(share: float) -> float:
+    return 0.8 + 2.4 * min(share, 1)
 
 
 def _fabric(
@@ -138,19 +145,29 @@ def _fabric(
     picture: Picture,
     places: Mapping[str, Place],
     hosts: Mapping[str, int],
-    loads: Loads,
+    load: Load,
 ) -> None:
     ends = [link for link in picture.links if link[0] in places and link[1] in places]
-    axes.add_collection(
-        LineCollection(
-            [[places[a], places[b]] for a, b in ends],
-            colors=[COLOURS(loads.get(frozenset(link), 0.0)) for link in ends]
-            if loads
-            else "#9aa5b1",
-            linewidths=1.4 if loads else 0.7,
+    by_colour: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for link in ends:
+        by_colour[_colour(load.links.get(frozenset(link), 0.0))].append(link)
+    for colour, links in by_colour.items():
+        shares = [load.links.get(frozenset(link), 0.0) for link in links]
+        lines = LineCollection(
+            [[places[a], places[b]] for a, b in links],
+            colors=colour,
+            linewidths=[_width(share) for share in shares] if load.links else 0.7,
             zorder=1,
         )
-    )
+        axes.add_collection(lines)
+        if load.links:
+            busiest = max(range(len(links)), key=shares.__getitem__)
+            text = f"{counted(len(links), 'link')}, the busiest {'–'.join(links[busiest])}"
+            canvas.note(
+                lines,
+                "mark",
+                words=f"{load.title.splitlines()[0]}: {text} {shares[busiest]:.0%} busy",
+            )
     many = len(places) > _MOST_NAMES * 2
     for kind in _TIERS:
         own = [name for name, its in picture.kinds.items() if its == kind and name in places]
@@ -162,9 +179,11 @@ def _fabric(
             [places[name][1] for name in own],
             s=8 if kind == "host" else 14 if many else 90,
             marker="o" if kind == "host" else "s",
-            c=[INA_COLOUR if ina else "grey" if kind == "host" else "white" for ina in aggregate],
+            c=[
+                INA_COLOUR if ina else "#808080" if kind == "host" else "white" for ina in aggregate
+            ],
             edgecolors=[
-                INA_COLOUR if ina else "grey" if kind == "host" else "black" for ina in aggregate
+                INA_COLOUR if ina else "#808080" if kind == "host" else "black" for ina in aggregate
             ],
             linewidths=0.7,
             zorder=2,

@@ -11,6 +11,7 @@ import pandas as pd
 from testbed import results
 from testbed.report import data, links, runs, settings, sharing, training
 from testbed.report.drawing import Picture
+from testbed.report.ranking import Ranking, rankings
 from testbed.report.system_style import Series, Styles, SystemStyle, references, series_styles
 
 Pictured = Callable[[Path, str], Picture | None]
@@ -27,6 +28,7 @@ class Evaluated:
         counted: the rows over which ``means`` are taken.
         means: one row for each setting, place of INA, system and variant (`data.summary`).
         ratios: speed-ups over ``references`` (`data.speed_ups`).
+        rankings: the systems of each setting and place of INA, fastest first.
         jobs: jobs that ran side by side (`sharing.together`).
         iterations: every worker's iterations.
         training: evaluations of jobs that learn, with labels (`training.labelled`).
@@ -40,6 +42,7 @@ class Evaluated:
     counted: pd.DataFrame
     means: pd.DataFrame
     ratios: pd.DataFrame
+    rankings: Sequence[Ranking]
     jobs: pd.DataFrame
     iterations: pd.DataFrame
     loads: pd.DataFrame
@@ -80,6 +83,7 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
         counted=data.counted(rows, include_invalid),
         means=means,
         ratios=data.speed_ups(means, styles),
+        rankings=rankings(means, styles),
         jobs=sharing.together(rows, means, include_invalid),
         iterations=found.iterations,
         loads=links.labelled(found.links, rows),

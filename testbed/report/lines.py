@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count as numbers
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
-from testbed.report.bars import Panels, SeriesStyles, headed
 from testbed.report.data import INVALID, VALID
+from testbed.report.panels import Panel, Panels, SeriesStyles, headed, seconds, words
 from testbed.report.settings import SETTING
-from testbed.report.system_style import SystemStyle
+from testbed.report.system_style import Series
+from testbed.report.tables import number
 
-_SPREAD = 8
-"""Ratio of largest to smallest in one panel that makes all axes of a figure logarithmic."""
+_MARKER = 0.085
+"""The room that a marker needs, in inches."""
+_STEPS = 200
+"""The most steps of a CDF that are drawn."""
 
 
 def deployments(table: pd.DataFrame) -> Panels:
@@ -31,81 +38,114 @@ def deployments(table: pd.DataFrame) -> Panels:
                 if part["ina_count"].nunique() > 1:
                     place = dict(zip(SETTING, key, strict=True))
                     place["conditions"] += f", {policy}" if place["conditions"] and policy else ""
-                    panels.append((headed(place), part))
-    return sorted(panels, key=lambda each: -len(each[1]))[: canvas.MOST_PANELS]
+                    panels.append(Panel(headed(place), part))
+    return canvas.some(sorted(panels, key=lambda each: -len(each.rows)))
 
 
 def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) -> Figure:
     """``value`` against the number of ToRs or switches with INA, and their share."""
     keys = {key for _, part in panels for key in _keys(part)}
     legend = [canvas.line(style) for key, style in styles.items() if key in keys]
-    drawn = [key for key in styles if key in keys]
-    hollow = any((part["shown"] != VALID).any() for _, part in panels)
+    if any((part["shown"] != VALID).any() for _, part in panels):
+        legend.append(canvas.hollow())
     column = "jct_s" if value == "jct" else value
-    logarithmic = any(_is_spread(part[column]) for _, part in panels)
+    known = [part[name] for _, part in panels for name in (column, f"{value}_low", f"{value}_high")]
+    limits = canvas.scale(pd.concat(known))
     figure, all_axes = canvas.panels(
-        [title for title, _ in panels],
-        legend=[*legend, canvas.hollow()] if hollow else legend,
-    )
+        [panel.title for panel in panels], legend=legend, height=2.1, below=0.58, left=0.6,
+        facets=[panel.facets for panel in panels],
+    )  # fmt: skip
     for axes, (_, part) in zip(all_axes, panels, strict=True):
         ticks = part[["ina_count", "ina_total", "ina_unit"]].drop_duplicates("ina_count")
         ticks = ticks.sort_values("ina_count")
+        counts = ticks["ina_count"].to_numpy(float)
         axes.set_xticks(
-            ticks["ina_count"],
+            counts,
             [
                 f"{each.ina_count}\n{each.ina_count / each.ina_total:.0%}"
                 for each in ticks.itertuples()
             ],
         )
-        counts = ticks["ina_count"].to_numpy(float)
-        # Side by side, so that no marker hides another.
-        beside = np.diff(counts).min() * np.linspace(-0.2, 0.2, len(drawn))
-        for key, aside in zip(drawn, beside, strict=True):
-            own = _own(part, key).sort_values("ina_count")
-            if len(own) == 1 and not own["aggregates"].iloc[0]:
-                height = own[column].iloc[0]
-                axes.axhline(height, color=styles[key].colour, linestyle=styles[key].line)
-            if len(own):
-                _line(axes, own, styles[key], value, column, aside)
+        space = np.diff(counts).min()
+        axes.set_xlim(counts[0] - space / 2, counts[-1] + space / 2)
+        canvas.set_scale(axes, "y", limits)
+        places = _beside(axes, part, column)
+        for key in styles:
+            own = [row for row in part.to_dict("records") if (row["system"], row["variant"]) == key]
+            own.sort(key=lambda row: float(row["ina_count"]))
+            if own:
+                at = [places[key[0], key[1], row["ina_count"]] for row in own]
+                _line(axes, own, at, styles, value, label)
         axes.set_xlabel(f"{ticks['ina_unit'].iloc[-1]} with INA", labelpad=1)
-        axes.set_ylabel(label)
-    highest = max(part[column].max() for _, part in panels)
-    lowest = min(part[column].min() for _, part in panels)
-    for axes in all_axes:
-        if logarithmic:
-            canvas.logarithmic(axes)
-        axes.set_ylim(lowest / 1.2 if logarithmic else 0, highest * (1.2 if logarithmic else 1.05))
+        axes.set_ylabel(canvas.said(label, limits))
     return figure
 
 
-def _keys(part: pd.DataFrame) -> list[tuple[str, str]]:
+def _keys(part: pd.DataFrame) -> list[Series]:
     return list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
 
 
-def _own(part: pd.DataFrame, key: tuple[str, str]) -> pd.DataFrame:
-    return part[(part["system"] == key[0]) & (part["variant"] == key[1])]
+def _beside(axes: Axes, part: pd.DataFrame, column: str) -> dict[tuple[str, str, int], float]:
+    """The x of each point: beside those of its count that it would hide."""
+    box, figure = axes.get_position(), axes.get_figure()
+    assert isinstance(figure, Figure)
+    wide, high = figure.get_size_inches() * (box.width, box.height)
+    low, top = axes.get_xlim()
+    step = _MARKER * (top - low) / wide
+    places = {}
+    for ina_count, group in part.groupby("ina_count"):
+        found = axes.transLimits.transform(
+            axes.transScale.transform([(0.0, value) for value in group[column]])
+        )
+        taken: list[tuple[int, float]] = []
+        for row, (_, height) in sorted(
+            zip(group.to_dict("records"), found * high, strict=True),
+            key=lambda each: float(each[1][1]),
+        ):
+            shift = next(
+                shift
+                for shift in _shifts()
+                if all(shift != other or abs(height - its) > _MARKER for other, its in taken)
+            )
+            taken.append((shift, height))
+            places[row["system"], row["variant"], ina_count] = float(ina_count) + shift * step
+    return places
+
+
+def _shifts() -> Iterator[int]:
+    """0, 1, -1, 2, -2, ..."""
+    return ((each + 1) // 2 * (1 if each % 2 else -1) for each in numbers())
 
 
 def _line(
-    axes: Axes, own: pd.DataFrame, style: SystemStyle, value: str, column: str, aside: float
-) -> None:
-    axes.plot(own["ina_count"] + aside, own[column], color=style.colour, linestyle=style.line)
-    known = own.dropna(subset=f"{value}_low")
-    if len(known):
-        ends = [known[column] - known[f"{value}_low"], known[f"{value}_high"] - known[column]]
-        axes.errorbar(
-            known["ina_count"] + aside, known[column], np.clip(ends, 0, None), color=style.colour,
-            linestyle="", elinewidth=0.8, capsize=2,
+    axes: Axes, own: list[dict[str, Any]], at: list[float], styles: SeriesStyles, value: str,
+    label: str,
+) -> None:  # fmt: skip
+    """A system's line, with an interval and a marker for each place of INA."""
+    column = "jct_s" if value == "jct" else value
+    system = own[0]["system"]
+    style = styles[str(system), str(own[0]["variant"])]
+    drawn = []
+    if len(own) == 1 and not own[0]["aggregates"]:
+        drawn.append(axes.axhline(own[0][column], color=style.colour, linestyle=style.line))
+    drawn += axes.plot(
+        at, [row[column] for row in own], color=style.colour, linestyle=style.line, alpha=0.75
+    )
+    for x, row in zip(at, own, strict=True):
+        low, high = row[f"{value}_low"], row[f"{value}_high"]
+        if not pd.isna(low):
+            drawn += axes.plot([x, x], [low, high], color=style.colour, linewidth=1, marker="_")
+        shown = (
+            f"JCT {seconds(row[column])}" if value == "jct" else f"{number(row[column])} {label}"
+        )
+        (marker,) = axes.plot(
+            x, row[column], style.marker, color=style.colour, markersize=4.5, zorder=3,
+            mfc="white" if row["shown"] == INVALID else style.colour,
         )  # fmt: skip
-    for shown, part in own.groupby("shown"):
-        axes.plot(
-            part["ina_count"] + aside, part[column], style.marker, color=style.colour,
-            mfc="white" if shown == INVALID else style.colour,
-        )  # fmt: skip
-
-
-def _is_spread(values: pd.Series) -> bool:
-    return bool(values.max() > _SPREAD * values.min() > 0)
+        shown += f" with INA at {row['ina']}"
+        canvas.note(marker, "mark", system=system, words=words(row, style, shown, low, high))
+    for each in drawn:
+        canvas.note(each, "mark", system=system)
 
 
 def spread(panels: Panels, styles: SeriesStyles) -> Figure:
@@ -118,26 +158,33 @@ def spread(panels: Panels, styles: SeriesStyles) -> Figure:
     legend = [canvas.line(style) for style in shown.values()]
     for handle in legend:
         handle.set_marker("")
-    figure, all_axes = canvas.panels([title for title, _ in panels], legend=legend)
-    logarithmic = any(_is_spread(part["length_s"]) for _, part in panels)
-    sizes = dict(zip(shown, np.linspace(2.4, 1.0, len(shown)), strict=True))
+    limits = canvas.scale(pd.concat([part["length_s"] for _, part in panels]))
+    if not limits[2]:
+        limits = (0.95 * min(part["length_s"].min() for _, part in panels), limits[1], False)
+    figure, all_axes = canvas.panels(
+        [panel.title for panel in panels], legend=legend,
+        facets=[panel.facets for panel in panels],
+    )  # fmt: skip
+    widths = dict(zip(shown, np.linspace(3.0, 1.0, len(shown)), strict=True))
     for axes, (_, part) in zip(all_axes, panels, strict=True):
         for key, style in shown.items():
-            own = _own(part, key)
+            own = part[(part["system"] == key[0]) & (part["variant"] == key[1])]
             if not len(own):
                 continue
             times = np.sort(own["length_s"].to_numpy(float))
             shares = np.arange(1, len(times) + 1) / len(times)
-            good = bool(own["is_shown"].all())
-            axes.step(
-                np.concatenate([times[:1], times]), np.concatenate([[0.0], shares]), where="post",
+            some = np.unique(np.linspace(0, len(times) - 1, _STEPS).round().astype(int))
+            (line,) = axes.step(
+                [times[0], *times[some]], [0.0, *shares[some]], where="post",
                 color=style.colour, linestyle=style.line,
-                alpha=1 if good else 0.35, linewidth=sizes[key],
+                alpha=1 if own["is_shown"].all() else 0.35, linewidth=widths[key],
             )  # fmt: skip
+            middle = f"median iteration {seconds(np.median(times))}, longest {seconds(times[-1])}"
+            text = f"{style.title}: {middle}, {len(times)} iterations"
+            canvas.note(line, "mark", system=key[0], words=text)
         axes.set_ylim(0, 1.02)
-        axes.set_ylabel("CDF")
-        axes.set_xlabel("iteration (s)", labelpad=1)
-        if logarithmic:
-            axes.set_xscale("log")
+        axes.set_ylabel("share of iterations")
+        canvas.set_scale(axes, "x", limits)
+        axes.set_xlabel(canvas.said("iteration (s)", limits), labelpad=1)
         axes.grid(visible=True, axis="both")
     return figure

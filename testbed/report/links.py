@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from testbed.report import canvas
-from testbed.report.bars import Panel, Panels, SeriesStyles
+from testbed.report import canvas, names
 from testbed.report.data import is_valid
-from testbed.report.drawing import COLOURS, Loads, colour_bar
+from testbed.report.drawing import Load
+from testbed.report.panels import Panel, Panels, SeriesStyles
 from testbed.report.settings import SERIES, SETTING
 from testbed.workload import catalogue
 
+BUSY = "#d0252b"
 _UPWARDS = ("host", "tor", "aggregation", "spine", "core")
 _RUN = ["run", "cell", "repeat"]
 
@@ -39,58 +41,74 @@ def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figur
             [part[~part["moved"]].merge(layers, on=[*SETTING, "ina", *SERIES]), moved]
         )
         if len(found):
-            panels.append((title, found.sort_values(["order", "variant"])))
+            panels.append(Panel(title, found.sort_values(["order", "variant"])))
     if not panels:
         return None
     most = max(len(part[SERIES].drop_duplicates()) for _, part in panels)
+    longest = max(
+        len(styles[key].title)
+        for _, part in panels
+        for key in zip(part["system"], part["variant"], strict=True)
+    )
     figure, all_axes = canvas.panels(
-        [title for title, _ in panels], height=0.17 * most, below=0.1, left=1.1, head=0.25,
-        foot=0.5,
+        [panel.title for panel in panels], height=0.19 * most, below=0.12, head=0.24,
+        left=0.15 + 0.055 * longest, facets=[panel.facets for panel in panels],
     )  # fmt: skip
     for axes, (_, part) in zip(all_axes, panels, strict=True):
-        names = sorted(part["layer"].unique(), key=_upwards)
+        layers_of = sorted(part["layer"].unique(), key=_upwards)
         systems = list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
         cells = part.set_index([*SERIES, "layer"])[["mean", "max"]]
         cells = cells[~cells.index.duplicated()]
-        grid = [[cells["max"].get((*key, name), 0.0) for name in names] for key in systems]
-        axes.imshow(grid, cmap=COLOURS, vmin=0, vmax=1, aspect="auto")
         for down, key in enumerate(systems):
-            for across, name in enumerate(names):
-                mean, high = (cells[what].get((*key, name), 0.0) for what in ("mean", "max"))
-                axes.text(
-                    across, down, f"{100 * mean:.0f} | {100 * high:.0f}", ha="center", va="center",
-                    fontsize=5.5, color="white" if high > 0.7 else "black",
+            for across, layer in enumerate(layers_of):
+                cell = (*key, layer)
+                if cell not in cells.index:
+                    continue
+                mean, high = cells.loc[cell]
+                box = Rectangle(
+                    (across - 0.48, down - 0.45), 0.96, 0.9, alpha=0.08 + 0.6 * min(high, 1),
+                    facecolor=BUSY, linewidth=0,
                 )  # fmt: skip
-        axes.set_xticks(range(len(names)), [_short(name) for name in names])
+                text = f"{styles[key].title}: links {layer} busy {mean:.0%}, the busiest {high:.0%}"
+                axes.add_patch(box)
+                canvas.note(box, "mark", system=key[0], words=text)
+                written = axes.text(
+                    across, down, f"{100 * mean:.0f} | {100 * high:.0f}", ha="center", va="center",
+                    fontsize=6,
+                )  # fmt: skip
+                canvas.note(written, "mark", system=key[0])
+        axes.set_xlim(-0.5, len(layers_of) - 0.5)
+        axes.set_xticks(range(len(layers_of)), [_short(layer) for layer in layers_of])
         axes.xaxis.tick_top()
         axes.set_ylim(most - 0.5, -0.5)
         axes.spines[:].set_visible(False)
         axes.set_yticks(range(len(systems)), [styles[key].title for key in systems])
-        axes.tick_params(length=0, labelsize=6)
+        axes.tick_params(length=0, labelsize=6.5, pad=2)
         axes.grid(visible=False)
-    colour_bar(figure, "busy share of the busiest link")
     return figure
 
 
-def of_fabric(
-    found: pd.DataFrame, fabric: str, ina: str, styles: SeriesStyles
-) -> list[tuple[str, Loads]]:
+def of_fabric(found: pd.DataFrame, fabric: str, ina: str, styles: SeriesStyles) -> list[Load]:
     """The loads to draw on a fabric: one workload, each system's mean over its repeats."""
     found = found[(found["fabric"] == fabric) & (found["ina"] == ina)]
     if not len(found):
         return []
     workload = found.groupby("workload")["system"].nunique().idxmax()
     found = found[found["workload"] == workload]
-    panels: list[tuple[str, Loads]] = []
+    panels: list[Load] = []
     for key, style in styles.items():
         own = found[(found["system"] == key[0]) & (found["variant"] == key[1])]
         ends = own["source"] + " " + own["target"]
         busy = own.groupby(ends)["busy"].mean()
         loads: dict[frozenset[str], float] = {}
-        for names, share in busy.items():
-            link = frozenset(str(names).split())
+        for ends_, share in busy.items():
+            link = frozenset(str(ends_).split())
             loads[link] = max(share, loads.get(link, 0.0))
-        panels.append((f"{style.title}, {catalogue.title(workload)}", loads))
+        panels.append(
+            Load(
+                f"{style.title}, {catalogue.title(workload)}\n{names.fabric(fabric)}", key[0], loads
+            )
+        )
     return panels
 
 

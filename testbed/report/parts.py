@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from testbed.report import names
 from testbed.report.tables import Table, Titles, number
 from testbed.workload.catalogue import title
 
@@ -62,24 +63,25 @@ def signs(row: Any) -> str:
 
 def slowest(rows: pd.DataFrame, iterations: pd.DataFrame, titles: Titles) -> Table:
     """The cells in packets that are furthest above their closed form, and where their time went."""
-    columns = ["workload", "workers", "fabric", "conditions", "INA", "system", "cell", "JCT (s)"]
-    columns += ["compute", "plan", "ECMP", "other", "seen"]
+    columns = ["system", "JCT (s)", "compute", "plan", "ECMP", "other", "cell", "seen"]
+    columns += ["workload", "workers", "fabric", "conditions", "INA"]
     able = rows[(rows["backend"] == "packet") & rows["jct_s"].notna()]
+    able = able.merge(iterations[_KEYS].drop_duplicates(), on=_KEYS)
     able = able.assign(over=able["jct_s"] / able["expected_jct_s"])
     able = able[able["over"] > _PATIENT].sort_values("over", ascending=False, kind="stable")
     able = able.drop_duplicates(["run", "cell"]).head(SLOWEST)
     return columns, [
         [
-            title(row.workload),
-            str(row.workers),
-            row.fabric,
-            row.conditions,
-            row.ina,
             titles[row.system, row.variant],
-            row.cell,
             number(row.jct_s),
             *map(number, parts(row, iterations)),
+            row.cell,
             signs(row),
+            title(row.workload),
+            str(row.workers),
+            names.fabric(row.fabric),
+            names.settings(row.conditions),
+            row.ina,
         ]
         for row in able.itertuples()
     ]

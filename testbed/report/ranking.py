@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class Ranking:
         return next((each for each in self.behind if not each.tie), None)
 
 
-def rankings(table: pd.DataFrame, styles: Styles) -> Iterator[Ranking]:
+def rankings(table: pd.DataFrame, styles: Styles) -> list[Ranking]:
     """The ranking of each setting in a summary (`data.summary`), with one correction for all.
 
     Systems whose workers do not wait for one another are left out: times do not show what their
@@ -56,21 +56,14 @@ def rankings(table: pd.DataFrame, styles: Styles) -> Iterator[Ranking]:
             ranked.append((place, sorted(rows, key=lambda row: float(row["jct_s"]))))
     pairs = [(rows[0], other) for _, rows in ranked for other in rows[1:]]
     found = iter(differences(pairs))
-    for place, rows in ranked:
-        yield Ranking(place, rows[0], [next(found) for _ in rows[1:]])
+    return [Ranking(place, rows[0], [next(found) for _ in rows[1:]]) for place, rows in ranked]
 
 
-def headlines(table: pd.DataFrame, titles: Titles, styles: Styles) -> list[str]:
+def headlines(found: Sequence[Ranking], titles: Titles) -> list[str]:
     """A sentence for each setting: who is fastest, by how much, and how sure that is."""
-    sentences = [
-        f"{data.where(ranking.place)}: {_said(ranking, titles)}."
-        for ranking in rankings(table, styles)
-    ]
-    if not len(table) or not data.is_shown(table).any():
-        sentences.append(
-            "No row is valid: this machine could not carry the run. There is no comparison."
-        )
-    return sentences
+    if not found:
+        return ["No row is valid: this machine could not carry the run. There is no comparison."]
+    return [f"{data.where(ranking.place)}: {_said(ranking, titles)}." for ranking in found]
 
 
 def _said(ranking: Ranking, titles: Titles) -> str:

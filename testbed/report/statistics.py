@@ -20,22 +20,47 @@ FEW = 5
 LEVEL = 0.05
 _RESAMPLES = 2000
 _EXACT = 8
+_AT_ONCE = 128
+"""Samples that are resampled together: 2 MB for each of a sample's values."""
 
 
 def mean_interval(values: npt.ArrayLike) -> Interval:
     """The 95 % percentile bootstrap interval of the mean (Efron); nan below LEAST values."""
-    sample = np.asarray(values, float)
-    if len(sample) < LEAST:
-        return nan, nan
-    return _middle(_means(sample, 0))
+    return mean_intervals([np.asarray(values, float)])[0]
 
 
-def ratio_interval(above: npt.ArrayLike, below: npt.ArrayLike) -> Interval:
-    """The same for the ratio of two means, both resampled; nan if either has too few values."""
-    first, second = np.asarray(above, float), np.asarray(below, float)
-    if min(len(first), len(second)) < LEAST:
-        return nan, nan
-    return _middle(_means(first, 0) / _means(second, 1))
+def mean_intervals(samples: Sequence[Floats]) -> list[Interval]:
+    """`mean_interval` of each sample; together they are faster than one by one."""
+    return _intervals([(sample,) for sample in samples])
+
+
+def ratio_intervals(pairs: Sequence[tuple[Floats, Floats]]) -> list[Interval]:
+    """The same for the ratio of the two means of each pair, both resampled; nan if either sample
+    has fewer than LEAST values."""
+    return _intervals(pairs)
+
+
+def _intervals(groups: Sequence[tuple[Floats, ...]]) -> list[Interval]:
+    """The interval of the mean of the first sample of each group, over that of the second."""
+    alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for place, samples in enumerate(groups):
+        alike[tuple(map(len, samples))].append(place)
+    found = [(nan, nan)] * len(groups)
+    for sizes, places in alike.items():
+        if min(sizes) < LEAST:
+            continue
+        for begin in range(0, len(places), _AT_ONCE):
+            some = places[begin : begin + _AT_ONCE]
+            means, *below = (
+                _means(np.array([groups[place][side] for place in some]), side)
+                for side in range(len(sizes))
+            )
+            for other in below:
+                means = means / other
+            low, high = np.quantile(means, [0.025, 0.975], axis=1)
+            for place, *ends in zip(some, low, high, strict=True):
+                found[place] = float(ends[0]), float(ends[1])
+    return found
 
 
 def rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> list[float]:
@@ -90,11 +115,7 @@ def _draws(count: int, stream: int) -> npt.NDArray[np.intp]:
     return np.random.default_rng(stream).integers(0, count, (_RESAMPLES, count))
 
 
-def _means(sample: Floats, stream: int) -> Floats:
-    means: Floats = sample[_draws(len(sample), stream)].mean(axis=1)
+def _means(samples: Floats, stream: int) -> Floats:
+    """The mean of each resampling of each row of ``samples``."""
+    means: Floats = samples[:, _draws(samples.shape[1], stream)].mean(axis=2)
     return means
-
-
-def _middle(means: Floats) -> Interval:
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)

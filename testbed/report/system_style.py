@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, TypeAlias
 
+from testbed.report import names
+
 Line: TypeAlias = Literal["-"] | tuple[float, Sequence[float]]
 
 _STYLES: tuple[Line, ...] = ("-", (0, (4, 1.5)), (0, (4, 1, 1, 1)), (0, (2, 1)))
@@ -72,7 +74,7 @@ def series_styles(found: Sequence[Series], styles: Styles) -> dict[Series, Syste
         for place, variant in enumerate(variants):
             result[system, variant] = replace(
                 style,
-                title=f"{style.title}, {variant}" if variant else style.title,
+                title=names.variant(style.title, variant),
                 colour=_paler(style.colour, place / (place + 2)),
                 line=_STYLES[place % len(_STYLES)] if style.aggregates else _FLAT,
             )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
-from testbed.report.backends import RUN_BY, SIMULATED, mark
+from testbed.report import names
+from testbed.report.backends import RUN_BY, SHORTLY, SIMULATED
 from testbed.report.data import INVALID, MIXED
 from testbed.report.system_style import Series
-from testbed.workload.catalogue import title
+from testbed.workload import catalogue
 
+title = cache(catalogue.title)
 Table = tuple[list[str], list[list[str]]]
 Titles = Mapping[Series, str]
-_SETTING = ["workload", "workers", "fabric", "conditions", "INA"]
+_SETTING = ["workload", "workers", "fabric", "conditions", "INA", "by"]
 
 
 def number(value: Any) -> str:
@@ -38,8 +41,14 @@ def interval(low: Any, high: Any) -> str:
 
 
 def _setting(row: Any) -> list[str]:
-    fabric = row.fabric + mark(row.backend)
-    return [title(row.workload), str(row.workers), fabric, row.conditions, row.ina]
+    return [
+        title(row.workload),
+        str(row.workers),
+        names.fabric(row.fabric),
+        names.settings(row.conditions),
+        row.ina,
+        SHORTLY.get(row.backend, row.backend),
+    ]
 
 
 def _without_empty(table: Table) -> Table:
@@ -55,16 +64,16 @@ def _without_empty(table: Table) -> Table:
 
 def summary(table: pd.DataFrame, titles: Titles) -> Table:
     """The means of every setting and system."""
-    columns = [*_SETTING, "system", "JCT (s)", "95 % interval", "samples/s", "algbw (Gbit/s)"]
+    columns = ["system", "JCT (s)", "95 % interval", *_SETTING, "samples/s", "algbw (Gbit/s)"]
     columns += ["iteration (s)", "exposed comm. (s)", "closed form (s)", "error"]
     columns += ["closed form on links as used (s)", "its error", "valid rows"]
     marks = {INVALID: " (not valid)", MIXED: " (some not valid)"}
     rows = [
         [
-            *_setting(row),
             titles[row.system, row.variant] + marks.get(row.shown, ""),
             number(row.jct_s),
             interval(row.jct_low, row.jct_high),
+            *_setting(row),
             *map(number, (row.throughput, row.algbw, row.iteration_s, row.exposed_s)),
             number(row.expected_jct_s),
             percent(row.error),
@@ -80,18 +89,17 @@ def summary(table: pd.DataFrame, titles: Titles) -> Table:
 def speed_ups(table: pd.DataFrame, references: Sequence[str], titles: Titles) -> Table:
     """The JCT of ``references`` over that of others, with the rank test's result."""
     bases = [name for name in references if table[name].notna().any()]
-    columns = [*_SETTING, "system"]
-    for name in bases:
+    columns = ["system"]
+    for name in reversed(bases):
         columns += [f"over {titles.get((name, ''), name)}", "95 % interval"]
     last = titles.get((bases[-1], ""), bases[-1]) if bases else ""
-    columns += ["p", f"against {last}"]
+    columns += ["p", f"against {last}", *_SETTING]
     rows = [
         [
-            *_setting(row),
             titles[row.system, row.variant],
             *(
                 text
-                for name in bases
+                for name in reversed(bases)
                 for text in (
                     number(getattr(row, name)),
                     interval(getattr(row, f"{name}_low"), getattr(row, f"{name}_high")),
@@ -99,6 +107,7 @@ def speed_ups(table: pd.DataFrame, references: Sequence[str], titles: Titles) ->
             ),
             number(row.p),
             str(row.claim),
+            *_setting(row),
         ]
         for row in table.itertuples()
         if bases
@@ -125,13 +134,13 @@ def errors(table: pd.DataFrame, titles: Titles) -> Table:
 
 def beside(table: pd.DataFrame, titles: Titles) -> Table:
     """The packets' times beside the emulator's."""
-    columns = [*_SETTING, "system", "emulator's JCT (s)", "packets' JCT (s)", "difference"]
+    columns = ["system", "emulator's JCT (s)", "packets' JCT (s)", "difference", *_SETTING[:-1]]
     rows = [
         [
-            *_setting(row),
             titles[row.system, row.variant] + ("" if row.is_valid else " (not valid)"),
             *map(number, (row.jct_s, row.packets_jct_s)),
             percent(row.difference),
+            *_setting(row)[:-1],
         ]
         for row in table.itertuples()
     ]
@@ -140,39 +149,42 @@ def beside(table: pd.DataFrame, titles: Titles) -> Table:
 
 def jobs(table: pd.DataFrame, titles: Titles) -> Table:
     """Jobs that ran side by side."""
-    columns = ["cell", "fabric", "INA", "job", "system", "workload", "workers", "beside"]
-    columns += ["JCT (s)", "95 % interval", "alone (s)", "slowdown", "algbw (Gbit/s)"]
-    columns += ["slots taken", "Jain's index", "of", "valid rows"]
-    return columns, [
-        [
-            row.cell,
-            row.fabric + mark(row.backend),
-            row.ina,
-            str(row.job),
-            titles[row.system, row.variant] + (" (not valid)" if row.shown == INVALID else ""),
-            row.workload,
-            str(row.workers),
-            row.beside,
-            number(row.jct_s),
-            interval(row.jct_low, row.jct_high),
-            number(row.alone_s),
-            number(row.slowdown),
-            number(row.algbw),
-            _share(row.contention),
-            number(row.fairness),
-            row.fairness_of,
-            f"{row.valid_rows}/{row.rows}",
-        ]
-        for row in table.itertuples()
-    ]
+    columns = ["system", "JCT (s)", "95 % interval", "alone (s)", "slowdown", "cell", "job"]
+    columns += [*_SETTING, "beside", "algbw (Gbit/s)", "slots taken", "Jain's index", "of"]
+    columns += ["valid rows"]
+    return _without_empty(
+        (
+            columns,
+            [
+                [
+                    titles[row.system, row.variant]
+                    + (" (not valid)" if row.shown == INVALID else ""),
+                    number(row.jct_s),
+                    interval(row.jct_low, row.jct_high),
+                    number(row.alone_s),
+                    number(row.slowdown),
+                    row.cell,
+                    str(row.job),
+                    *_setting(row),
+                    row.beside,
+                    number(row.algbw),
+                    _share(row.contention),
+                    number(row.fairness),
+                    row.fairness_of,
+                    f"{row.valid_rows}/{row.rows}",
+                ]
+                for row in table.itertuples()
+            ],
+        )
+    )
 
 
 def layers(table: pd.DataFrame, titles: Titles) -> Table:
     """How busy the links of each layer are."""
-    columns = [*_SETTING, "system", "layer", "mean busy", "busiest link"]
+    columns = ["system", "layer", "mean busy", "busiest link", *_SETTING]
     rows = [
-        [*_setting(row), titles[row.system, row.variant], row.layer,
-         _share(row.mean), _share(row.max)]
+        [titles[row.system, row.variant], row.layer, _share(row.mean), _share(row.max),
+         *_setting(row)]
         for row in table.itertuples()
     ]  # fmt: skip
     return _without_empty((columns, rows))
@@ -180,10 +192,10 @@ def layers(table: pd.DataFrame, titles: Titles) -> Table:
 
 def problems(rows: pd.DataFrame, titles: Titles) -> Table:
     """Rows that do not count, with the reason."""
-    columns = ["experiment", "cell", "repeat", "system", "workload", "INA", "reason"]
+    columns = ["system", "reason", "experiment", "cell", "repeat", "workload", "fabric", "INA"]
     return columns, [
-        [row.experiment, row.cell, str(row.repeat + 1), titles[row.system, row.variant],
-         row.workload, row.ina, str(row.reason)]
+        [titles[row.system, row.variant], str(row.reason), row.experiment, row.cell,
+         str(row.repeat + 1), title(row.workload), names.fabric(row.fabric), row.ina]
         for row in rows.itertuples()
     ]  # fmt: skip
 
@@ -198,27 +210,32 @@ def verdicts(rows: pd.DataFrame, good: pd.Series, titles: Titles) -> Table:
     ]
 
 
-def rows(table: pd.DataFrame, titles: Titles) -> Table:
-    """Every row of results.csv, as text."""
-    columns = ["experiment", *_SETTING, "system", "beside", "target", "cell", "repeat", "JCT (s)"]
+RUN, CELL, REPEAT = "run", "cell", "repeat"
+"""Columns of `rows` that say where a row's files are."""
+
+
+def rows(table: pd.DataFrame, titles: Titles, runs: Mapping[str, str]) -> Table:
+    """Every row of results.csv, as text. ``runs`` are the titles of runs' directories."""
+    columns = ["system", "JCT (s)", "verdict", *_SETTING, "beside", "target", CELL, REPEAT]
     columns += ["closed form (s)", "resent", "collisions", "overflows", "at switches", "sums"]
-    columns += ["duplicates", "slots taken", "refused", "sums exact", "verdict"]
+    columns += ["duplicates", "slots taken", "refused", "sums exact", "experiment", RUN]
     return columns, [
         [
-            row.experiment,
-            *_setting(row),
             titles[row.system, row.variant],
+            number(row.jct_s),
+            row.error or row.verdict,
+            *_setting(row),
             row.beside,
             row.switch_target,
             row.cell,
             str(row.repeat + 1),
-            number(row.jct_s),
             number(row.expected_jct_s),
             *map(count, (row.retransmitted, row.collisions, row.overflows, row.switch_packets)),
             *map(count, (row.switch_sums, row.switch_duplicates, row.switch_collisions)),
             count(row.switch_refused),
             "–" if row.backend == SIMULATED else "yes" if row.verified else "no",
-            row.error or row.verdict,
+            row.experiment,
+            runs[row.run],
         ]
         for row in table.itertuples()
     ]

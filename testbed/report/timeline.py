@@ -12,14 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from testbed.report import canvas
-from testbed.report.bars import Panel, Panels, SeriesStyles
 from testbed.report.data import INVALID
+from testbed.report.panels import Panel, Panels, SeriesStyles, seconds
 from testbed.report.settings import SERIES, SETTING
 
-_COMPUTE, _STALLED = "#c9d3de", "#e6ab02"
+COMPUTE, STALLED = "#c9d3de", "#e6ab02"
 _MOST_WORKERS = 16
-_GAP = 3
-"""Empty lines between two systems."""
 _TIMES = ["start_s", "compute_end_s", "end_s"]
 _RUN = ["run", "cell", "repeat", "job"]
 
@@ -42,12 +40,12 @@ def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Pa
         moved = stand[stand["moved"]].drop(columns=["moved", "ina"])
         found = pd.concat([at, moved.merge(together, on=[*SETTING, *SERIES])])
         if len(found):
-            behind.append((title, found.assign(is_shown=found["shown"] != INVALID)))
+            behind.append(Panel(title, found.assign(is_shown=found["shown"] != INVALID)))
     return behind
 
 
 def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
-    """A block for each system: its workers in one measured iteration, all on one axis of time.
+    """A panel for each system: its workers in one measured iteration, all on one scale of time.
 
     If its workers do not wait for one another, as much of theirs as fits the others' axis.
     """
@@ -59,25 +57,23 @@ def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
     runs = {key: rows for key, rows in runs.items() if len(rows)}
     waiting = [rows for key, rows in runs.items() if styles[key].waits] or list(runs.values())
     last = max(rows["end_s"].max() for rows in waiting)
-    workers = {key: rows["rank"].max() + 1 for key, rows in runs.items()}
-    lines = sum(workers.values()) + _GAP * len(runs)
-    figure, (axes,) = canvas.panels(
-        [title], height=max(1.2, 0.035 * lines), left=1.0, wide=True,
-        legend=_legend(pd.concat(runs.values())),
+    workers = max(rows["rank"].max() + 1 for rows in runs.values())
+    first = title.split("\n")[0]
+    figure, all_axes = canvas.panels(
+        [f"{styles[key].title}\n{first}" for key in runs], height=max(0.5, 0.07 * workers),
+        legend=_legend(pd.concat(runs.values())), facets=[panel.facets] * len(runs),
     )  # fmt: skip
-    top, ticks = 0.0, []
-    for key, rows in runs.items():
+    for axes, (key, rows) in zip(all_axes, runs.items(), strict=True):
         shown = rows if styles[key].waits else rows[(rows["start_s"] < last) & (rows["end_s"] > 0)]
-        _workers(axes, shown.assign(line=shown["rank"] + top), styles[key].colour)
-        ticks.append(top + (workers[key] - 1) / 2)
-        top += workers[key] + _GAP
-    axes.set_yticks(ticks, [styles[key].title.replace(", ", ",\n") for key in runs])
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlim(0, last * 1.01)
-    axes.set_ylim(top - _GAP - 0.4, -0.6)
-    axes.set_xlabel("time in the iteration (s)", labelpad=1)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x")
+        _workers(axes, shown.assign(line=shown["rank"]), styles[key].colour, key[0])
+        ends = sorted({0, int(rows["rank"].max())})
+        axes.set_yticks(ends, [f"rank {rank}" for rank in ends])
+        axes.tick_params(axis="y", length=0)
+        canvas.set_scale(axes, "x", (0, last * 1.01, False))
+        axes.set_ylim(workers - 0.4, -0.6)
+        axes.set_xlabel("time in the iteration (s)", labelpad=1)
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
     return figure
 
 
@@ -85,9 +81,9 @@ def _legend(rows: pd.DataFrame) -> list[Patch]:
     # Older runs recorded how long forward passes waited, but not when.
     placed, waited = rows["stalls"].map(bool), rows["stalled_s"] > 0
     older = ", in older runs with stalls" if (waited & ~placed).any() else ""
-    entries = [Patch(color=_COMPUTE, label=f"compute{older}")]
+    entries = [Patch(color=COMPUTE, label=f"compute{older}")]
     if (waited & placed).any():
-        entries.append(Patch(color=_STALLED, label="forward pass waits for sums"))
+        entries.append(Patch(color=STALLED, label="forward pass waits for sums"))
     return [*entries, Patch(color="#555555", label="communication after compute")]
 
 
@@ -111,20 +107,33 @@ def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
     )
 
 
-def _workers(axes: Axes, rows: pd.DataFrame, colour: str) -> None:
-    lines = rows["line"]
-    _bars(axes, zip(rows["start_s"], rows["compute_end_s"], lines, strict=True), _COMPUTE)
-    _bars(axes, zip(rows["compute_end_s"], rows["end_s"], lines, strict=True), colour)
-    stalls = [
-        (*span, line) for spans, line in zip(rows["spans"], lines, strict=True) for span in spans
-    ]
-    _bars(axes, stalls, _STALLED)
+def _workers(axes: Axes, rows: pd.DataFrame, colour: str, system: str) -> None:
+    """A line for each rank, whose tooltip has the times."""
+    for _, own in rows.groupby("line"):
+        stalled = [(*span, row.line) for row in own.itertuples() for span in row.spans]
+        for parts, its in (
+            (zip(own["start_s"], own["compute_end_s"], own["line"], strict=True), COMPUTE),
+            (zip(own["compute_end_s"], own["end_s"], own["line"], strict=True), colour),
+            (stalled, STALLED),
+        ):
+            if not (parts := [*parts]):
+                continue
+            drawn = bars(axes, parts, its)
+            last = own.iloc[-1]
+            text = f"rank {int(last['rank'])}: compute ends at {seconds(last['compute_end_s'])}, "
+            text += f"the last sum arrives at {seconds(last['end_s'])}"
+            canvas.note(drawn, "mark", system=system, words=text)
 
 
-def _bars(axes: Axes, bars: Iterable[tuple[float, float, float]], colour: str) -> None:
-    """A bar on its line for each (start, end, line)."""
+def bars(
+    axes: Axes, parts: Iterable[tuple[float, float, float]], colour: str, high: float = 0.86
+) -> PolyCollection:
+    """A bar on its line for each (start, end, line), ``high`` of a line high."""
+    half = high / 2
     corners = [
-        [(begun, y - 0.43), (ended, y - 0.43), (ended, y + 0.43), (begun, y + 0.43)]
-        for begun, ended, y in bars
+        [(begun, y - half), (ended, y - half), (ended, y + half), (begun, y + half)]
+        for begun, ended, y in parts
     ]
-    axes.add_collection(PolyCollection(corners, facecolors=colour))
+    drawn = PolyCollection(corners, facecolors=colour)
+    axes.add_collection(drawn)
+    return drawn

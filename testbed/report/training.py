@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from testbed.report import canvas
 from testbed.report.data import where
+from testbed.report.panels import headed
 from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.statistics import mean_interval
 from testbed.report.system_style import Series, SystemStyle
@@ -56,7 +57,7 @@ def reached(training: pd.DataFrame) -> pd.DataFrame:
 
 def table(training: pd.DataFrame, titles: Titles) -> Table:
     """A line for each setting and system: times to the target, and what was lost on the way."""
-    columns = ["setting", "system", "metric", "at the end", "target", "reached"]
+    columns = ["system", "setting", "metric", "at the end", "target", "reached"]
     columns += ["time to target (s)", "95 % interval", "iterations to target"]
     columns += ["staleness (updates)", "error of sums"]
     lines: list[list[str]] = []
@@ -70,8 +71,8 @@ def table(training: pd.DataFrame, titles: Titles) -> Table:
         asked = own["target_value"].iloc[0]
         lines.append(
             [
-                where(place),
                 titles[place["system"], place["variant"]],
+                where(place),
                 str(own["metric"].iloc[0]),
                 number(own["last"].mean()),
                 number(asked),
@@ -91,17 +92,18 @@ def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figur
     of all repeats, for each setting; None if no job has learnt."""
     if not len(training):
         return None
-    groups = list(training.groupby([*SETTING, *PLACE], sort=False))[: canvas.MOST_PANELS // 2]
+    groups = list(training.groupby([*SETTING, *PLACE], sort=False))[: canvas.FEW_PANELS // 2]
     seen = {key for _, own in groups for key in _series(own)}
     shown = {key: style for key, style in styles.items() if key in seen}
     legend = [canvas.line(style) for style in shown.values()]
     for handle in legend:
         handle.set_marker("")
-    titles = []
+    titles, facets = [], []
     for key, _ in groups:
         place = dict(zip([*SETTING, *PLACE], key, strict=True))
-        titles += [where(place), "the same against iterations"]
-    figure, all_axes = canvas.panels(titles, height=2.2, legend=legend)
+        titles += [headed(place), "the same against iterations"]
+        facets += [canvas.facets(place["workload"], place["fabric"])] * 2
+    figure, all_axes = canvas.panels(titles, height=2.2, legend=legend, facets=facets)
     for (_, own), axes in zip(
         [group for group in groups for _ in range(2)], range(len(all_axes)), strict=True
     ):
@@ -111,19 +113,19 @@ def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figur
             part = own[(own["system"] == key[0]) & (own["variant"] == key[1])]
             if len(part):
                 at, values = _together(part, column)
-                panel.plot(at, values.mean(axis=0), color=style.colour, linestyle=style.line)
+                mean = values.mean(axis=0)
+                (line,) = panel.plot(at, mean, color=style.colour, linestyle=style.line)
+                last = f"{own['metric'].iloc[0]} {number(mean[-1])} at the end, n = {len(values)}"
+                canvas.note(line, "mark", system=key[0], words=f"{style.title}: {last}")
                 if len(values) > 1:
-                    panel.fill_between(
-                        at,
-                        values.min(axis=0),
-                        values.max(axis=0),
-                        color=style.colour,
-                        alpha=0.2,
-                        linewidth=0,
+                    low, high = values.min(axis=0), values.max(axis=0)
+                    band = panel.fill_between(
+                        at, low, high, color=style.colour, alpha=0.2, linewidth=0
                     )
+                    canvas.note(band, "mark", system=key[0])
         target = own["target_value"].iloc[0]
         if pd.notna(target):
-            panel.axhline(target, color="grey", linewidth=0.8, linestyle=":")
+            panel.axhline(target, color="#808080", linewidth=0.8, linestyle=":")
         panel.set_ylabel(str(own["metric"].iloc[0]))
         panel.set_xlabel({"time_s": "time (s)", "iteration": "iterations"}[column], labelpad=1)
         panel.grid(visible=True, axis="both")

@@ -47,7 +47,6 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     FileNotFoundError if a directory has no results or no page.
     """
     out.mkdir(parents=True, exist_ok=True)
-    reporting.report(runs, out)
     names = []
     for run in runs:
         names.append(_experiment(run).name)
@@ -55,6 +54,9 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
         folder.mkdir(exist_ok=True)
         for name in KEPT:
             shutil.copyfile(run / name, folder / name)
+    reporting.report(
+        runs, out, kept={run: out / name for run, name in zip(runs, names, strict=True)}
+    )
     if claims is not None:
         for end in ("html", "md", "csv"):
             name = f"{claims_page.PAGE}.{end}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testbed import results
@@ -18,13 +18,18 @@ from testbed.report.system_style import SystemStyle
 from testbed.systems import registry
 
 
-def report(directories: Sequence[Path], output: Path, include_invalid: bool = False) -> Path:
+def report(
+    directories: Sequence[Path],
+    output: Path,
+    include_invalid: bool = False,
+    kept: Mapping[Path, Path] | None = None,
+) -> Path:
     """Write the report on ``directories`` into ``output``; the path of its page.
 
-    ``include_invalid`` lets rows that are not valid count. FileNotFoundError if a directory has
-    no results.
+    ``include_invalid`` lets rows that are not valid count. ``kept`` has the directories to which
+    the page links instead of these. FileNotFoundError if a directory has no results.
     """
-    return build(directories, output, styles(), picture, include_invalid)
+    return build(directories, output, styles(), picture, include_invalid, kept)
 
 
 def styles() -> dict[str, SystemStyle]:

@@ -29,7 +29,11 @@ class Tab:
         self._events: list[dict[str, Any]] = []
         self.complaints: list[str] = []
 
-    def open(self, page: Path, width: int, height: int = 844) -> None:
+    def open(
+        self, page: Path, width: int, height: int = 844, scheme: str = "light", part: str = ""
+    ) -> None:
+        """Load ``page`` and jump to ``part``, its fragment; ``scheme`` is light or dark."""
+        self._session = ""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
@@ -39,15 +43,26 @@ class Tab:
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=2, mobile=True,
         )  # fmt: skip
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
+        self._events.clear()
+        self.call("Page.navigate", url=page.resolve().as_uri() + part)
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._take()
 
     def evaluate(self, script: str) -> Any:
-        """The value of ``script``, as JSON."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        """The value of ``script``, as JSON; of a promise, what it is resolved to."""
+        answer = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def point(self, x: float, y: float) -> None:
+        """Move the pointer to a place of the window, in its pixels."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

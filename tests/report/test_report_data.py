@@ -35,7 +35,10 @@ def test_rows_that_are_all_invalid_are_shown_as_such_and_not_compared(tmp_path):
     summary = table(tmp_path, rows("ps", 4.0, verdict="busy") + rows("ring", 1.0, 1.1))
     assert summary.set_index("system")["shown"].to_dict() == {"ps": "not valid", "ring": "valid"}
     assert data.speed_ups(summary, STYLES).empty
-    assert "only Ring has a valid row" in ranking.headlines(summary, TITLES, STYLES)[0]
+    assert (
+        "only Ring has a valid row"
+        in ranking.headlines(ranking.rankings(summary, STYLES), TITLES)[0]
+    )
 
 
 # In older results, simulated rows have False here instead of nothing.
@@ -102,13 +105,13 @@ def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
 )
 def test_claims_are_as_strong_as_the_repeats(tmp_path, ps, ring, said):
     summary = table(tmp_path, rows("ps", *ps) + rows("ring", *ring))
-    (sentence,) = ranking.headlines(summary, TITLES, STYLES)
+    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES)
     assert said in sentence
 
 
 def test_who_does_not_wait_for_others_is_not_called_fastest(tmp_path):
     summary = table(tmp_path, rows("ps", 4.0) + rows("ring", 2.0) + rows("asp", 1.0))
-    (sentence,) = ranking.headlines(summary, TITLES, STYLES)
+    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES)
     assert "Ring is fastest" in sentence and "ASP" not in sentence
 
 
@@ -156,7 +159,7 @@ def test_an_invalid_job_keeps_its_whole_cell_out(tmp_path):
 
 def test_who_is_not_told_apart_is_not_called_fastest(tmp_path):
     close = rows("ps", 4.0, 5.0, 6.0, 7.0) + rows("ring", 4.1, 5.1, 6.1, 6.9)
-    (sentence,) = ranking.headlines(table(tmp_path, close), TITLES, STYLES)
+    (sentence,) = ranking.headlines(ranking.rankings(table(tmp_path, close), STYLES), TITLES)
     assert "Ring and PS tie" in sentence or "PS and Ring tie" in sentence
     assert "fastest" not in sentence
 
@@ -164,7 +167,7 @@ def test_who_is_not_told_apart_is_not_called_fastest(tmp_path):
 def test_identical_plans_tie_whatever_was_measured(tmp_path):
     same = rows("ps", 8.0, 8.1, 8.2, 8.3, plan="a") + rows("ring", 4.0, 4.1, 4.2, 4.3, plan="a")
     summary = table(tmp_path, same + rows("atp", 9.0, 9.1, 9.2, 9.3, plan="b"))
-    (sentence,) = ranking.headlines(summary, TITLES, STYLES)
+    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES)
     assert "Ring and PS tie" in sentence
     claims = data.speed_ups(summary, STYLES).set_index("system")
     assert claims.loc["ps", "claim"] == "tie: the same plan"
@@ -192,7 +195,7 @@ def test_too_few_repeats_have_no_p(tmp_path):
     assert np.isnan(ratios.loc["atp", "p"])
 
 
-def test_all_panels_of_a_figure_have_one_kind_of_scale(tmp_path):
+def test_all_panels_of_a_figure_have_one_scale(tmp_path):
     wide, narrow = rows("ps", 40.0, cell="a"), rows("ps", 4.0, cell="b", workload="bert-base")
     wide += rows("ring", 4.0, cell="c", ina_tors=0) + rows("atp", 2.0, cell="d", ina_tors=0)
     narrow += rows("ring", 4.0, cell="e", ina_tors=0, workload="bert-base")
@@ -204,7 +207,30 @@ def test_all_panels_of_a_figure_have_one_kind_of_scale(tmp_path):
         figure.draw_without_rendering()
         labels = [axes.yaxis.label.get_window_extent() for axes in figure.axes]
     assert {axes.get_yscale() for axes in figure.axes} == {"log"}
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+    assert {axes.get_ylabel() for axes in figure.axes} == {"JCT (s), log scale"}
     assert min(label.x0 for label in labels) >= 0  # inside the figure
+
+
+def test_no_marker_hides_another(tmp_path):
+    same = [row for system in ("ps", "ring", "atp") for row in rows(system, 4.0, cell=system)]
+    none = [
+        row
+        for system in ("ps", "ring", "atp")
+        for row in rows(system, 8.0, cell=f"{system}0", ina_tors=0)
+    ]
+    panels = lines.deployments(table(tmp_path, same + none))
+    with canvas.paper():
+        series = {(n, ""): s for n, s in STYLES.items()}
+        figure = lines.against_ina(panels, series, "jct", "JCT (s)")
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        markers = [line for line in axes.lines if "words" in (line.get_gid() or "")]
+        places = [axes.transData.transform(line.get_xydata()[0]) / figure.dpi for line in markers]
+    assert len(places) == 6
+    for place, one in enumerate(places):
+        for other in places[:place]:
+            assert np.hypot(*(one - other)) > 4.5 / 72, "inches, less than a marker's width"
 
 
 def test_packets_are_shown_beside_the_emulator(tmp_path):

@@ -1,83 +1,311 @@
-"""The page on a phone. Skipped if no Chromium is installed."""
+"""The page in a browser: a phone's width and a desk's, light and dark. Skipped without Chromium."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import headless
 import pytest
-from made_up import STYLES, rows, run
+from made_up import EXPERIMENT, STYLES, rows, run
 
+from testbed.report.drawing import Picture
 from testbed.report.page import build
 
 BROWSER = headless.found()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
-PHONE = 390
+PHONE, DESK = 390, 1280
+LONG = "a-system-with-a-long-name"
+PICTURE = Picture(
+    "leaf-spine 2x5, 2 spines",
+    {"h0": "host", "h1": "host", "t0": "tor", "s0": "spine"},
+    (("h0", "t0"), ("h1", "t0"), ("t0", "s0")),
+    frozenset({"t0"}),
+)
+TEXTS = """
+    (() => {
+      const said = [], text = each => each.textContent;
+      for (const svg of document.querySelectorAll(".panel > svg")) {
+        const own = svg.getBoundingClientRect(), where = svg.closest("figure").id;
+        const texts = [...svg.querySelectorAll("text")]
+          .map(each => [each, each.getBoundingClientRect()]);
+        for (const [each, box] of texts) {
+          if (box.left < own.left - 1 || box.right > own.right + 1 ||
+              box.top < own.top - 1 || box.bottom > own.bottom + 1)
+            said.push(`${where}: ${text(each)} is cut off`);
+          for (const [other, its] of texts) {
+            if (each === other) break;
+            const wide = Math.min(box.right, its.right) - Math.max(box.left, its.left);
+            const high = Math.min(box.bottom, its.bottom) - Math.max(box.top, its.top);
+            // Boxes have room above and below letters.
+            if (wide > 1 && high > 0.3 * Math.min(box.height, its.height))
+              said.push(`${where}: ${text(other)} and ${text(each)} overlap`);
+          }
+        }
+      }
+      return said;
+    })()
+"""
+CLIPPED = """
+    [...document.querySelectorAll("body *")].filter(each => {
+      if (!each.offsetParent || each.closest("svg, .scroll, select, pre, input")) return false;
+      const own = each.getBoundingClientRect(), parent = each.parentElement.getBoundingClientRect();
+      const isOut = each.closest(".matrix") && own.right > parent.right + 1;
+      return isOut || own.right > innerWidth + 1;
+    }).map(each => each.outerHTML.slice(0, 100))
+"""
+UNNAMED = """
+    [...document.querySelectorAll("svg, img, input, select, button, .scroll, a")].filter(each => {
+      if (each.closest("[aria-hidden=true], [hidden]")) return false;
+      const label = each.getAttribute("aria-label") || each.alt || each.textContent.trim() ||
+        (each.labels && each.labels.length && each.labels[0].textContent.trim());
+      return !label || (each.tagName === "svg" && label.length < 20);
+    }).map(each => each.outerHTML.slice(0, 100))
+"""
+FAINT = """
+    (() => {
+      const luminance = colour => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(part => part / 255)
+          .map(part => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const back = luminance(getComputedStyle(document.body).backgroundColor);
+      const contrast = colour => {
+        const own = luminance(colour);
+        return (Math.max(own, back) + 0.05) / (Math.min(own, back) + 0.05);
+      };
+      const some = '.panel text:not([style*="--back"]), p, td, figcaption';
+      const texts = [...document.querySelectorAll(some)]
+        .map(each => [each, getComputedStyle(each)])
+        .map(([each, style]) => [
+          each.textContent.slice(0, 30), contrast(each.closest("svg") ? style.fill : style.color),
+        ]);
+      return texts.filter(([, found]) => found < 4.4);
+    })()
+"""
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headless.Tab]:
-    root: Path = tmp_path_factory.mktemp("browser")
-    made = [
-        *rows("ps", 4.0, 4.1, 4.2),
-        *rows("ring", 10.0, 9.0, 11.0),
-        *rows("atp", 0.5, 0.6, 0.7, verdict="processor idle only 1% in its busiest second"),
-        *rows("a-system-with-a-long-name", 3.0, topology="fat-tree k=8, 4+4+4+4+4+4+4+4+4+4+4+4"),
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("browser")
+
+
+@pytest.fixture(scope="module")
+def page(root: Path) -> Path:
+    """Two runs: several places of INA on one fabric, and a second fabric and workload."""
+    first = [
+        row
+        for count, factor in ((0, 3.0), (1, 1.0), (2, 1.0))
+        for name, time in (("atp", 1.0), ("ring", 1.02), ("ps", 4.0))
+        for row in rows(
+            name, *(factor * time * part for part in (1.0, 1.01, 1.02, 1.03, 1.04, 1.05)),
+            cell=f"{name}{count}", ina_tors=count,
+        )
+    ]  # fmt: skip
+    second = [
+        *rows("ps", 4.0, 4.1, 4.2, workload="bert-base"),
+        *rows("ring", 30.0, 29.0, 31.0, workload="bert-base"),
+        *rows("atp", 0.5, 0.6, 0.7, verdict="processor idle only 1%", workload="bert-base"),
     ]
-    page = build([run(root, made)], root / "out", STYLES)
+    far = "fat-tree k=8, 4+4+4+4+4+4+4+4+4+4+4+3"
+    third = [
+        *rows(LONG, 3.0, topology=far, backend="packet"),
+        *rows("ring", 3.5, topology=far, backend="packet"),
+    ]
+    runs = [run(root, first, "one"), run(root, second + third, "two")]
+    (runs[0] / "logs" / "atp2-0").mkdir()
+    (runs[0] / "logs" / "atp2-0" / "rank-0.log").write_text("began\n")
+    return build(runs, root / "out", STYLES, lambda *_: PICTURE)
+
+
+@pytest.fixture(scope="module")
+def tab(root: Path) -> Iterator[headless.Tab]:
     assert BROWSER is not None
     with headless.tab(BROWSER, root / "home") as opened:
-        opened.open(page, PHONE)
         yield opened
 
 
-def test_nothing_sticks_out_of_a_phones_screen(tab: headless.Tab) -> None:
-    assert tab.evaluate("window.innerWidth") == PHONE
-    assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE
+@pytest.mark.parametrize(("width", "scheme"), [*product((PHONE, DESK), ("light", "dark"))])
+def test_nothing_is_cut_off_hidden_or_unnamed(tab, page, width, scheme):
+    tab.open(page, width, scheme=scheme)
+    assert tab.evaluate(CLIPPED) == []
+    assert tab.evaluate("window.innerWidth") == width
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
     text = "parseFloat(getComputedStyle(document.querySelector('p')).fontSize)"
     assert tab.evaluate(text) >= 14
+    assert tab.evaluate("document.querySelectorAll('.panel > svg').length") > 12
+    assert tab.evaluate(TEXTS) == []
+    assert tab.evaluate(UNNAMED) == []
+    assert tab.evaluate(FAINT) == []
+    assert tab.complaints == []
 
 
-def test_figures_are_there_and_legible(tab: headless.Tab) -> None:
-    sizes = tab.evaluate("[...document.images].map(i => [i.naturalWidth, i.width, i.alt.length])")
-    assert len(sizes) > 4
-    for natural, shown, words in sizes:
-        # The page is 1432 pixels wide in print; on a screen, less than 600 would be too small.
-        assert natural > 0 and shown >= min(600, natural / 2.1) and words > 20
+def test_text_in_figures_is_large_enough_for_a_phone(tab, page):
+    tab.open(page, PHONE)
+    heights = (
+        "[...document.querySelectorAll('.panel text')].map(e => e.getBoundingClientRect().height)"
+    )
+    assert min(tab.evaluate(heights)) > 7
 
 
-def test_tables_sort_by_numbers_both_ways(tab: headless.Tab) -> None:
-    column = """
+def test_figures_follow_a_dark_page(tab, page):
+    marks = "[...document.querySelectorAll('.panel use, .panel > svg > g path')]"
+    colours = f"[...new Set({marks}.flatMap(e => [getComputedStyle(e).stroke, e.style.fill]))]"
+    white, black = "var(--back)", "rgb(0, 0, 0)"
+    tab.open(page, DESK, scheme="light")
+    light = tab.evaluate(colours)
+    tab.open(page, DESK, scheme="dark")
+    dark = tab.evaluate(colours)
+    assert white in light and white in dark
+    assert black not in light and black not in dark
+    assert "rgb(255, 255, 255)" not in dark
+
+
+def test_marks_say_what_they_are(tab, page):
+    tab.open(page, DESK)
+    place = """
         (() => {
-          const table = document.querySelector("#summary ~ .scroll table");
-          const heads = [...table.tHead.rows[0].cells];
-          const at = heads.findIndex(each => each.textContent === "JCT (s)");
-          %s
-          return [...table.tBodies[0].rows].map(row => parseFloat(row.cells[at].textContent));
+          const mark = document.querySelector("#figure-jct-ina .mark[data-system=atp][data-tip]");
+          mark.scrollIntoView({block: "center"});
+          const box = mark.getBoundingClientRect();
+          return [box.left + box.width / 2, box.top + box.height / 2];
         })()
     """
+    x, y = tab.evaluate(place)
+    tab.evaluate("new Promise(done => setTimeout(done, 100))")  # scrolling hides a tooltip
+    tab.point(x, y)
+    assert tab.evaluate("document.getElementById('tip').hidden") is False
+    said = tab.evaluate("document.getElementById('tip').textContent")
+    for words in ("ATP: JCT", "95 % interval", "n = 6", "valid"):
+        assert words in said
+    box = tab.evaluate(
+        "(({left, right}) => [left, right])(document.getElementById('tip').getBoundingClientRect())"
+    )
+    assert 0 <= box[0] < box[1] <= DESK
+    assert tab.evaluate("document.querySelectorAll('svg title').length") == 0  # no second tooltip
+
+
+def test_the_answer_says_ties_margins_and_how_sure(tab, page):
+    tab.open(page, PHONE)
+    cells = tab.evaluate(
+        "[...document.querySelectorAll('.best')].map(e => e.innerText.replace(/\\s+/g, ' '))"
+    )
+    assert any("ATP = Ring" in cell and "4.00× PS" in cell and "p = " in cell for cell in cells)
+    assert any("too few repeats (1 and 1)" in cell for cell in cells)
+    assert tab.evaluate("document.querySelectorAll('.best.sure').length") == 3
+
+
+FILTER = """
+    (() => {
+      const form = document.querySelector(".filters");
+      form.elements[%r].value = %r;
+      form.dispatchEvent(new Event("change", {bubbles: true}));
+      const found = query => [...document.querySelectorAll(query)];
+      const shown = query => found(query).filter(each => !each.closest("[hidden]")).length;
+      return {
+        matrix: shown(".matrix tbody tr"),
+        panels: shown("#figure-jct .panel"),
+        means: document.querySelector("[data-name=summary] .count").textContent,
+        pale: document.querySelectorAll(".mark.dim").length,
+        address: location.hash,
+      };
+    })()
+"""
+
+
+def test_everything_is_filtered_by_workload_fabric_and_system(tab, page):
+    tab.open(page, DESK)
+    found = tab.evaluate(FILTER % ("workload", "BERT-base"))
+    assert (found["matrix"], found["panels"]) == (1, 1)
+    assert found["means"] == "3 of 14 settings and systems"
+    assert found["pale"] == 0
+    found = tab.evaluate(FILTER % ("system", "ring"))
+    assert found["means"] == "1 of 14 settings and systems"
+    assert found["pale"] > 20
+    assert found["address"] == "#answer?workload=BERT-base&system=ring"
+    tab.evaluate("document.querySelector('.filters').reset()")
+    found = tab.evaluate(FILTER % ("fabric", "Fat-tree of 8 pods, 12 racks, 47 hosts"))
+    assert (found["matrix"], found["panels"]) == (1, 1)
+    tab.open(page, DESK, part="#summary?workload=BERT-base&find=ps")
+    assert tab.evaluate("document.querySelectorAll('[data-name=summary] tbody tr').length") == 1
+
+
+COLUMN = """
+    (() => {
+      const table = document.querySelector("[data-name=summary] table");
+      const heads = [...table.tHead.rows[0].cells];
+      const at = heads.findIndex(each => each.textContent === %r);
+      %s
+      return [...table.tBodies[0].rows].map(row => row.cells[at].textContent);
+    })()
+"""
+
+
+def test_tables_sort_by_numbers_both_ways_with_what_is_missing_last(tab, page):
+    tab.open(page, DESK)
     click = "heads[at].click();"
-    assert sorted(tab.evaluate(column % "")) == [0.6, 3.0, 4.1, 10.0]
-    assert tab.evaluate(column % click) == [0.6, 3.0, 4.1, 10.0]
-    assert tab.evaluate(column % click) == [10.0, 4.1, 3.0, 0.6]
+    up = [float(text) for text in tab.evaluate(COLUMN % ("JCT (s)", click))]
+    assert up == sorted(up) and len(set(up)) > 4
+    assert [float(text) for text in tab.evaluate(COLUMN % ("JCT (s)", click))] == up[::-1]
     assert tab.evaluate("document.querySelectorAll('[aria-sort=descending]').length") == 1
+    for _ in range(2):
+        assert tab.evaluate(COLUMN % ("95 % interval", click))[-2:] == ["–", "–"]
 
 
-def test_what_is_missing_sorts_last(tab: headless.Tab) -> None:
-    script = """
+def test_system_and_time_stay_in_view_on_a_phone(tab, page):
+    tab.open(page, PHONE)
+    lefts = """
         (() => {
-          const table = document.querySelector("#summary ~ .scroll table");
-          const heads = [...table.tHead.rows[0].cells];
-          const at = heads.findIndex(each => each.textContent === "95 % interval");
-          heads[at].click();
-          const first = [...table.tBodies[0].rows].at(-1).cells[at].textContent;
-          heads[at].click();
-          return [first, [...table.tBodies[0].rows].at(-1).cells[at].textContent];
+          const box = document.querySelector("[data-name=summary] .scroll");
+          box.scrollIntoView();
+          box.scrollLeft = 1e6;
+          const cells = [...box.querySelectorAll("tbody tr")[1].cells];
+          return [box.scrollLeft, ...cells.slice(0, 3).map(e => e.getBoundingClientRect().left)];
         })()
     """
-    assert tab.evaluate(script) == ["–", "–"]
+    scrolled, system, time, other = tab.evaluate(lefts)
+    assert scrolled > 200
+    assert 0 <= system < time < PHONE - 60 and other < 0
 
 
-def test_nobody_complains(tab: headless.Tab) -> None:
+def test_a_row_has_its_files_and_the_command_that_runs_its_cell_again(tab, page):
+    tab.open(page, PHONE, part="#rows?find=atp2")
+    opened = """
+        (() => {
+          document.querySelector("[data-name=rows] .open").click();
+          const detail = document.querySelector(".detail");
+          const links = [...detail.querySelectorAll("a")].map(each => each.href);
+          return [detail.querySelector("code").textContent, links];
+        })()
+    """
+    command, links = tab.evaluate(opened)
+    assert command.startswith("ina-testbed run ") and command.endswith(
+        "experiment.yaml --cell atp2"
+    )
+    assert any(link.endswith("logs/atp2-0/rank-0.log") for link in links)
+    assert any(link.endswith("#rows?find=atp2") for link in links)
+    assert any(link.endswith("results.csv") for link in links)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_large_tables_are_shown_a_part_at_a_time(tab, root):
+    times = [1 + place / 1000 for place in range(401)]
+    many = [row for at, time in enumerate(times) for row in rows("ring", time, cell=f"c{at}")]
+    large = build([run(root, many, "many", EXPERIMENT)], root / "many-out", STYLES)
+    tab.open(large, DESK)
+    count = "document.querySelectorAll('[data-name=rows] tbody tr').length"
+    assert tab.evaluate(count) == 200
+    tab.evaluate("document.querySelector('[data-name=rows] .more').click()")
+    assert tab.evaluate(count) == 401
+    find = """
+        (() => {
+          const input = document.querySelector("[data-name=rows] input");
+          input.value = "c399";
+          input.dispatchEvent(new Event("input"));
+          return document.querySelector("[data-name=rows] tbody").innerText;
+        })()
+    """
+    assert "c399" in tab.evaluate(find)
+    assert tab.evaluate(count) == 1
     assert tab.complaints == []

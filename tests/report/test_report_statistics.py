@@ -20,14 +20,16 @@ def test_the_interval_covers_the_mean_as_often_as_it_says():
 def test_too_few_values_have_no_interval():
     assert np.isnan(statistics.mean_interval([1.0])).all()
     assert np.isnan(statistics.mean_interval([1.0, 3.0])).all()
-    assert np.isnan(statistics.ratio_interval([1.0, 2.0, 3.0], [1.0])).all()
+    three, one = np.array([1.0, 2.0, 3.0]), np.array([1.0])
+    assert np.isnan(statistics.ratio_intervals([(three, one)])).all()
     low, high = statistics.mean_interval([1.0, 2.0, 3.0])
     assert 1.0 <= low < 2.0 < high <= 3.0
 
 
 def test_the_interval_of_a_ratio_is_around_it():
     random = np.random.default_rng(1)
-    low, high = statistics.ratio_interval(random.normal(20, 1, 50), random.normal(10, 1, 50))
+    pair = random.normal(20, 1, 50), random.normal(10, 1, 50)
+    ((low, high),) = statistics.ratio_intervals([pair])
     assert 1.9 < low < 2.0 < high < 2.1
 
 

@@ -12,6 +12,7 @@ from made_up import STYLES
 from matplotlib.colors import to_hex
 
 from testbed.report import timeline
+from testbed.report.panels import Panel
 from testbed.results import Iteration
 
 COMPUTE, WAITS, AFTER = "compute", "forward pass waits for sums", "communication after compute"
@@ -33,7 +34,9 @@ def closed() -> Iterator[None]:
 def drawn(**changes: object) -> tuple[list[str], dict[str, list[tuple[float, float]]]]:
     """The legend, and the bars of each colour from left to right."""
     rows = pd.DataFrame(map(asdict, (FIRST, SECOND, THIRD))).assign(run="r", variant="")
-    figure = timeline.drawn(("title", rows.assign(**changes)), {("atp", ""): STYLES["atp"]})
+    figure = timeline.drawn(
+        Panel("title", rows.assign(fabric="a graph", **changes)), {("atp", ""): STYLES["atp"]}
+    )
     (legend,), (axes,) = figure.legends, figure.axes
     bars: dict[str, list[tuple[float, float]]] = {}
     for collection in axes.collections:

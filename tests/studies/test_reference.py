@@ -41,12 +41,13 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     assert list(stale(out)) == []
     text = page.read_text()
     assert "What this evaluation cannot say" in text
-    assert "| leaf-spine" in text
-    assert "figures/jct-ina.png" in text
-    assert (out / "figures/jct-ina.png").exists()
+    assert "| Leaf-spine" in text
+    assert "figures/jct-ina.svg" in text
+    assert (out / "figures/jct-ina.svg").exists()
     assert {path.name for path in (out / "small").iterdir()} == {
         "results.csv", "run.json", "experiment.yaml",
     }  # fmt: skip
+    assert 'href="small/results.csv"' in (out / "report.html").read_text()
     winner = next(line for line in (out / "winners.md").read_text().splitlines() if "2/2" in line)
     assert "ATP" in winner.split("|")[4]
     assert "simulated" in winner

@@ -172,9 +172,9 @@ def test_it_is_simulated_as_the_closed_form_says_and_drawn_in_its_colour(system,
     assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.1)
     found = evaluated([row.run], styles())
     assert found.titles == {(system.name, ""): system.title}
-    bars = figures.draw(found, [])["jct"].axes[0]
-    assert [label.get_text() for label in bars.get_xticklabels()] == [system.title]
-    assert [to_hex(bar.get_facecolor()) for bar in bars.patches] == [system.colour]
+    dots = figures.draw(found, [])["jct"].axes[0]
+    assert [label.get_text() for label in dots.get_yticklabels()] == [system.title]
+    assert {to_hex(dot.get_color()) for dot in dots.lines} == {system.colour}
     plt.close("all")
 
 

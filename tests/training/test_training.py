@@ -76,7 +76,7 @@ def test_systems_learn_and_the_report_says_when(traced):
     page = testbed.write_report(first.results.run.iloc[0])
     text = page.with_suffix(".md").read_text()
     assert "Time to a target" in text
-    assert (page.parent / "figures/training.png").is_file()
+    assert (page.parent / "figures/training.svg").is_file()
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,14 @@ from testbed.deployment.deploy import Deployment
 from testbed.deployment.errors import DeploymentError
 from testbed.hosts.task import RankOutcome
 from testbed.protocols.allocation import Allocation
+from testbed.results import TIMELINE
 from testbed.switches.control import ControlError
 from testbed.switches.native.embedded import EmbeddedSwitch
 from testbed.switches.occupancy import Occupancy
 from testbed.topology.addressing import Addressing
 from testbed.topology.framing import framing
 
-SERIES, TIMELINE, PACKETS = "series.csv", "timeline.json", "packets.csv"
+SERIES, PACKETS = "series.csv", "packets.csv"
 _PAUSE = 10
 """Full frames that fit into a pause which ends a spell."""
 

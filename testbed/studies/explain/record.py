@@ -15,10 +15,11 @@ from typing import Any
 
 from testbed.backends.measurements import Measurements, PortCounts
 from testbed.backends.packet import backend
-from testbed.backends.packet.recorder import SERIES, TIMELINE
+from testbed.backends.packet.recorder import SERIES
 from testbed.backends.recording import Recording
 from testbed.deployment.deploy import Deployment
 from testbed.protocols.events import Event
+from testbed.results import TIMELINE
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import EvenPaths, Flow, Link

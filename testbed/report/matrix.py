@@ -1,0 +1,97 @@
+"""The answer as a matrix: the best system by fabric, workload and place of INA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.report import names
+from testbed.report.backends import SHORTLY, SIMULATED
+from testbed.report.ranking import Ranking
+from testbed.report.settings import SETTING
+from testbed.report.system_style import Series, SystemStyle
+from testbed.report.tables import number
+from testbed.workload.catalogue import title
+
+SURE, FEW, TIE, ONLY = "sure", "few", "tie", "only"
+"""How sure a lead is: told apart; too few repeats to test; all tie; nothing to compare with."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best systems at one place of INA.
+
+    Attributes:
+        place: ``2/8 ToRs``.
+        systems: title and colour of each; several if they tie.
+        jct: of the fastest, in seconds, as text.
+        lead: ``1.06× Ring`` over the first that does not tie; empty without one.
+        sure: one of SURE, FEW, TIE and ONLY; ``how`` is the same in words.
+        behind: every other system and how far behind it is, a text each.
+    """
+
+    place: str
+    systems: Sequence[tuple[str, str]]
+    jct: str
+    lead: str
+    sure: str
+    how: str
+    behind: Sequence[str]
+
+
+@dataclass
+class Line:
+    """A setting: its titles, its facets for a page's filters, and the best by share of INA."""
+
+    title: str
+    details: str
+    facets: Mapping[str, str]
+    cells: dict[float, list[Best]] = field(default_factory=dict)
+
+
+def matrix(
+    rankings: Sequence[Ranking], styles: Mapping[Series, SystemStyle]
+) -> tuple[list[float], list[Line]]:
+    """The shares of switches with INA, which are the columns; and a line for each setting."""
+    lines: dict[tuple[Any, ...], Line] = {}
+    for ranking in rankings:
+        place = ranking.place
+        facets = {"workload": title(place["workload"]), "fabric": names.fabric(place["fabric"])}
+        details = [facets["fabric"], f"{place['workers']} workers"]
+        details += [names.settings(place["conditions"])] if place["conditions"] else []
+        details += [SHORTLY.get(place["backend"], place["backend"])]
+        key = tuple(place[name] for name in SETTING)
+        line = lines.setdefault(key, Line(facets["workload"], ", ".join(details), facets))
+        share = place["ina_count"] / place["ina_total"] if place["ina_total"] else 0.0
+        line.cells.setdefault(share, []).append(_best(ranking, styles))
+    found = sorted(lines.values(), key=lambda line: (line.facets["fabric"], line.title))
+    return sorted({share for line in found for share in line.cells}), found
+
+
+def _best(ranking: Ranking, styles: Mapping[Series, SystemStyle]) -> Best:
+    records = [ranking.best, *(each.slower for each in ranking.tied)]
+    own = [styles[row["system"], row["variant"]] for row in records]
+    lead = ranking.next
+    if lead is None:
+        sure = TIE if ranking.tied else ONLY
+        how = "no difference" if ranking.tied else "the only one that ran"
+        text = ""
+    else:
+        text = f"{lead.ratio:.2f}× {styles[lead.slower['system'], lead.slower['variant']].title}"
+        sure = SURE if lead.tested or ranking.best["backend"] == SIMULATED else FEW
+        how = lead.sure
+    behind = [
+        f"{each.ratio:.2f}× {styles[each.slower['system'], each.slower['variant']].title}"
+        f" ({each.sure})"
+        for each in ranking.behind
+    ]
+    return Best(
+        ranking.place["ina"],
+        [(style.title, style.colour) for style in own],
+        f"{number(ranking.best['jct_s'])} s",
+        text,
+        sure,
+        how,
+        behind,
+    )

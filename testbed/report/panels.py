@@ -1,0 +1,73 @@
+"""The settings that figures show, a panel each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from testbed.report import canvas, names
+from testbed.report.backends import SHORTLY
+from testbed.report.data import INVALID, fullest
+from testbed.report.settings import PLACE, SETTING
+from testbed.report.system_style import Series, SystemStyle
+from testbed.report.tables import interval, number
+from testbed.workload.catalogue import title
+
+SeriesStyles = Mapping[Series, SystemStyle]
+_WIDEST = 56
+"""Characters in a line of a title."""
+
+
+class Panel(NamedTuple):
+    """The title of a setting, and its rows of a summary."""
+
+    title: str
+    rows: pd.DataFrame
+
+    @property
+    def facets(self) -> dict[str, str]:
+        """By what a page filters it."""
+        return canvas.facets(self.rows["workload"].iloc[0], self.rows["fabric"].iloc[0])
+
+
+Panels = Sequence[Panel]
+
+
+def settings(table: pd.DataFrame) -> Panels:
+    """Title and rows of each setting where the most ToRs aggregate; most systems first."""
+    found = []
+    for key, group in fullest(table).groupby([*SETTING, *PLACE], sort=True):
+        place = dict(zip([*SETTING, *PLACE], key, strict=True))
+        found.append(Panel(headed(place), group.sort_values(["order", "variant"])))
+    return canvas.some(sorted(found, key=lambda each: -len(each.rows)))
+
+
+def headed(place: Mapping[str, Any]) -> str:
+    """A setting as a title of several short lines."""
+    last = [f"INA at {place['ina']}"] if "ina" in place else []
+    last += [names.settings(place["conditions"])] if place["conditions"] else []
+    by = SHORTLY.get(place["backend"], place["backend"])
+    lines = [f"{title(place['workload'])}, {place['workers']} workers, {by}"]
+    for text in (names.fabric(place["fabric"]), ", ".join(last)):
+        lines.append("")
+        for word in text.split(", ") if text else ():
+            longer = f"{lines[-1]}, {word}" if lines[-1] else word
+            if len(longer) > _WIDEST and lines[-1]:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+    return "\n".join(line for line in lines if line)
+
+
+def words(row: Any, style: SystemStyle, what: str, low: Any, high: Any) -> str:
+    """A tooltip: the system, ``what`` it has, its interval, and how many rows say so."""
+    known = f", 95 % interval {interval(low, high)}" if not pd.isna(low) else ""
+    verdict = "no valid row" if row["shown"] == INVALID else row["shown"]
+    return f"{style.title}: {what}{known}, n = {row['used_rows']}, {verdict}"
+
+
+def seconds(value: Any) -> str:
+    """``0.234 s``."""
+    return f"{number(value)} s"
