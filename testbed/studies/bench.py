@@ -40,9 +40,9 @@ CLUSTER: dict[str, Any] = {
         "host_rate": "10Gbit",
         "ina": "all",
     },
-    "jobs": [{"system": "ring", "workload": "synthetic/4B", "workers": 8}],
+    "jobs": [{"workers": 8}],
 }
-"""The experiment that is taken if none is given."""
+"""What is taken if no experiment is given, with the system over which reports give speed-ups."""
 
 _BACKENDS = {"flow": "simulate", "packet": "packet"}
 _KEPT = ("workers", "placement", "servers", "colocated")
@@ -122,7 +122,9 @@ def experiment(
         base = distinct(base)[0].experiment
     data = CLUSTER if base is None else base.data()
     job = data["jobs"][0]
-    systems = systems or [job["system"]]
+    usual = next(name for name, system in registry.items() if system.reference)
+    own = job.get("system", usual)
+    systems = systems or [own]
     for name in systems:
         if name in registry and not registry[name].waits:
             raise ValueError(
@@ -133,7 +135,7 @@ def experiment(
         **{key: job[key] for key in _KEPT if key in job},
         **({} if workers is None else {"workers": workers}),
         "system": systems[0],
-        "options": job.get("options", {}) if job["system"] in systems else {},
+        "options": job.get("options", {}) if own in systems else {},
         "workload": f"{SYNTHETIC}{wanted[0]}B",
         "iterations": iterations,
         "warmup": warmup,
@@ -143,7 +145,6 @@ def experiment(
         "product": {"jobs.0.workload": [f"{SYNTHETIC}{size}B" for size in wanted]},
     }
     if job["options"]:
-        own = data["jobs"][0]["system"]
         swept["zip"]["jobs.0.options"] = [job["options"] if name == own else {} for name in systems]
     asked = {
         "schema_version": 1,
