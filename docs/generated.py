@@ -1,0 +1,238 @@
+"""What pages say that the code knows: a line ``<!-- generated: NAME ARGUMENTS -->`` is replaced.
+
+Nothing is written to the source folder, so no page can be out of date.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = Path(__file__).resolve().parent
+_MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", re.MULTILINE)
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\((figures/[^)\s]+|[\w-]+\.(?:png|svg))\)")
+
+
+def fill(app: object, page: str, source: list[str]) -> None:
+    """Replace the marks of a page (Sphinx's event source-read)."""
+    source[0] = _MARK.sub(lambda mark: _WRITERS[mark[1]](page, mark[2]), source[0])
+
+
+def verbs(page: str, argument: str) -> str:
+    """``--help`` of every verb, in the order of ``ina-testbed --help``."""
+    from testbed.cli import main
+
+    outer = click.Context(main, info_name="ina-testbed", max_content_width=80, terminal_width=80)
+    return "\n\n".join([_helped(main, outer), *_helps(main, outer)])
+
+
+def _helps(group: click.Group, outer: click.Context) -> Iterator[str]:
+    for name in group.list_commands(outer):
+        command = group.get_command(outer, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=outer, terminal_width=80)
+        path = inner.command_path.removeprefix("ina-testbed ")
+        yield f"## {path}\n\n{_helped(command, inner)}"
+        if isinstance(command, click.Group):
+            yield from _helps(command, inner)
+
+
+def _helped(command: click.Command, context: click.Context) -> str:
+    return f"```text\n{command.get_help(context)}\n```"
+
+
+def schema(page: str, argument: str) -> str:
+    """Every key of an experiment file, from the JSON schema."""
+    from testbed.experiment.jsonschema import schema as whole
+    from testbed.systems import registry
+
+    found = whole(registry)
+    named = found["$defs"]
+    parts = [_keys("The file", found)]
+    for name, kind in (
+        ("fabric: leaf-spine", "LeafSpine"),
+        ("fabric: fat-tree", "FatTree"),
+        ("fabric: graph", "Graph"),
+        ("fabric.links of a graph", "GraphLink"),
+        ("jobs", "Job"),
+        ("jobs.compute", "Compute"),
+        ("jobs.compute.stragglers", "Stragglers"),
+        ("jobs.training", "Training"),
+        ("emulation", "Emulation"),
+        ("emulation.faults", "Fault"),
+        ("sweep", "Sweep"),
+    ):
+        parts.append(_keys(name, named.pop(kind)))
+    own = {key for key in named if key.startswith("options-")}
+    parts += [_keys(key, named[key]) for key in sorted(set(named) - own)]
+    return "\n\n".join(parts)
+
+
+def _keys(title: str, model: Mapping[str, Any]) -> str:
+    said = model.get("description", "")
+    return f"## {title}\n\n{said}\n\n{_table(model)}"
+
+
+def _table(model: Mapping[str, Any]) -> str:
+    """A model's fields: name, what it is, default, example."""
+    needed = model.get("required", ())
+    rows = ["| key | what | default | example |", "| --- | --- | --- | --- |"]
+    for name, field in model.get("properties", {}).items():
+        default = "*needed*" if name in needed else _literal(field.get("default", "unset"))
+        examples = field.get("examples", ())
+        example = _literal(examples[0]) if examples else ""
+        rows.append(f"| `{name}` | {_cell(field.get('description', ''))} | {default} | {example} |")
+    return "\n".join(rows) if len(rows) > 2 else "No keys."
+
+
+def _literal(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"`{_cell(text)}`" if text else "empty"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def systems(page: str, argument: str) -> str:
+    """Each system's declarations and options."""
+    from testbed.experiment.jsonschema import schema as whole
+    from testbed.systems import registry
+
+    options = whole(registry)["$defs"]
+    parts = []
+    for name, system in sorted(registry.items()):
+        fewest, most = system.servers
+        facts = [
+            f"parameter servers: {'none' if not most else f'{fewest} to {most}'}",
+            f"switches sum for it: {'yes' if system.aggregates else 'no'}",
+            f"workers wait for one another: {'yes' if system.waits else 'no'}",
+        ]
+        table = _table(options[f"options-{name}"])
+        parts.append(
+            f"## {name}\n\n**{system.title}.** {system.citation}\n\n{'; '.join(facts)}.\n\n"
+            f"{_rules(system)}\n\nOptions:\n\n{table if '`' in table else 'none.'}"
+        )
+    return "\n\n".join(parts)
+
+
+def protocols(page: str, argument: str) -> str:
+    """Each protocol's declarations."""
+    from testbed.protocols import registry
+
+    return "\n\n".join(
+        f"## {name}\n\n{each.citation}\n\n{_rules(each)}\n\nA lost packet: {each.loss}"
+        for name, each in sorted(registry.items())
+    )
+
+
+def _rules(declared: Any) -> str:
+    parts = []
+    for title, rules in (("Published", declared.published), ("Our reading", declared.reading)):
+        if rules:
+            parts.append(f"{title}:\n\n" + "\n".join(f"- {_plain(rule)}" for rule in rules))
+    return "\n\n".join(parts)
+
+
+def _plain(text: str) -> str:
+    """Text in which Markdown finds no marks."""
+    return re.sub(r"([*_<>\[\]])", r"\\\1", text)
+
+
+def note(page: str, path: str) -> str:
+    """A design note, with links that lead to its pages here, or else name files."""
+    here = posixpath.dirname(path)
+
+    def linked(found: re.Match[str]) -> str:
+        picture, label, target = found.groups()
+        if target.startswith(("#", "http:", "https:")):
+            return found[0]
+        file, _, anchor = target.partition("#")
+        file = posixpath.normpath(posixpath.join(here, file))
+        if picture:
+            return f"![{label}]({_from(page, ROOT / file)})"
+        if file in _notes():
+            target = f"{_from(page, DOCS / _notes()[file])}{'#' * bool(anchor)}{anchor}"
+            return f"[{label}]({target})"
+        if (ROOT / file).is_relative_to(DOCS):
+            return f"[{label}]({_from(page, ROOT / file)}{'#' * bool(anchor)}{anchor})"
+        return f"`{file}`" if label.strip("`") in file else f"{label} (`{file}`)"
+
+    return _LINK.sub(linked, (ROOT / path).read_text())
+
+
+def _notes() -> dict[str, str]:
+    """The page of each file that a page takes as a note."""
+    found = {}
+    for page in DOCS.glob("notes/*.md"):
+        for name, argument in _MARK.findall(page.read_text()):
+            if name == "note":
+                found[argument] = page.relative_to(DOCS).as_posix()
+    return found
+
+
+def _from(page: str, path: Path) -> str:
+    return Path(os.path.relpath(path, (DOCS / page).parent)).as_posix()
+
+
+def table(page: str, path: str) -> str:
+    """A Markdown file of the reference evaluation, as it is."""
+    return (ROOT / path).read_text()
+
+
+def gallery(page: str, argument: str) -> str:
+    """Every figure of the reports, with the files and commands that made it, and their time."""
+    parts = []
+    for folder in sorted((ROOT / "reports").iterdir()):
+        shown = []
+        for document in ("README.md", "report.md", "claims.md"):
+            path = folder / document
+            shown += _PICTURE.findall(path.read_text()) if path.exists() else []
+        pictures = {file: caption for caption, file in reversed(shown)}
+        if not pictures:
+            continue
+        parts.append(f"## reports/{folder.name}\n\n{_made(folder)}")
+        for file, caption in sorted(pictures.items()):
+            picture = folder / file
+            if picture.exists():
+                parts.append(f"### {picture.stem}\n\n![{caption}]({_from(page, picture)})\n\n")
+                parts.append(f"{textwrap.shorten(caption, 300)}")
+    return "\n\n".join(parts)
+
+
+def _made(folder: Path) -> str:
+    """Which runs a report shows: their files, commands and times."""
+    lines = ["| file | command | time | processor |", "| --- | --- | --- | --- |"]
+    for path in sorted([*folder.glob("run.json"), *folder.glob("*/run.json")]):
+        run = json.loads(path.read_text())
+        lasted = _time(run["finished_at"]) - _time(run["started_at"])
+        minutes, seconds = divmod(round(lasted.total_seconds()), 60)
+        name = re.search(r"^name: (\S+)", (path.parent / "experiment.yaml").read_text(), re.M)
+        assert name is not None
+        lines.append(
+            f"| `{name[1]}.yaml` | `{run['command']}` | {minutes} min {seconds} s |"
+            f" {run['cpu']}, {run['cores']} cores |"
+        )
+    claims = folder / "claims.md"
+    found = re.search(r"^Made by `.*$", claims.read_text(), re.M) if claims.exists() else None
+    return "\n".join(lines) + (f"\n\nClaims: {found[0][0].lower()}{found[0][1:]}" if found else "")
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+_WRITERS: Mapping[str, Callable[[str, str], str]] = {
+    each.__name__: each for each in (verbs, schema, systems, protocols, note, table, gallery)
+}
