@@ -5,6 +5,8 @@ Nothing is written to the source folder, so no page can be out of date.
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import os
 import posixpath
@@ -12,10 +14,12 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = Path(__file__).resolve().parent
@@ -97,7 +101,12 @@ def _table(model: Mapping[str, Any]) -> str:
 
 
 def _literal(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return "unset"
+    if isinstance(value, dict) and len(value) > 5:
+        return "see below"
+    flow = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
+    text = value if isinstance(value, str) else flow.removesuffix("...\n").strip()
     return f"`{_cell(text)}`" if text else "empty"
 
 
@@ -186,9 +195,35 @@ def _from(page: str, path: Path) -> str:
     return Path(os.path.relpath(path, (DOCS / page).parent)).as_posix()
 
 
-def table(page: str, path: str) -> str:
-    """A Markdown file of the reference evaluation, as it is."""
-    return (ROOT / path).read_text()
+def table(page: str, argument: str) -> str:
+    """A table of a Markdown file: the columns that are named, or all."""
+    path, _, wanted = argument.partition(" ")
+    lines = [line for line in (ROOT / path).read_text().splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    names = wanted.split(", ") if wanted else rows[0]
+    kept = [rows[0].index(name) for name in names]
+    return "\n".join(f"| {' | '.join(row[at] for at in kept)} |" for row in rows)
+
+
+def fields(page: str, name: str) -> str:
+    """The fields of a dataclass, with the text that its docstring has for each."""
+    module, _, kind = name.rpartition(".")
+    found = getattr(import_module(module), kind)
+    text, _, attributes = (inspect.getdoc(found) or "").partition("\nAttributes:\n")
+    said: dict[str, str] = {}
+    for entry in re.split(r"\n(?=    \S)", "\n" + attributes.rstrip()):
+        names, _, words = entry.strip().partition(": ")
+        said |= {each: words for each in names.split(", ")}
+    rows = ["| field | type | what |", "| --- | --- | --- |"]
+    for field in dataclasses.fields(found):
+        kind = _cell(str(field.type).replace("Mapping[str, Any]", "mapping"))
+        rows.append(f"| `{field.name}` | `{kind}` | {_cell(_markdown(said.get(field.name, '')))} |")
+    return f"{_markdown(text.strip())}\n\n" + "\n".join(rows)
+
+
+def _markdown(text: str) -> str:
+    """A docstring's literals as Markdown's."""
+    return text.replace("``", "`")
 
 
 def gallery(page: str, argument: str) -> str:
@@ -234,5 +269,6 @@ def _time(text: str) -> datetime:
 
 
 _WRITERS: Mapping[str, Callable[[str, str], str]] = {
-    each.__name__: each for each in (verbs, schema, systems, protocols, note, table, gallery)
+    each.__name__: each
+    for each in (verbs, schema, systems, protocols, note, table, fields, gallery)
 }
