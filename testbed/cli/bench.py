@@ -12,7 +12,7 @@ from testbed.cli.arguments import FILE, experiments
 from testbed.cli.failures import reading, running
 
 
-class _Size(click.ParamType):
+class _Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:

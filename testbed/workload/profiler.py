@@ -127,8 +127,9 @@ def _event(raw: object) -> Event | None:
     """None for what is no complete event, or has no usable time."""
     if not isinstance(raw, dict) or raw.get("ph") != "X":
         return None
-    name, start, lasts, args = (raw.get(key) for key in ("name", "ts", "dur", "args"))
-    if not (isinstance(name, str) and _is_time(start) and _is_time(lasts)):
+    name, args = raw.get("name"), raw.get("args")
+    start, lasts = _time(raw.get("ts")), _time(raw.get("dur"))
+    if not isinstance(name, str) or start is None or lasts is None:
         return None
     thread = (repr(raw.get("pid")), repr(raw.get("tid")))
     args = args if isinstance(args, dict) else {}
@@ -137,9 +138,11 @@ def _event(raw: object) -> Event | None:
     return Event(name, str(raw.get("cat", "")), thread, start, start + lasts, sound)
 
 
-def _is_time(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 <= value < 1e18 and math.isfinite(value)  # type: ignore[operator]
+def _time(value: object) -> float | None:
+    """Microseconds; None for what is no time."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < 1e18 else None  # not-a-number is neither
 
 
 def _steps(events: Sequence[Event]) -> list[list[Event]]:
@@ -198,7 +201,7 @@ def _step(events: Sequence[Event]) -> _Step:
             and event.name.startswith("aten::")
             and _SEQUENCE in event.args
         ):
-            number = event.args.get(_SEQUENCE)
+            number = event.args[_SEQUENCE]
             if number not in places or event.end > places[number].end:
                 places[number] = event
     gradients: list[_Gradient] = []

@@ -10,6 +10,7 @@ import tiny
 from click.testing import CliRunner
 
 from testbed.cli import main
+from testbed.deployment import experiments
 from testbed.studies import bench
 
 PAYLOAD, FRAME = 1024, 1090  # bytes of an INA packet's values, and of the packet on the wire
@@ -73,7 +74,7 @@ def test_a_file_lends_its_fabric_its_hosts_and_its_options(tmp_path):
         jobs__0__options={"order": "naive"},
         sweep={"jobs.0.workers": [3, 4]},
     )
-    base = bench.experiments.read(path)
+    base = experiments.read(path)
     asked = bench.experiment(base, ["atp", "ring"], [4096])
     assert asked.backend == "packet"
     cells = bench.planned(asked)
