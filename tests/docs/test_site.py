@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,3 +28,16 @@ def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
     assert "in_flight" in (site / "reference/systems.html").read_text()
     assert "oversubscription" in (site / "reference/experiment.html").read_text()
     assert "<!-- generated" not in "".join(page.read_text() for page in site.rglob("*.html"))
+
+
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "testbed").rglob("*.md"),
+             *(ROOT / "p4").glob("*.md"), *(ROOT / "workloads").glob("*.md"),
+             *(ROOT / "experiments").rglob("*.md")]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_that_are_there(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
+        if not target.startswith(("http:", "https:")):
+            assert (path.parent / target).exists(), target
