@@ -6,13 +6,19 @@ Nothing is written to the source folder, so no page can be out of date.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 import json
 import os
 import posixpath
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -20,17 +26,67 @@ from typing import Any
 
 import click
 import yaml
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = Path(__file__).resolve().parent
 _MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+_LISTING = re.compile(r"^```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)^```$", re.M | re.S)
 _PICTURE = re.compile(r"!\[([^\]]*)\]\((figures/[^)\s]+|[\w-]+\.(?:png|svg))\)")
 
 
-def fill(app: object, page: str, source: list[str]) -> None:
+def fill(app: Sphinx, page: str, source: list[str]) -> None:
     """Replace the marks of a page (Sphinx's event source-read)."""
-    source[0] = _MARK.sub(lambda mark: _WRITERS[mark[1]](page, mark[2]), source[0])
+
+    def written(mark: re.Match[str]) -> str:
+        if mark[1] == "figure":
+            return figure(page, mark[2], Path(app.doctreedir) / "figures")
+        return _WRITERS[mark[1]](page, mark[2])
+
+    source[0] = _MARK.sub(written, source[0])
+
+
+def figure(page: str, argument: str, folder: Path) -> str:
+    """The figure that a command makes now, and how long that took: ``COMMAND -> NAME``.
+
+    The command finds the page's own files, and the shipped experiments.
+    """
+    command, _, name = argument.partition(" -> ")
+    where = folder / hashlib.sha256(command.encode()).hexdigest()[:10]
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir(parents=True)
+    (where / "experiments").symlink_to(ROOT / "experiments")
+    for file, text in _LISTING.findall((DOCS / f"{page}.md").read_text()):
+        (where / file).write_text(text)
+    began = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "testbed.cli", *shlex.split(command)[1:]],
+        cwd=where,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])},
+        capture_output=True,
+        check=True,
+    )
+    seconds = time.monotonic() - began
+    found = _drawn(path for path in where.rglob(f"{name}.*"))
+    said = f"`{command}` took {seconds:.0f} s when this page was made."
+    return f"![{name}]({_from(page, found[0])})\n\n{said}"
+
+
+def picture(page: str, argument: str) -> str:
+    """A figure of a report, in the format that the report has: ``PATH CAPTION``."""
+    path, _, caption = argument.partition(" ")
+    found = _drawn((ROOT / path).parent.glob(f"{Path(path).name}.*"))
+    return f"![{caption}]({_from(page, found[0])})"
+
+
+def _drawn(paths: Iterable[Path]) -> list[Path]:
+    """The figures among ``paths``, each once: as SVG if there is one."""
+    found: dict[str, Path] = {}
+    for path in sorted(paths):
+        if path.suffix in (".png", ".svg"):
+            found[path.stem] = path
+    return list(found.values())
 
 
 def verbs(page: str, argument: str) -> str:
@@ -234,15 +290,14 @@ def gallery(page: str, argument: str) -> str:
         for document in ("README.md", "report.md", "claims.md"):
             path = folder / document
             shown += _PICTURE.findall(path.read_text()) if path.exists() else []
-        pictures = {file: caption for caption, file in reversed(shown)}
-        if not pictures:
-            continue
-        parts.append(f"## reports/{folder.name}\n\n{_made(folder)}")
-        for file, caption in sorted(pictures.items()):
-            picture = folder / file
-            if picture.exists():
-                parts.append(f"### {picture.stem}\n\n![{caption}]({_from(page, picture)})\n\n")
-                parts.append(f"{textwrap.shorten(caption, 300)}")
+        captions = {Path(file).stem: caption for caption, file in reversed(shown)}
+        drawn = _drawn([*folder.glob("figures/*"), *folder.glob("claims-*.png")])
+        if drawn:
+            parts.append(f"### reports/{folder.name}\n\n{_made(folder)}")
+        for path in drawn:
+            caption = captions.get(path.stem, path.stem)
+            parts.append(f"#### {path.stem}\n\n![{caption}]({_from(page, path)})")
+            parts.append(textwrap.shorten(caption, 300) if caption != path.stem else "")
     return "\n\n".join(parts)
 
 
@@ -270,5 +325,5 @@ def _time(text: str) -> datetime:
 
 _WRITERS: Mapping[str, Callable[[str, str], str]] = {
     each.__name__: each
-    for each in (verbs, schema, systems, protocols, note, table, fields, gallery)
+    for each in (verbs, schema, systems, protocols, note, table, fields, picture, gallery)
 }
