@@ -47,7 +47,7 @@ def clone(tmp_path: Path) -> Path:
 def told(command: Command, folder: Path) -> None:
     environment = os.environ | {
         "PATH": f"{folder / '.bin'}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).strip(":"),
         "COLUMNS": "80",
     }
     environment.pop("INA_TESTBED_EXTENSIONS", None)  # a user's folder is found where they call
