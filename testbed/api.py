@@ -1,4 +1,4 @@
-"""The testbed from Python: the command line's functions, with tables instead of files.
+"""The testbed from Python: the command line's functions, with tables instead of files::
 
     import testbed
 

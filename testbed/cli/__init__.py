@@ -19,6 +19,7 @@ _MODULES = {
     "compare": "comparison",
     "baseline": "comparison",
     "claims": "claims",
+    "bench": "bench",
     "ladder": "ladder",
     "torture": "torture",
     "place": "place",

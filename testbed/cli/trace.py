@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,19 @@ def show(workload: str, output: Path | None, **how: Any) -> None:
 
 @trace.command(name="import")
 @click.argument("file")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    help="samples of a worker's iteration, if FILE lacks them",
+)
 @_OUT
-def import_(file: str, out: Path) -> None:
-    """Make a trace from a Chakra execution trace (.et) or SwitchML's layer list (.csv)."""
-    _convert(file, out)
+def import_(file: str, out: Path, batch: int | None) -> None:
+    """Make a trace from another tool's file.
+
+    FILE is a Chakra execution trace (.et), SwitchML's layer list (.csv), or what PyTorch's profiler
+    exported (.json, .json.gz), recorded with record_shapes=True.
+    """
+    _convert(file, out, batch)
 
 
 @trace.command()
@@ -77,9 +87,10 @@ def script(file: Path, compute: str, batch: int, out: Path) -> None:
     click.echo(f"wrote {out}")
 
 
-def _convert(workload: str, out: Path) -> None:
+def _convert(workload: str, out: Path, batch: int | None = None) -> None:
     from testbed.workload import formats
 
     with reading(ValueError):
-        formats.save(formats.load(workload), out)
+        trace = formats.load(workload)
+        formats.save(trace if batch is None else replace(trace, batch=batch), out)
     click.echo(f"wrote {out}")

@@ -1,14 +1,15 @@
 """Workloads in all supported file formats, chosen by a file's suffix.
 
 ``.trace`` is the testbed's own format, ``.et`` (or ``.et.gz``) a Chakra execution trace, ``.csv`` a
-layer list of SwitchML's dnn_benchmark.
+layer list of SwitchML's dnn_benchmark. ``.json`` (or ``.json.gz``), an export of PyTorch's
+profiler, is only read.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from testbed.workload import catalogue, chakra, layers, trace_file
+from testbed.workload import catalogue, chakra, layers, profiler, trace_file
 from testbed.workload.trace import Trace, TraceError
 
 _KNOWN = "wanted a name that ends in .trace, .et (Chakra) or .csv (SwitchML's layer list)"
@@ -20,6 +21,8 @@ def load(name_or_path: str) -> Trace:
         return chakra.load(Path(name_or_path))
     if name_or_path.endswith(".csv"):
         return layers.load(Path(name_or_path))
+    if name_or_path.endswith((".json", ".json.gz")):
+        return profiler.load(Path(name_or_path))
     return catalogue.load(name_or_path)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -15,8 +14,6 @@ from testbed.deployment import experiments
 from testbed.experiment.cells import distinct
 from testbed.report import parts
 
-ROOT = Path(__file__).parents[3]
-
 
 def invoke(*arguments):
     return CliRunner().invoke(main, ["explain", *map(str, arguments)])
@@ -24,14 +21,6 @@ def invoke(*arguments):
 
 def ring(folder, **changes):
     return file(folder, jobs__0__system="ring", **changes)
-
-
-def test_the_readme_quotes_what_the_verb_prints():
-    done = invoke(ROOT / "experiments/explain.yaml")
-    assert done.exit_code == 0, done.output
-    _, *lines, _ = done.output.splitlines()
-    quoted = "\n".join(f"    {line}".rstrip() for line in lines)
-    assert quoted in (ROOT / "README.md").read_text()
 
 
 def test_it_writes_a_table_that_adds_up_and_a_figure(tmp_path):
