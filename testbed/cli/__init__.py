@@ -19,6 +19,7 @@ _MODULES = {
     "claims": "claims",
     "ladder": "ladder",
     "torture": "torture",
+    "conform": "conform",
     "place": "place",
     "reference": "reference",
     "doctor": "machine",

@@ -111,8 +111,8 @@ def check_interface(program: Path, values: int = wire.VALUES) -> None:
     packets of ``values``."""
     try:
         compiled = json.loads(program.read_bytes())
-        theirs, ours = _interface(compiled), _interface(json.loads(PROGRAM.read_bytes()))
-        found = _values(compiled)
+        theirs, ours = interface(compiled), interface(json.loads(PROGRAM.read_bytes()))
+        found = packet_values(compiled)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CompileError(f"not a program that p4c compiled for BMv2: {error}") from error
     if missing := sorted(ours - theirs):
@@ -126,7 +126,8 @@ def check_interface(program: Path, values: int = wire.VALUES) -> None:
         )
 
 
-def _interface(compiled: dict[str, Any]) -> set[str]:
+def interface(compiled: dict[str, Any]) -> set[str]:
+    """The tables, actions with parameters, and counters of p4c's JSON."""
     tables = {
         f"table {table['name']}" for part in compiled["pipelines"] for table in part["tables"]
         if not table["name"].startswith("tbl_")
@@ -140,7 +141,7 @@ def _interface(compiled: dict[str, Any]) -> set[str]:
     return tables | actions | counters
 
 
-def _values(compiled: dict[str, Any]) -> int:
+def packet_values(compiled: dict[str, Any]) -> int:
     """The number of values in a packet; 0 if a program has no such header."""
     lanes = [each["fields"] for each in compiled["header_types"] if each["name"] == "values_t"]
     found: int = sum(bits for fields in lanes for _, bits, _ in fields) // 32
