@@ -168,7 +168,9 @@ def _too_deep(text: str) -> tuple[int, int] | None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MOST_NESTED:
-            return event.start_mark.line + 1, event.start_mark.column + 1
+            mark = event.start_mark
+            assert mark is not None
+            return mark.line + 1, mark.column + 1
     return None
 
 

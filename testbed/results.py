@@ -235,7 +235,7 @@ _NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct
 """Columns that every version has written; others may be missing."""
 _FILLED = {
     each.name
-    for kind in (Row, Iteration, LinkLoad, PacketDigests, Progress)
+    for kind in (Row, Iteration)
     for each in fields(kind)
     if each.default is MISSING and each.name not in _TEXT | _TRUTHS
 }
@@ -483,6 +483,7 @@ def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     """The table's ``columns`` as numbers, truth values and text; ValueError if one is invalid."""
     import pandas as pd
 
+    filled = _FILLED & {*table.columns}
     table = table.reindex(columns=list(columns), fill_value="")
     for column in columns:
         if column == "settings":
@@ -495,7 +496,7 @@ def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
         elif column not in _TEXT:
             numbers = pd.to_numeric(table[column].mask(table[column] == "")).astype(float)
             wrong = numbers.abs() == math.inf
-            if column in _FILLED:
+            if column in filled and columns in (COLUMNS, ITERATION_COLUMNS):
                 wrong |= numbers.isna()
             if wrong.any():
                 found = str(table[column][wrong].iloc[0])

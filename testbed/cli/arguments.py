@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ class Input(click.Path):
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        path = Path(super().convert(value, param, context))
+        path = Path(os.fsdecode(super().convert(value, param, context)))
         if path.exists() and not path.is_file() and not path.is_dir():
             self.fail(f"found a device or a pipe at {path}, wanted a file", param, context)
         return path

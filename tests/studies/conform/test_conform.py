@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
+from studies.conform.seeded_mutants import MUTANTS, broken, recorded
 
 from testbed import wire
 from testbed.cli import main
@@ -17,7 +18,7 @@ from testbed.studies.conform.trial import trial, verdicts
 from testbed.switches.compile import PROGRAMS
 from testbed.switches.control import ControlError
 from testbed.switches.decode import lines
-from tests.studies.conform.seeded_mutants import MUTANTS, broken, recorded
+from testbed.switches.native.target import NativeSwitch
 
 PROGRAM = PROGRAMS[wire.FEW]
 
@@ -115,10 +116,12 @@ def test_hosts_send_a_slot_again_only_with_the_answer_before():
     assert not hosts.may_send(Step("below", "s0", wire.KIND_RESULT, 0))
 
 
-def test_a_switch_that_ends_breaks_the_rule():
+def test_a_switch_that_ends_breaks_the_rule(monkeypatch):
+    def gone(*_):
+        raise ControlError("it is gone")
+
     path, scene = prepared(PROGRAM, on_trees()["switchml"])
     with trial(scene, path) as made:
-        switch = made._emptied()
-        switch.process = lambda *_: (_ for _ in ()).throw(ControlError("it is gone"))
+        monkeypatch.setattr(NativeSwitch, "process", gone)
         verdict = made.verdict(RULES[0], 1, 1)
     assert verdict.counterexample.ended == "it is gone"
