@@ -21,6 +21,7 @@ Place = tuple[str | int, ...]
 # Aliases can expand exponentially; no reasonable file comes near this many values.
 MOST_VALUES = 100_000
 MOST_BYTES = 4_000_000
+MOST_NESTED = 100
 
 
 @dataclass(frozen=True, order=True)
@@ -98,11 +99,7 @@ def read(path: str | Path) -> Located:
     """Read a YAML file that holds a mapping. Raises Invalid with every problem found."""
     file, path = str(path), Path(path)
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise OSError("a device or a pipe")
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise OSError(f"{size} bytes, more than the {MOST_BYTES} that are read")
-        text = path.read_bytes().decode("utf-8")
+        text = contents(path, MOST_BYTES).decode("utf-8")
     except OSError as error:
         found = (error.strerror or str(error)).lower()
         raise Invalid([Problem(file, 0, 0, "", f"found {found}, wanted a YAML file")]) from None
@@ -114,9 +111,21 @@ def read(path: str | Path) -> Located:
     return parse(text, file)
 
 
+def contents(path: Path, most: int | None = None) -> bytes:
+    """A file's bytes, ``most`` at most. OSError if it has more, or never ends."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError("a device or a pipe")
+    if most is not None and (size := path.stat().st_size) > most:
+        raise OSError(f"{size} bytes, more than the {most} that are read")
+    return path.read_bytes()
+
+
 def parse(text: str, file: str = "<text>") -> Located:
     """Read YAML text that holds a mapping. Raises Invalid with every problem found."""
     try:
+        if deep := _too_deep(text):
+            message = f"found more than {MOST_NESTED} values inside one another, wanted fewer"
+            raise Invalid([Problem(file, *deep, "", message)])
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -124,9 +133,6 @@ def parse(text: str, file: str = "<text>") -> Located:
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         message = f"found a syntax error ({what}), wanted YAML; {_fix(text, line, what)}"
         raise Invalid([Problem(file, line, column, "", message)]) from None
-    except RecursionError:
-        message = "found values nested too deeply, wanted YAML; nest fewer of them"
-        raise Invalid([Problem(file, 0, 0, "", message)]) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, error.position - (before.rfind("\n") + 1) + 1
@@ -149,6 +155,23 @@ def parse(text: str, file: str = "<text>") -> Located:
 def write(data: object) -> str:
     """Plain data as YAML text that `parse`, and YAML 1.1 readers too, read back equal."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _too_deep(text: str) -> tuple[int, int] | None:
+    """Where values are nested deeper than `MOST_NESTED`; PyYAML would recurse as deep."""
+    if max(text.count("["), text.count("{"), text.count("- "), text.count("  ")) < MOST_NESTED:
+        return None
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MOST_NESTED:
+            mark = event.start_mark
+            assert mark is not None
+            return mark.line + 1, mark.column + 1
+    return None
 
 
 class _Loader(yaml.SafeLoader):

@@ -20,6 +20,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, astuple, dataclass, fields
@@ -256,6 +257,13 @@ _TEXT = {
 _TRUTHS = {"verified", "higher_is_better"}
 _NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
 """Columns that every version has written; others may be missing."""
+_FILLED = {
+    each.name
+    for kind in (Row, Iteration)
+    for each in fields(kind)
+    if each.default is MISSING and each.name not in _TEXT | _TRUTHS
+}
+"""Columns with a number in each row."""
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
 LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
@@ -513,13 +521,21 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
             raise ValueError(f"no column {', '.join(sorted(absent))}")
         return _typed(table, columns)
     except ValueError as error:
-        raise Unreadable(f"{path}: found {error}, wanted a table that `run` wrote") from error
+        raise Unreadable(
+            f"{path}: found {brief(error)}, wanted a table that `run` wrote"
+        ) from error
+
+
+def brief(error: Exception) -> str:
+    """pandas' words for a damaged table, as one line."""
+    return " ".join(str(error).split()).replace("Error tokenizing data. C error: ", "no table: ")
 
 
 def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     """The table's ``columns`` as numbers, truth values and text; ValueError if one is invalid."""
     import pandas as pd
 
+    filled = _FILLED & {*table.columns}
     table = table.reindex(columns=list(columns), fill_value="")
     for column in columns:
         if column == "settings":
@@ -530,5 +546,12 @@ def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
             said = {"True": True, "False": False}
             table[column] = pd.Series(map(said.get, table[column]), table.index, object)
         elif column not in _TEXT:
+            numbers = pd.to_numeric(table[column].mask(table[column] == "")).astype(float)
+            wrong = numbers.abs() == math.inf
+            if column in filled and columns in (COLUMNS, ITERATION_COLUMNS):
+                wrong |= numbers.isna()
+            if wrong.any():
+                found = str(table[column][wrong].iloc[0])
+                raise ValueError(f"{found[:40]!r} as {column}")
             table[column] = pd.to_numeric(table[column].mask(table[column] == ""))
     return table

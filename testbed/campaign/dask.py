@@ -11,6 +11,7 @@ than the scheduler's ``distributed.scheduler.allowed-failures``, by default 3.
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 import uuid
@@ -201,6 +202,7 @@ def _connected(address: str) -> Any:
     try:
         import dask
         from distributed import Client
+        from distributed.comm.addressing import parse_host_port
     except ImportError:
         raise DeploymentError(
             "found no package distributed, wanted it for --executor dask; run"
@@ -209,6 +211,8 @@ def _connected(address: str) -> Any:
     # Notice within seconds that a scheduler is gone.
     dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S} s"})
     try:
+        # Asked first: a client that found nobody says so again when it is collected.
+        socket.create_connection(parse_host_port(address.rpartition("://")[2]), CONNECT_S).close()
         return Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise DeploymentError(

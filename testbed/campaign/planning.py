@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from testbed import wire
 from testbed.deployment.deploy import DeployedJob, Deployment
-from testbed.deployment.errors import DeploymentError
+from testbed.deployment.errors import DeploymentError, Undeployable
 from testbed.experiment.cells import Cell
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
+from testbed.switches.compile import COMPILER, CompileError, check_program
 
 SIMULATION_S = 1.0
 """A rough guess of the seconds that a simulated cell takes."""
@@ -30,23 +33,22 @@ class Planned:
 
 
 def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[Planned]:
-    """Plan each of ``cells``. DeploymentError says which cannot be set up, and why.
+    """Plan each of ``cells``. Undeployable says which cannot be set up, and why.
 
     Each is deployed once, or not at all if ``deployments`` has it already.
     """
     deployments = deployments or Deployments()
     known: dict[tuple[str, int], Planned] = {}
-    problems: dict[str, Cell] = {}
+    problems: dict[str, DeploymentError] = {}
     for cell in cells:
         if _drawn(cell) not in known:
             try:
                 known[_drawn(cell)] = _expect(cell, deployments.of(cell.experiment))
             except DeploymentError as error:
-                problems.setdefault(str(error), cell)
+                located = DeploymentError(f"{title(cell)}: {error}", error.place)
+                problems.setdefault(str(error), located)
     if problems:
-        raise DeploymentError(
-            "\n".join(f"{title(cell)}: {problem}" for problem, cell in problems.items())
-        )
+        raise Undeployable([*problems.values()])
     return [replace(known[_drawn(cell)], cell=cell) for cell in cells]
 
 
@@ -56,6 +58,7 @@ def _drawn(cell: Cell) -> tuple[str, int]:
 
 def _expect(cell: Cell, deployment: Deployment) -> Planned:
     if cell.experiment.backend != "simulate":
+        _check_program(cell.experiment.emulation.p4_program)
         for job in deployment.jobs:
             check_trees(job)
     if cell.experiment.backend != "emulate":
@@ -72,6 +75,18 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
     )
 
 
+@cache
+def _check_program(program: str | None) -> None:
+    """DeploymentError if a user's P4 program cannot be used. A source is compiled where p4c is."""
+    if program is None or (program.endswith(".p4") and shutil.which(COMPILER) is None):
+        return
+    try:
+        check_program(program)
+    except CompileError as error:
+        first = str(error).splitlines()[0]  # p4c shows the source below
+        raise DeploymentError(first, ("emulation", "p4_program")) from error
+
+
 def check_trees(job: DeployedJob) -> None:
     """DeploymentError if packets cannot name all who contribute; the simulator has no packets."""
     at = f"jobs.{job.number}"
@@ -82,12 +97,14 @@ def check_trees(job: DeployedJob) -> None:
             raise DeploymentError(
                 f"{at}.workers: found {found} children of {switch} on a tree of {job.system.name},"
                 f" wanted at most {wire.BITMAP}, one for each bit of its packets; let more switches"
-                " below it aggregate, take fewer workers, or write backend: simulate"
+                " below it aggregate, take fewer workers, or write backend: simulate",
+                ("jobs", job.number, "workers"),
             )
         if max(tree.participants) >= wire.MAX_RANKS + (tree.root_rank is not None):
             raise DeploymentError(
                 f"{at}.workers: found {job.plan.workers}, wanted at most {wire.MAX_RANKS} on trees;"
-                " take fewer, or write backend: simulate"
+                " take fewer, or write backend: simulate",
+                ("jobs", job.number, "workers"),
             )
 
 

@@ -22,6 +22,7 @@ _MODULES = {
     "bench": "bench",
     "ladder": "ladder",
     "torture": "torture",
+    "conform": "conform",
     "place": "place",
     "reference": "reference",
     "systems": "systems",

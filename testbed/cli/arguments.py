@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +17,21 @@ from testbed.located import Invalid
 if TYPE_CHECKING:
     from testbed.experiment.schema import Experiment
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+class Input(click.Path):
+    """A path that exists and can be read to its end: no device and no pipe."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, context)))
+        if path.exists() and not path.is_file() and not path.is_dir():
+            self.fail(f"found a device or a pipe at {path}, wanted a file", param, context)
+        return path
+
+
+FILE = Input(exists=True, dir_okay=False, path_type=Path)
+FILE_OR_DIRECTORY = Input(path_type=Path)
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 FILES = click.argument("files", nargs=-1, required=True, type=FILE)
@@ -27,6 +44,22 @@ OUTPUT = click.option(
     show_default=True,
     help="where to create results directories",
 )
+
+
+@contextmanager
+def deploying(path: Path) -> Iterator[None]:
+    """What cannot be deployed of an experiment is said with its place in the file at ``path``."""
+    from testbed import located
+    from testbed.deployment.errors import Undeployable
+
+    try:
+        yield
+    except Undeployable as error:
+        file = located.read(path)
+        for each in error.problems:
+            problem = file.problem(each.place, str(each))
+            click.echo(replace(problem, path=""), err=True)
+        sys.exit(2)
 
 
 def experiments(files: Iterable[Path]) -> list[Experiment]:

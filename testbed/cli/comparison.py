@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from testbed.cli.arguments import FILE_OR_DIRECTORY
 from testbed.cli.failures import reading
 
 
 @click.command()
-@click.argument("base", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("base", type=FILE_OR_DIRECTORY)
+@click.argument("new", type=FILE_OR_DIRECTORY)
 @click.option(
     "--tolerance",
     metavar="[BACKEND=]SHARE",

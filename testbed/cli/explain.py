@@ -66,9 +66,9 @@ def explain(
 
         with reading(NoCell, Unreadable, Invalid):
             cells, others = of_run(path, cell, most)
-        output = output or path
-        for line in lines(path, others):
-            click.echo(line)
+            output = output or path
+            for line in lines(path, others):
+                click.echo(line)
     else:
         (experiment,) = experiments([path])
         with reading(NoCell):

@@ -41,6 +41,8 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
         yield
     except mistakes as error:
         raise click.UsageError(str(error)) from error
+    except BrokenPipeError:  # of the output; click ends quietly
+        raise
     except OSError as error:
         raise click.UsageError(_file(error)) from error
 

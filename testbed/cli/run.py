@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.arguments import DIRECTORY, FILE, OUTPUT, experiments
+from testbed.cli.arguments import DIRECTORY, FILE, OUTPUT, deploying, experiments
 from testbed.cli.failures import running
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ def run(
     from testbed.campaign.executors import named
     from testbed.campaign.planning import refuse
     from testbed.campaign.resume import Rules
+    from testbed.results import EXPERIMENT
 
     try:
         where = named(executor)
@@ -121,11 +122,14 @@ def run(
     wanted = experiments(files)
     finished = []
     with running():
-        evaluations: list[Evaluation] = (
-            [New(experiment, output, cells) for experiment in wanted]
-            if resume is None
-            else [Resumed(resume, next(iter(wanted), None), Rules(retry, any_version))]
-        )
+        evaluations: list[Evaluation] = []
+        for path, experiment in zip(files, wanted, strict=True) if resume is None else ():
+            with deploying(path):
+                evaluations.append(New(experiment, output, cells))
+        if resume is not None:
+            with deploying(next(iter(files), resume / EXPERIMENT)):
+                again = next(iter(wanted), None)
+                evaluations.append(Resumed(resume, again, Rules(retry, any_version)))
         announce(evaluations, dry_run)
         if dry_run:
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import FILES, experiments
+from testbed.cli.arguments import FILES, deploying, experiments
 
 
 @click.command()
@@ -15,7 +15,6 @@ from testbed.cli.arguments import FILES, experiments
 def validate(files: tuple[Path, ...]) -> None:
     """Check experiment files and plan their cells; report every error with its place."""
     from testbed.campaign.planning import plan
-    from testbed.deployment.errors import DeploymentError
     from testbed.experiment.cells import expand
     from testbed.experiment.findings import counted
 
@@ -23,11 +22,10 @@ def validate(files: tuple[Path, ...]) -> None:
     for path, experiment in zip(files, experiments(files), strict=True):
         cells = expand(experiment)
         try:
-            plan(cells)
-        except DeploymentError as error:
+            with deploying(path):
+                plan(cells)
+        except SystemExit:  # the other files are checked, too
             is_valid = False
-            for problem in str(error).splitlines():
-                click.echo(f"{path}: {problem}", err=True)
         else:
             click.echo(f"{path}: {experiment.name}: ok, {counted(len(cells), 'cell')}")
     if not is_valid:

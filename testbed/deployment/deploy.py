@@ -164,10 +164,12 @@ class Deployment:
 def deploy(experiment: Experiment, fabric: Fabric) -> Deployment:
     """Place, plan, check and time every job. DeploymentError says what is impossible."""
     places = _places(experiment.jobs, fabric, experiment.emulation.seed)
-    jobs = [
-        _deploy(number, job, assignment, fabric, experiment)
-        for number, (job, assignment) in enumerate(zip(experiment.jobs, places, strict=True))
-    ]
+    jobs = []
+    for number, (job, assignment) in enumerate(zip(experiment.jobs, places, strict=True)):
+        try:
+            jobs.append(_deploy(number, job, assignment, fabric, experiment))
+        except DeploymentError as error:
+            raise DeploymentError(str(error), error.place or ("jobs", number)) from error
     return Deployment(experiment, fabric, tuple(jobs))
 
 
@@ -183,7 +185,8 @@ def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
     for number, job in enumerate(jobs):
         if job.system not in registry:  # in a resumed run of another version
             near = suggestion(job.system, registry)
-            raise DeploymentError(f"found {job.system!r}, wanted a known system; {near}")
+            message = f"found {job.system!r}, wanted a known system; {near}"
+            raise DeploymentError(message, ("jobs", number, "system"))
         _, most_servers = registry[job.system].servers
         try:
             workers = (
@@ -201,7 +204,8 @@ def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
             else:
                 servers = place(fabric, job.placement, job.servers, taken, seed + number)
         except ValueError as error:
-            raise DeploymentError(f"{job.system} on {job.workload}: {error}") from error
+            message = f"{job.system} on {job.workload}: {error}"
+            raise DeploymentError(message, ("jobs", number)) from error
         taken |= set(servers)
         # Ranks go rack by rack, whatever the order in the file, so that rings enter a rack once.
         order = {host: index for index, host in enumerate(fabric.hosts)}

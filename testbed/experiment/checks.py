@@ -408,10 +408,11 @@ def _servers(index: int, job: Job, known: Known) -> Iterator[Finding]:
     if limits is not None and limits[1] > 0 and not limits[0] <= count <= limits[1]:
         least, most = limits
         wanted = str(least) if least == most else f"from {least} to {most}"
+        fix = f"write servers: {least}" if count < least or least == most else "lower it"
         yield Finding(
             ("jobs", index, "servers"),
             f"found {counted(count, 'parameter server')}, wanted {wanted} for the system"
-            f' "{job.system}"; write servers: {least if count < least else most}',
+            f' "{job.system}"; {fix}',
         )
     if job.colocated and isinstance(job.servers, int) and count > _size(job.workers):
         yield Finding(
@@ -450,16 +451,20 @@ def _host_count(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterat
         before = needed
         workers, servers = _size(job.workers), extra_servers(job, known.servers(job.system))
         needed += workers + servers
+        limits = known.servers(job.system)
+        if limits is not None and servers > limits[1]:  # reported already
+            needed -= servers
         if needed > available >= before:
-            found = counted(workers, "worker")
+            found, fewer = counted(workers, "worker"), "fewer workers"
             if servers:
                 found += f" and {counted(servers, 'parameter server')}"
+                fewer = "fewer of them"
             if before:
                 found += f" besides {counted(before, 'host')} of earlier jobs"
             yield Finding(
                 ("jobs", index, "workers"),
                 f"found {found}, wanted at most {counted(available, 'host')}, all that the"
-                f" fabric has; take fewer workers, or {fabric.room}",
+                f" fabric has; take {fewer}, or {fabric.room}",
             )
 
 

@@ -23,7 +23,10 @@ def _ina(value: object) -> str | int | float | tuple[str, ...]:
     if (is_count(value) and value >= 0) or (is_number(value) and 0 <= value <= 1):
         return value
     wanted = "all, none, a list of switches, their number or a fraction from 0.0 to 1.0"
-    raise ValueError(f"found {shown(value)}, wanted {wanted}; write for example [t0, t1] or 0.5")
+    fix = "write for example [t0, t1] or 0.5"
+    if isinstance(value, str) and (word := value.casefold()) in ("all", "none"):
+        fix = f'did you mean "{word}"?'
+    raise ValueError(f"found {shown(value)}, wanted {wanted}; {fix}")
 
 
 def _hosts(what: str, least: int) -> Callable[[object], int | tuple[str, ...]]:

@@ -18,7 +18,7 @@ class Deployments:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, Deployment | str] = {}
+        self._known: dict[str, Deployment | DeploymentError] = {}
 
     def of(self, experiment: Experiment) -> Deployment:
         """The deployment of a resolved experiment. DeploymentError if there is none, each time."""
@@ -27,8 +27,8 @@ class Deployments:
             try:
                 self._known[key] = deploy(experiment, build_fabric(experiment))
             except DeploymentError as error:
-                self._known[key] = str(error)
+                self._known[key] = error
         found = self._known[key]
-        if isinstance(found, str):
-            raise DeploymentError(found)
+        if isinstance(found, DeploymentError):
+            raise DeploymentError(str(found), found.place)
         return replace(found, experiment=experiment)

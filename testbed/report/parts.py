@@ -8,6 +8,7 @@ import pandas as pd
 
 from testbed.report import names
 from testbed.report.tables import Table, Titles, number
+from testbed.results import ITERATIONS, Unreadable
 from testbed.workload.catalogue import title
 
 SLOWEST = 5
@@ -36,10 +37,16 @@ class Parts(NamedTuple):
 
 
 def parts(row: Any, iterations: pd.DataFrame) -> Parts:
-    """The parts of a row of results, with all ``iterations`` of its runs."""
+    """The parts of a row of results, with all ``iterations`` of its runs; Unreadable if there are
+    none of it."""
     own = iterations
     for key in _KEYS:
         own = own[own[key] == getattr(row, key)]
+    if not len(own):
+        raise Unreadable(
+            f"{row.run}: found no iteration of cell {row.cell}, repeat {row.repeat}, in"
+            f" {ITERATIONS}, wanted what `run` wrote"
+        )
     last = own[own["rank"] == own.loc[own["end_s"].idxmax(), "rank"]]
     compute = float((last["compute_end_s"] - last["start_s"] - last["stalled_s"]).sum())
     expected = float(row.expected_jct_s)

@@ -106,27 +106,40 @@ def program(wanted: str | None, values: int = wire.VALUES) -> Path:
     return path
 
 
-def check_interface(program: Path, values: int = wire.VALUES) -> None:
+def check_program(wanted: str) -> None:
+    """CompileError if a user's program does not compile, or lacks tables that the testbed fills; as
+    `program`, whatever its number of values."""
+    path = Path(wanted)
+    try:
+        if path.suffix == ".p4":
+            path = compile_user_program(path, wire.FEW)
+        check_interface(path, None)
+    except CompileError as error:
+        raise CompileError(f"p4_program {wanted}: {error}") from error
+
+
+def check_interface(program: Path, values: int | None = wire.VALUES) -> None:
     """CompileError unless a compiled program has the tables and actions that entries name, and
-    packets of ``values``."""
+    packets of ``values`` (None: of any number)."""
     try:
         compiled = json.loads(program.read_bytes())
-        theirs, ours = _interface(compiled), _interface(json.loads(PROGRAM.read_bytes()))
-        found = _values(compiled)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        theirs, ours = interface(compiled), interface(json.loads(PROGRAM.read_bytes()))
+        found = packet_values(compiled)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CompileError(f"not a program that p4c compiled for BMv2: {error}") from error
     if missing := sorted(ours - theirs):
         raise CompileError(
             f"lacks {', '.join(missing)}, which the testbed fills or reads; keep the names of p4/"
         )
-    if found and found != values:
+    if values is not None and found and found != values:
         raise CompileError(
             f"has packets of {found} values, and the fabric's are of {values}; set fabric.values to"
             f" {found}, or compile it with -DVALUES={values}"
         )
 
 
-def _interface(compiled: dict[str, Any]) -> set[str]:
+def interface(compiled: dict[str, Any]) -> set[str]:
+    """The tables, actions with parameters, and counters of p4c's JSON."""
     tables = {
         f"table {table['name']}" for part in compiled["pipelines"] for table in part["tables"]
         if not table["name"].startswith("tbl_")
@@ -140,7 +153,7 @@ def _interface(compiled: dict[str, Any]) -> set[str]:
     return tables | actions | counters
 
 
-def _values(compiled: dict[str, Any]) -> int:
+def packet_values(compiled: dict[str, Any]) -> int:
     """The number of values in a packet; 0 if a program has no such header."""
     lanes = [each["fields"] for each in compiled["header_types"] if each["name"] == "values_t"]
     found: int = sum(bits for fields in lanes for _, bits, _ in fields) // 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +35,19 @@ def lines(path: Path) -> Iterator[str]:
         first = None
         for packet in reader:
             first = float(packet.time) if first is None else first
-            yield f"{float(packet.time) - first:10.6f}  {_line(packet)}"
+            yield f"{float(packet.time) - first:10.6f}  {line(packet)}"
 
 
-def _line(packet: Packet) -> str:
+def line(packet: Packet, names: Mapping[str, str] | None = None) -> str:
+    """A packet as text. ``names`` are those of nodes by address; without them, addresses are shown
+    in columns."""
     if not packet.haslayer(IP):
-        return packet.summary()
-    ends = f"{packet[IP].src:>15} > {packet[IP].dst:15}"
+        summary: str = packet.summary()
+        return summary
+    source, to = packet[IP].src, packet[IP].dst
+    ends = f"{source:>15} > {to:15}"
+    if names is not None:
+        ends = f"{names.get(source, source)} > {names.get(to, to)} "
     if packet[IP].len is not None and packet[IP].len > len(bytes(packet[IP])):
         ends += " cut short:"
     parts = [_bth(packet[BTH])] if packet.haslayer(BTH) else []

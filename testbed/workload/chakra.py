@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.located import contents
 from testbed.workload import protobuf
 from testbed.workload.trace import Tensor, Trace, TraceError
 
@@ -123,7 +124,7 @@ def load(path: Path) -> Trace:
     than all-reduce, and for missing or circular dependencies.
     """
     try:
-        data = path.read_bytes()
+        data = contents(path)
         if data.startswith(_GZIP):
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:

@@ -21,6 +21,7 @@ import hashlib
 import re
 from pathlib import Path
 
+from testbed.located import contents
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 SCHEMA_VERSION = 1
@@ -67,10 +68,10 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 def load(path: Path) -> Trace:
     """Read a trace file. TraceError lists every problem, each as ``file:line: found, wanted``."""
     try:
-        data = path.read_bytes()
+        data = contents(path)
         data.decode()
     except OSError as error:
-        raise TraceError([f"{path}: cannot be read: {error.strerror}"]) from error
+        raise TraceError([f"{path}: cannot be read: {error.strerror or error}"]) from error
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise TraceError([f"{path}:{line}: not text in UTF-8"]) from error

@@ -262,7 +262,7 @@ def test_validate_reports_a_job_that_its_system_cannot_plan(tmp_path):
     path = file(tmp_path, jobs__0__system="grid", jobs__0__options={"rate": "900Gbit"})
     done = invoke("validate", path)
     assert done.exit_code == 2
-    assert f"{path}: grid " in done.output and "no feasible rate" in done.output
+    assert f"{path}:13:3: grid " in done.output and "no feasible rate" in done.output
 
 
 COLUMNS = [
@@ -349,7 +349,8 @@ def test_a_run_with_a_system_that_is_gone_cannot_be_resumed(tmp_path):
         experiment_yaml=experiment.replace("system: atp", "system: attp"),
     )
     done = invoke("run", "--resume", directory)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
+    assert f"{directory}/experiment.yaml:" in done.output
     assert "found 'attp', wanted a known system; did you mean \"atp\"?" in done.output
 
 

@@ -25,7 +25,6 @@ from ina_scene import ADDRESSING as SCENE
 from ina_scene import ALLOCATIONS, FABRIC, SWITCH, counted, forget
 from ina_traffic import Traffic
 from patience import PATIENCE_S
-from reference_switch import ReferenceSwitch
 
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
@@ -39,6 +38,7 @@ from testbed.protocols import TreeProtocol, on_trees, registry
 from testbed.switches.compile import SOURCES, check_interface
 from testbed.switches.entries import derive
 from testbed.switches.native.target import NativeSwitch
+from testbed.switches.reference import ReferenceSwitch
 
 PROTOCOLS = registered()
 ON_TREES = {name: each for name, each in PROTOCOLS.items() if isinstance(each, TreeProtocol)}

@@ -9,10 +9,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from ina_bmv2 import wired_bmv2
 from ina_scene import ADDRESSING, ALLOCATIONS, FABRIC, MARKER, SWITCH, counted, forget
 from ina_traffic import Traffic
-from reference_switch import ReferenceSwitch
 
 from testbed import wire
 from testbed.plan.units import Unit
@@ -24,6 +22,8 @@ from testbed.protocols.events import Event
 from testbed.switches.compile import PROGRAM
 from testbed.switches.entries import derive
 from testbed.switches.native.target import NativeSwitch
+from testbed.switches.reference import ReferenceSwitch
+from testbed.switches.wired import wired_bmv2
 
 INA = 14 + 20 + 8
 """Where the INA header begins in a frame."""

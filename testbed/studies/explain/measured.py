@@ -40,7 +40,7 @@ def lines(run: Path, rows: pd.DataFrame) -> Iterator[str]:
             yield f"  {title:19} {seconds:9.4g} s {seconds / row.jct_s:6.1%}"
         yield f"  {'sum':19} {sum(found):9.4g} s {1:6.1%}"
         yield from _seen(row, tables)
-        yield _UNKNOWN[row.backend]
+        yield _UNKNOWN.get(row.backend, "")
         yield ""
 
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
-from ina_frames import (
+from ina_traffic import address, values
+
+from testbed import wire
+from testbed.plan.trees import Tree
+from testbed.plan.units import Unit
+from testbed.protocols import TreeProtocol
+from testbed.protocols.allocation import Allocation
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.switches.frames import (
     BTH,
     FIRST,
     IS_SUM,
@@ -22,14 +30,6 @@ from ina_frames import (
     number,
     set_number,
 )
-from ina_traffic import address, values
-
-from testbed import wire
-from testbed.plan.trees import Tree
-from testbed.plan.units import Unit
-from testbed.protocols import TreeProtocol
-from testbed.protocols.allocation import Allocation
-from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.topology.addressing import Addressing
 
 WINDOW = 4

@@ -9,7 +9,13 @@ from itertools import product
 from random import Random
 
 import numpy as np
-from ina_frames import (
+from ina_scene import ADDRESSING, ALLOCATIONS, FABRIC, MARKER, PORTS, PROTOCOLS, RANKS, SWITCH
+
+from testbed import wire
+from testbed.plan.program import Multicast
+from testbed.protocols import TreeProtocol, protocol_of
+from testbed.protocols.allocation import Allocation
+from testbed.switches.frames import (
     BTH,
     FIRST,
     IS_SUM,
@@ -22,13 +28,7 @@ from ina_frames import (
     set_checksum,
     set_number,
 )
-from ina_scene import ADDRESSING, ALLOCATIONS, FABRIC, MARKER, PORTS, PROTOCOLS, RANKS, SWITCH
-from reference_switch import has_connections
-
-from testbed import wire
-from testbed.plan.program import Multicast
-from testbed.protocols import TreeProtocol, protocol_of
-from testbed.protocols.allocation import Allocation
+from testbed.switches.reference import has_connections
 
 Arrival = tuple[int, bytes]
 """Port and frame."""

@@ -17,14 +17,14 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from ina_frames import LINK, UDP
-from ina_scene import ENTRIES, JOBS, PROTOCOLS, counted
+from ina_scene import ADDRESSING, ENTRIES, FABRIC, JOBS, PROTOCOLS, SWITCH, counted
 from ina_traffic import Arrival, Traffic
 
 from testbed import wire
 from testbed.protocols import TreeProtocol
 from testbed.protocols.events import Event
 from testbed.switches.compile import COMPILER, PROGRAM
+from testbed.switches.frames import LINK, UDP
 
 RECORDED = Path(__file__).parent / "recorded"
 PACKETS, SEED = 400, 2025
@@ -76,9 +76,12 @@ def _version(tool: str) -> str:
 
 
 def record(name: str) -> None:
-    from ina_bmv2 import wired_bmv2
+    from testbed.switches.wired import wired_bmv2
 
-    with tempfile.TemporaryDirectory() as folder, wired_bmv2(PROGRAM, Path(folder) / "log") as bmv2:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        wired_bmv2(PROGRAM, Path(folder) / "log", SWITCH, FABRIC, ADDRESSING) as bmv2,
+    ):
         ENTRIES.install(bmv2)
         packets = left(name, bmv2.process)
         counts = events(counted(bmv2))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from ina_frames import Packet, parse, set_checksum
 from ina_hosts import FRAGMENTS, WINDOW, Member, Neighbour, Root, wrong
 from ina_scene import ADDRESSING, FABRIC, MANY, RANKS, forget
 from ina_scene import tree as grown
@@ -24,6 +23,7 @@ from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import PROGRAM
 from testbed.switches.entries import derive
+from testbed.switches.frames import Packet, parse, set_checksum
 from testbed.switches.native.target import NativeSwitch
 
 SLOTS = 2 * WINDOW

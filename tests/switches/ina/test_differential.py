@@ -8,16 +8,16 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ina_bmv2 import wired_bmv2
-from ina_scene import ALLOCATIONS, ENTRIES, FABRIC, PROTOCOLS, SWITCH, counted, forget
+from ina_scene import ADDRESSING, ALLOCATIONS, ENTRIES, FABRIC, PROTOCOLS, SWITCH, counted, forget
 from ina_traffic import Traffic
-from reference_switch import ReferenceSwitch
 
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.events import Event
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import PROGRAM
 from testbed.switches.native.target import NativeSwitch
+from testbed.switches.reference import ReferenceSwitch
+from testbed.switches.wired import wired_bmv2
 
 STYLES = [(style,) for style in PROTOCOLS] + [PROTOCOLS]
 NAMES = [*(style.name for style in PROTOCOLS), "together"]
@@ -77,7 +77,9 @@ def test_short_sequences_that_shrink(sanitized, styles, random, count):
 
 @pytest.fixture(scope="module")
 def bmv2(tmp_path_factory):
-    with wired_bmv2(PROGRAM, tmp_path_factory.mktemp("bmv2") / "log") as started:
+    with wired_bmv2(
+        PROGRAM, tmp_path_factory.mktemp("bmv2") / "log", SWITCH, FABRIC, ADDRESSING
+    ) as started:
         ENTRIES.install(started)
         yield started
 

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from ina_bmv2 import wired_bmv2
-from ina_frames import LINK, UDP, Packet, parse
 from ina_scene import ADDRESSING, ALLOCATIONS, ENTRIES, FABRIC, SWITCH, forget
 from ina_traffic import Traffic, address
-from reference_switch import ReferenceSwitch
 
 from testbed import wire
 from testbed.compiler import cache
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import COMPILER, PROGRAMS, compile_program, sources_digest
+from testbed.switches.frames import LINK, UDP, Packet, parse
 from testbed.switches.native.target import NativeSwitch
+from testbed.switches.reference import ReferenceSwitch
+from testbed.switches.wired import wired_bmv2
 
 INT32 = np.iinfo(np.int32)
 LIMITS = (INT32.min, INT32.min + 1, -(2**30), -2, -1, 0, 1, 2, 2**30, INT32.max - 1, INT32.max)
@@ -95,7 +95,9 @@ def target(request, tmp_path_factory):
     running = (
         NativeSwitch.offline(program)
         if name == "native"
-        else wired_bmv2(program, tmp_path_factory.mktemp("bmv2") / "log")
+        else wired_bmv2(
+            program, tmp_path_factory.mktemp("bmv2") / "log", SWITCH, FABRIC, ADDRESSING
+        )
     )
     with running as switch:
         ENTRIES.install(switch)

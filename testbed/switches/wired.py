@@ -1,13 +1,15 @@
-"""simple_switch in its own namespace, to which tests send packets, and the packets that leave it.
+"""simple_switch in its own namespace, given packets one by one, and the packets that leave it.
 
-A marker follows each packet: a result whose copies leave at every port. All that leaves before
-these copies is the packet's effect, because packets do not overtake in BMv2's queues.
+Each packet is followed by a marker for each port: a plain packet that is forwarded there. All that
+leaves at the port before its marker is the packet's effect, because packets do not overtake in
+BMv2's queues.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import ipaddress
 import os
 import select
 import socket
@@ -17,15 +19,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from ina_frames import LINK, UDP, Packet
-from ina_scene import ADDRESSING, MARKER, PORTS, SWITCH
 
-from testbed import wire
 from testbed.switches.bmv2 import Bmv2Switch
+from testbed.switches.frames import LINK, UDP, Packet, set_checksum
+from testbed.topology.addressing import Addressing
+from testbed.topology.fabric import Fabric
 
 _CLONE_NEWNET, _EVERYTHING = 0x40000000, 0x0003
 _MTU = 9100
 _PATIENCE = 10.0
+_MARKER_PORT = 9  # discard
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -61,16 +64,21 @@ def _open(namespace: int, interface: str) -> socket.socket:
 
 
 class WiredBmv2(Bmv2Switch):
-    """Sends packets to a started switch through ``ends``, a socket at every port."""
+    """Sends packets to a started switch through ``ends``, a socket at every port.
+
+    ``behind`` has the address of a node to which each port is the only way.
+    """
 
     ends: Mapping[int, socket.socket]
+    behind: Mapping[int, int]
     _markers = 0
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """The frames that leave, by port. TimeoutError if the switch does not answer."""
         self.ends[port].send(frame)
         self._markers += 1
-        self.ends[port].send(_marker(self._markers))
+        for to in self.behind.values():
+            self.ends[port].send(_marker(self._markers, to))
         return sorted(self._until_marked())
 
     def _until_marked(self) -> Iterator[tuple[int, bytes]]:
@@ -83,34 +91,40 @@ class WiredBmv2(Bmv2Switch):
                 data, origin = self.ends[numbers[file]].recvfrom(1 << 16)
                 if origin[2] == socket.PACKET_OUTGOING:
                     continue
-                if _is_marker(data):
+                if _is_marker(data, self._markers):
                     del numbers[file]
                 else:
                     yield numbers[file], data
 
 
-def _marker(number: int) -> bytes:
-    link, udp, ina = np.zeros(1, LINK), np.zeros(1, UDP), np.zeros(1, wire.HEADER)
+def _marker(number: int, to: int) -> bytes:
+    link, udp = np.zeros(1, LINK), np.zeros(1, UDP)
     link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
-    link["dst"] = int.from_bytes(socket.inet_aton(ADDRESSING.ip(SWITCH)), "big")
-    udp["dport"] = wire.PORT
-    ina["kind"], ina["tree"], ina["sequence"] = wire.KIND_ACK, MARKER.number, number
-    return bytes(Packet(link, udp, ina=ina))
+    link["dst"] = to
+    rest = number.to_bytes(4, "big")
+    udp["sport"] = udp["dport"] = _MARKER_PORT
+    udp["length"], link["length"] = 8 + len(rest), 28 + len(rest)
+    set_checksum(link)
+    return bytes(Packet(link, udp, rest=rest))
 
 
-def _is_marker(data: bytes) -> bool:
-    at = LINK.itemsize + UDP.itemsize
-    if len(data) != at + wire.HEADER_BYTES or data[at] != wire.KIND_ACK:
-        return False
-    return bool(np.frombuffer(data[at:], wire.HEADER)["tree"][0] == MARKER.number)
+def _is_marker(data: bytes, number: int) -> bool:
+    at = LINK.itemsize
+    ports = data[at : at + 4]
+    payload = data[at + UDP.itemsize : at + UDP.itemsize + 4]
+    return ports == 2 * _MARKER_PORT.to_bytes(2, "big") and payload == number.to_bytes(4, "big")
 
 
 @contextlib.contextmanager
-def wired_bmv2(program: Path, log: Path) -> Iterator[WiredBmv2]:
+def wired_bmv2(
+    program: Path, log: Path, name: str, fabric: Fabric, addressing: Addressing
+) -> Iterator[WiredBmv2]:
+    """The switch ``name`` of ``fabric``, whose table entries are still to be installed."""
     with contextlib.ExitStack() as stack:
         namespace = stack.enter_context(_namespace())
         inside: Sequence[str] = ["nsenter", "--net", "--target", str(namespace)]
-        for port in PORTS:
+        ports = {addressing.port(name, each): each for each in fabric.neighbours(name)}
+        for port in ports:
             script = (
                 f"ip link add p{port} mtu {_MTU} type veth peer name e{port} mtu {_MTU} &&"
                 f" for n in p{port} e{port}; do"
@@ -118,7 +132,10 @@ def wired_bmv2(program: Path, log: Path) -> Iterator[WiredBmv2]:
             )
             subprocess.run([*inside, "sh", "-e", "-c", script], check=True)
         switch = WiredBmv2(program, log)
-        switch.ends = {port: stack.enter_context(_open(namespace, f"e{port}")) for port in PORTS}
+        switch.ends = {port: stack.enter_context(_open(namespace, f"e{port}")) for port in ports}
+        switch.behind = {
+            port: int(ipaddress.ip_address(addressing.ip(each))) for port, each in ports.items()
+        }
         stack.callback(switch.close)
-        switch.start({port: f"p{port}" for port in PORTS}, inside)
+        switch.start({port: f"p{port}" for port in ports}, inside)
         yield switch

@@ -12,18 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ina_frames import (
-    BTH,
-    FIRST,
-    IS_SUM,
-    ONLY,
-    VERSION_AND_LENGTH,
-    Packet,
-    number,
-    parse,
-    set_checksum,
-    set_number,
-)
 
 from testbed import wire
 from testbed.plan.trees import Tree
@@ -40,6 +28,18 @@ from testbed.protocols.reference import (
     Opening,
     Part,
     older,
+)
+from testbed.switches.frames import (
+    BTH,
+    FIRST,
+    IS_SUM,
+    ONLY,
+    VERSION_AND_LENGTH,
+    Packet,
+    number,
+    parse,
+    set_checksum,
+    set_number,
 )
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
@@ -249,8 +249,10 @@ def _content(packet: Packet) -> Ina:
 
 def _with_content(packet: Packet, content: Ina, connects: bool) -> Packet:
     """A packet that carries ``content``, on a connection if ``connects``."""
-    made = Packet(packet.link.copy(), packet.udp.copy(), rest=packet.rest)
-    made.udp["checksum"] = 0
+    assert packet.udp is not None
+    udp = packet.udp.copy()
+    made = Packet(packet.link.copy(), udp, rest=packet.rest)
+    udp["checksum"] = 0
     made.ina = np.zeros(1, wire.HEADER)
     for name, _ in wire.FIELDS:
         made.ina[name] = getattr(content, name)
@@ -269,7 +271,7 @@ def _with_content(packet: Packet, content: Ina, connects: bool) -> Packet:
             made.bth["acknowledge"] = 0
         if content.on.opcode not in (FIRST, ONLY):
             made.ina = None
-    made.udp["dport"] = wire.PORT if made.bth is None else wire.ROCE_PORT
+    udp["dport"] = wire.PORT if made.bth is None else wire.ROCE_PORT
     size = len(bytes(made)) - made.link.nbytes - len(made.rest)
-    made.udp["length"], made.link["length"] = size, size + 20
+    udp["length"], made.link["length"] = size, size + 20
     return made

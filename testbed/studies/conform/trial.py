@@ -1,0 +1,172 @@
+"""The program beside the reference: the same packets into both, and differences made short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from testbed.studies.conform.rules import RULES, Rule
+from testbed.studies.conform.scene import ADDRESSING, FABRIC, SWITCH, Scene, registers
+from testbed.studies.conform.traffic import Frame, Hosts, Setting, Step, seen
+from testbed.switches.control import Control, ControlError
+from testbed.switches.native.target import NativeSwitch
+
+SEQUENCES = 60
+"""Sequences drawn for each rule."""
+_SHORTEST, _LONGEST = 4, 48
+_FAILURES = 4
+"""Sequences that fail, after which no more are drawn for the rule; the shortest is shown."""
+
+
+class Switch(Control, Protocol):
+    """A target to which packets are given one by one."""
+
+    def process(self, port: int, packet: bytes) -> list[Frame]:
+        """The frames that leave when one arrives, each with its port."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A packet, and the frames that left for it: by the program, and by the reference."""
+
+    arrived: Frame
+    found: list[Frame]
+    wanted: list[Frame]
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """The packets up to the first for which the program differs. ``ended`` is its error, if it did
+    not answer."""
+
+    setting: Setting
+    steps: tuple[Step, ...]
+    exchanges: tuple[Exchange, ...]
+    ended: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a rule: kept, if there is no counterexample."""
+
+    rule: Rule
+    sequences: int
+    packets: int
+    counterexample: Counterexample | None
+
+
+class Trial:
+    """Runs sequences of packets through the switch of ``start``, again after it has ended."""
+
+    def __init__(self, scene: Scene, program: Path, start: Callable[[], Switch]) -> None:
+        self.scene, self.packets = scene, 0
+        self._registers, self._start = registers(program), start
+        self._switch: Switch | None = None
+
+    def close(self) -> None:
+        if self._switch is not None:
+            self._switch.close()
+            self._switch = None
+
+    def verdict(self, rule: Rule, sequences: int, seed: int) -> Verdict:
+        """Draw sequences for the rule, short ones first, until some fail."""
+        before, failed = self.packets, list[Counterexample]()
+        drawn = 0
+        while drawn < sequences and len(failed) < _FAILURES:
+            random = Random(f"{rule.name} {seed} {drawn}")
+            setting = rule.setting(self.scene, random)
+            count = _SHORTEST + (_LONGEST - _SHORTEST) * drawn // sequences
+            steps = rule.steps(setting, random, count)
+            drawn += 1
+            if (found := self.run(setting, steps)) is not None:
+                failed.append(self.shortened(found))
+        shortest = min(failed, key=lambda each: len(each.steps), default=None)
+        return Verdict(rule, drawn, self.packets - before, shortest)
+
+    def run(self, setting: Setting, steps: Sequence[Step]) -> Counterexample | None:
+        """The difference that a sequence shows; None if there is none before the first packet that
+        no correct host would send."""
+        switch = self._emptied()
+        reference, hosts = self.scene.reference(), Hosts(setting)
+        exchanges: list[Exchange] = []
+        for number, step in enumerate(steps):
+            if not hosts.may_send(step):
+                return None
+            arrived = setting.frame(step)
+            wanted = reference.process(arrived[1])
+            self.packets += 1
+            try:
+                found = switch.process(*arrived)
+            except (ControlError, TimeoutError) as error:
+                self.close()
+                exchanges.append(Exchange(arrived, [], wanted))
+                return Counterexample(
+                    setting, tuple(steps[: number + 1]), tuple(exchanges), str(error)
+                )
+            exchanges.append(Exchange(arrived, found, wanted))
+            if seen(found, self.scene.lanes) != seen(wanted, self.scene.lanes):
+                return Counterexample(setting, tuple(steps[: number + 1]), tuple(exchanges))
+            hosts.receive(wanted)
+        return None
+
+    def shortened(self, failed: Counterexample) -> Counterexample:
+        """A counterexample of which no packet can be left out."""
+        size = len(failed.steps) // 2
+        while size:
+            shorter = next(self._shorter(failed, size), None)
+            if shorter is None:
+                size //= 2
+            else:
+                failed = shorter
+                size = min(size, len(failed.steps))
+        return failed
+
+    def _shorter(self, failed: Counterexample, size: int) -> Iterator[Counterexample]:
+        steps = failed.steps
+        for at in range(len(steps) - size, -1, -1):
+            found = self.run(failed.setting, steps[:at] + steps[at + size :])
+            if found is not None:
+                yield found
+
+    def _emptied(self) -> Switch:
+        """The switch without anything in its memory."""
+        if self._switch is None:
+            self._switch = self._start()
+            entries = self.scene.entries
+            for group, replicas in entries.groups.items():
+                self._switch.multicast_group(group, replicas)
+            for entry in entries.entries:
+                self._switch.insert(entry)
+        for name in self._registers:
+            self._switch.reset_register(name)
+        return self._switch
+
+
+@contextmanager
+def trial(scene: Scene, program: Path, bmv2: Path | None = None) -> Iterator[Trial]:
+    """A trial of a compiled program on the native target, or on BMv2 with the folder ``bmv2`` for
+    its log. ControlError if it does not start, or refuses the entries."""
+    if bmv2 is None:
+        made = Trial(scene, program, lambda: NativeSwitch.offline(program))
+        try:
+            yield made
+        finally:
+            made.close()
+        return
+    from testbed.switches.wired import wired_bmv2
+
+    with wired_bmv2(program, bmv2 / "log", SWITCH, FABRIC, ADDRESSING) as switch:
+        yield Trial(scene, program, lambda: switch)
+
+
+def verdicts(
+    made: Trial, rules: Sequence[Rule] = RULES, sequences: int = SEQUENCES, seed: int = 1
+) -> Iterator[Verdict]:
+    """The verdict on each rule that applies to the scene."""
+    for rule in rules:
+        if rule.applies(made.scene):
+            yield made.verdict(rule, sequences, seed)
