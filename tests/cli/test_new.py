@@ -172,7 +172,7 @@ def test_a_wrong_plan_is_an_error_of_the_experiment(plan, words, here):
     words = words.replace("22", str(head.count("\n") + 1))
     done = verb("validate", "own.yaml")
     assert done.returncode == 2
-    assert "own.yaml: own resnet50 repeat 1: " in done.stderr
+    assert "own.yaml:15:5: own resnet50 repeat 1: " in done.stderr
     assert words in done.stderr
 
 

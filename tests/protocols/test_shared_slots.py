@@ -58,7 +58,7 @@ def test_the_native_switch_does_what_the_references_say(protocols):
 @several_sets
 def test_bmv2_does_what_the_references_say(protocols, tmp_path):
     told = sharing(*protocols)
-    with wired_bmv2(PROGRAM, tmp_path / "log") as switch:
+    with wired_bmv2(PROGRAM, tmp_path / "log", SWITCH, FABRIC, ADDRESSING) as switch:
         derive(SWITCH, FABRIC, ADDRESSING, [*told, MARKER]).install(switch)
         assert compare(switch, protocols, told, 77)
 
