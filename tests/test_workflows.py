@@ -68,4 +68,4 @@ def test_every_command_is_one_of_ours_and_names_files_that_are_here(path, monkey
 
 def test_what_is_run_is_what_is_compared():
     found = [arguments[0] for path in WORKFLOWS for arguments in verbs(path)]
-    assert found == ["run", "compare"]
+    assert found == ["torture", "run", "compare"]
