@@ -65,7 +65,7 @@ BUGS = (
         "return sequence < tree->lowest + 4 * window->size ||"),
     Bug("window: neither silence nor a timeout retransmits", "switchml", "window.c",
         r"(?s)    if \(window->outstanding && now >= window->probe_at\)\n.*\Z", "}\n"),
-    Bug("ATP: a retransmission does not ask for a flush", "atp", "atp.c",
+    Bug("ATP: a retransmission does not ask for a flush", "atp", "atp.h",
         "resend_flag = FLAG_RESEND", "resend_flag = 0"),
     Bug("member: a lost receipt is not repeated", "rina", "member.c",
         r"send_receipt\(tree, sequence\); /\* the first", "; /* the first"),
@@ -92,7 +92,8 @@ def mutated(bug: Bug, sources: Mapping[str, str]) -> dict[str, str]:
     text = sources[bug.file]
     made, count = re.subn(bug.old, bug.new, text)
     if not count or made == text:
-        raise ValueError(f"{bug.what}: {bug.file} has no {bug.old!r}")
+        # Not an exception of a run, which would count as a bug that was found.
+        sys.exit(f"{bug.what}: {bug.file} has no {bug.old!r}")
     return {**sources, bug.file: made}
 
 
