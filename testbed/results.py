@@ -466,6 +466,12 @@ def _cell(value: object) -> object:
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
+def as_text(row: Row) -> dict[str, str]:
+    """A row as ``results.csv`` has it."""
+    values = zip(COLUMNS, map(_cell, astuple(row)), strict=True)
+    return {column: "" if value is None else str(value) for column, value in values}
+
+
 def _append(
     path: Path,
     rows: Iterable[Row | Iteration | LinkLoad | PacketDigests | Progress | CellEvent],
@@ -546,12 +552,12 @@ def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
             said = {"True": True, "False": False}
             table[column] = pd.Series(map(said.get, table[column]), table.index, object)
         elif column not in _TEXT:
-            numbers = pd.to_numeric(table[column].mask(table[column] == "")).astype(float)
-            wrong = numbers.abs() == math.inf
+            numbers = pd.to_numeric(table[column].mask(table[column] == ""))
+            wrong = numbers.astype(float).abs() == math.inf
             if column in filled and columns in (COLUMNS, ITERATION_COLUMNS):
                 wrong |= numbers.isna()
             if wrong.any():
                 found = str(table[column][wrong].iloc[0])
                 raise ValueError(f"{found[:40]!r} as {column}")
-            table[column] = pd.to_numeric(table[column].mask(table[column] == ""))
+            table[column] = numbers
     return table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,7 +11,7 @@ from rich.markup import escape
 from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journal
 from testbed.campaign.planning import Planned, title
 from testbed.campaign.standings import Standings
-from testbed.results import CellEvent, Row, RunDirectory
+from testbed.results import CellEvent, Row, RunDirectory, as_text
 
 _MOST_NAMED = 4
 
@@ -55,12 +54,12 @@ class Progress:
     def finish(self, planned: Planned, said: str, rows: Sequence[Row]) -> None:
         """``said`` is the outcome as text, ``rows`` are the cell's."""
         self._note([self._event(FINISHED, planned)])
-        leaders = ""
-        for row in rows:
-            record = as_text(row)
+        records = [as_text(row) for row in rows]
+        for record in records:
             self._standings.add(record)
-            if not self._console.quiet:
-                leaders = self._leaders(record)
+        if self._console.quiet:
+            return
+        leaders = self._leaders(records[-1]) if records else ""
         start = "\r\x1b[K" if self._console.is_terminal else ""
         line = f"{start}[{self._journal.ended}/{self._cells}] {title(planned.cell)}: {said}"
         self._console.print(escape(line + leaders), highlight=False, soft_wrap=True)
@@ -84,11 +83,6 @@ class Progress:
 
 def _now() -> float:
     return round(time.time(), 3)
-
-
-def as_text(row: Row) -> dict[str, str]:
-    """A row as results.csv has it."""
-    return {name: "" if value is None else str(value) for name, value in asdict(row).items()}
 
 
 def clock(seconds: float) -> str:

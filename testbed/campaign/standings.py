@@ -45,12 +45,24 @@ def records(run: Path) -> Iterator[Record]:
 
 @dataclass(frozen=True)
 class Standing:
-    """A system's mean JCT in a setting, with its 95 % interval (nan with fewer than 3 repeats)."""
+    """A system in a setting, by the JCTs of its repeats (s)."""
 
     name: str
-    jct_s: float
-    interval: tuple[float, float]
-    repeats: int
+    times: tuple[float, ...]
+
+    @property
+    def jct_s(self) -> float:
+        """Their mean."""
+        return fmean(self.times)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The mean's 95 % interval; nan with fewer than 3 repeats."""
+        return mean_interval(self.times)
+
+    @property
+    def repeats(self) -> int:
+        return len(self.times)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -106,8 +118,7 @@ class Standings:
 
     def _ranked(self, setting: Setting) -> list[Standing]:
         found = [
-            Standing(name, fmean(times), mean_interval(times), len(times))
-            for name, times in self._times.get(setting, {}).items()
+            Standing(name, tuple(times)) for name, times in self._times.get(setting, {}).items()
         ]
         return sorted(found, key=lambda each: each.jct_s)
 

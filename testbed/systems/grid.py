@@ -15,6 +15,7 @@ from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.systems import ps
+from testbed.systems.gradient_routing.options import Drawn
 from testbed.systems.gradient_routing.ways import (
     MOST_WAYS,
     Way,
@@ -24,7 +25,7 @@ from testbed.systems.gradient_routing.ways import (
     to_switch,
 )
 from testbed.systems.racks import by_rack
-from testbed.systems.system import Assignment, System, WithWindow
+from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import Flow, path, spread
 from testbed.units import RATE_PATTERN, format_rate, parse_rate
@@ -179,7 +180,7 @@ def _rate(value: object) -> object:
     return value
 
 
-class GridOptions(WithWindow):
+class GridOptions(Drawn):
     """How gradients are routed."""
 
     strategy: Literal["grid", "nearest", "none"] = Field(
@@ -199,20 +200,6 @@ class GridOptions(WithWindow):
         " improved switch by switch) or milp (exactly)",
         examples=["rounding"],
     )
-    draws: int = Field(
-        default=32,
-        ge=1,
-        le=10_000,
-        description="how often rounding draws; the best draw counts (the paper draws once)",
-        examples=[32],
-    )
-    seed: int | None = Field(
-        default=None,
-        ge=0,
-        description="the seed of the draws, a whole number of at least 0; unset, each repeat has"
-        " its own",
-        examples=[1],
-    )
     rate: Annotated[
         str | None,
         BeforeValidator(_rate),
@@ -225,7 +212,7 @@ class GridOptions(WithWindow):
 
     def draws_anew(self) -> bool:
         """Whether a solver draws, with a seed of each repeat."""
-        return self.strategy == "grid" and self.solver != "milp" and self.seed is None
+        return self.strategy == "grid" and self.solver != "milp" and super().draws_anew()
 
 
 SYSTEM = System(

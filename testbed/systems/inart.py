@@ -11,10 +11,11 @@ from pydantic import Field
 
 from testbed.plan.program import Operation, Plan, SwitchAllReduce
 from testbed.systems import ps
+from testbed.systems.gradient_routing.options import Drawn
 from testbed.systems.gradient_routing.ways import MOST_WAYS, candidates, past_switches, to_switch
 from testbed.systems.grid import FINEST, streams, tree
 from testbed.systems.racks import by_rack
-from testbed.systems.system import Assignment, System, WithWindow
+from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import spread
 
@@ -101,7 +102,7 @@ def _whole(shares: Sequence[float]) -> list[Fraction]:
     return [Fraction(part, FINEST) for part in parts]
 
 
-class InArtOptions(WithWindow):
+class InArtOptions(Drawn):
     """How the model is split and routed."""
 
     split: Literal["best", "equal"] = Field(
@@ -110,24 +111,6 @@ class InArtOptions(WithWindow):
         " routes) or equal",
         examples=["best"],
     )
-    draws: int = Field(
-        default=32,
-        ge=1,
-        le=10_000,
-        description="how often rounding draws routes; the best draw counts",
-        examples=[32],
-    )
-    seed: int | None = Field(
-        default=None,
-        ge=0,
-        description="the seed of the draws, a whole number of at least 0; unset, each repeat has"
-        " its own",
-        examples=[1],
-    )
-
-    def draws_anew(self) -> bool:
-        """Whether routes are drawn with a seed of each repeat."""
-        return self.seed is None
 
 
 SYSTEM = System(

@@ -310,4 +310,6 @@ def main_(count: int, first: int) -> int:
 
 
 if __name__ == "__main__":
+    # Without this, a killed run leaves its folder in /tmp.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main_(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from paces import pace
 
-from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.plan.program import Pipelining
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
-from testbed.topology.framing import framing
 
 BYTEPS = registry["byteps"]
 FABRIC = leaf_spine(1, 1, 16, 1e10, 1e10, 10**6)
@@ -25,19 +24,12 @@ def plan(workers, spare, **options):
     return made
 
 
-def pace(made):
-    """Time per byte, in units of a byte on a host's link, headers left out."""
-    tcp = framing(FABRIC)
-    overhead = 1 / tcp.tcp_efficiency + tcp.tcp_ack_share
-    return model.seconds_per_byte(made, FABRIC) * 1e10 / 8 / overhead
-
-
 def test_without_spare_machines_it_costs_what_a_ring_costs_and_with_n_of_them_m_over_b():
     hosts = FABRIC.hosts[:8]
     ring = registry["ring"].plan(Assignment(hosts), FABRIC)
-    assert pace(plan(8, 0)) == pytest.approx(pace(ring), rel=0.001)
-    assert pace(plan(8, 8)) == pytest.approx(1, rel=0.001)
-    paces = [pace(plan(8, spare)) for spare in range(9)]
+    assert pace(plan(8, 0), FABRIC) == pytest.approx(pace(ring, FABRIC), rel=0.001)
+    assert pace(plan(8, 8), FABRIC) == pytest.approx(1, rel=0.001)
+    paces = [pace(plan(8, spare), FABRIC) for spare in range(9)]
     assert paces == sorted(paces, reverse=True)
 
 

@@ -32,17 +32,18 @@ static void take(struct congestion *congestion, const struct feedback *answer)
     (void)congestion, (void)answer;
 }
 
-static void ignore(struct congestion *congestion)
+void congestion_ignore(struct congestion *congestion)
 {
     (void)congestion;
 }
 
-static void go_on(struct congestion *congestion, double now, double round_trip)
+void congestion_go_on(struct congestion *congestion, double now, double round_trip)
 {
     (void)congestion, (void)now, (void)round_trip;
 }
 
-const struct control none = {.answered = take, .missed = ignore, .slow_down = go_on};
+const struct control none = {
+    .answered = take, .missed = congestion_ignore, .slow_down = congestion_go_on};
 
 static void grow(struct congestion *congestion, const struct feedback *answer)
 {
@@ -64,4 +65,14 @@ void congestion_halve(struct congestion *congestion, double now, double round_tr
     congestion->last_cut = now;
 }
 
-const struct control aimd = {.answered = grow, .missed = congestion_shrink, .slow_down = congestion_halve};
+void congestion_adjust(struct congestion *congestion)
+{
+    if (congestion->marked)
+        congestion->allowed *= 1 - congestion->marked_share / 2;
+    else
+        congestion->allowed++;
+    congestion->allowed = fmin(fmax(congestion->allowed, congestion->least), congestion->most);
+}
+
+const struct control aimd = {
+    .answered = grow, .missed = congestion_shrink, .slow_down = congestion_halve};

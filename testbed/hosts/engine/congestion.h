@@ -2,6 +2,7 @@
 #ifndef CONGESTION_H
 #define CONGESTION_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,7 +18,7 @@ struct congestion {
     uint32_t answers, marked;
     double marked_share;
 
-    /* A2TP's second window: how many of a window's fragments use switches' memory, also of the
+    /* A second window: how many of a window's fragments use switches' memory, also of the
        window before; answers to fragments whose slots others wanted, and their smoothed share. */
     uint64_t began;
     double aggregated, aggregated_before;
@@ -53,8 +54,18 @@ extern const struct control none, aimd;
 void congestion_open(struct congestion *congestion, const struct control *control, uint32_t window,
                      uint64_t begins);
 
-/* For the protocols' own controls. */
+/* For the protocols' own controls. A missing fragment, or one that timed out, changes nothing: */
+void congestion_ignore(struct congestion *congestion);
+void congestion_go_on(struct congestion *congestion, double now, double round_trip);
+/* Or it does: */
 void congestion_shrink(struct congestion *congestion);
 void congestion_halve(struct congestion *congestion, double now, double round_trip);
+/* Once a window, as DCTCP (RFC 8257): half of `marked_share` less, or one more without a mark. */
+void congestion_adjust(struct congestion *congestion);
+
+static inline double congestion_smoothed(double old, double gain, double sample)
+{
+    return (1 - gain) * old + gain * fmin(sample, 1);
+}
 
 #endif

@@ -4,6 +4,9 @@
 
 #include <math.h>
 
+#define LEAST_SILENCE 0.005 /* a busy machine may pause as long without a loss */
+#define LATER 0.75          /* of a round trip: less may be a member's delay */
+
 struct rtt {
     double smoothed, variation; /* 0 before the first sample */
 };

@@ -20,8 +20,6 @@
 #include "tree.h"
 
 static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
-static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long without a loss */
-static const double LATER = 0.75; /* of a round trip: less may be a member's delay */
 enum { REORDERING = 3 };
 
 void window_open(struct tree *tree, uint32_t size, uint64_t begins)

@@ -20,11 +20,6 @@ static void begin(struct congestion *congestion)
     congestion->began = congestion->next = congestion->begins;
 }
 
-static double smoothed(double old, double gain, double sample)
-{
-    return (1 - gain) * old + gain * fmin(sample, 1);
-}
-
 static void watch_order(struct congestion *congestion, const struct feedback *answer)
 {
     congestion->in_order += answer->fragment == congestion->next;
@@ -45,15 +40,6 @@ static void adjust_aggregated(struct congestion *congestion)
         congestion->aggregated *= 1 - pow(beyond, congestion->degree) / SOFTENED;
     else
         congestion->aggregated++;
-}
-
-static void adjust_allowed(struct congestion *congestion)
-{
-    if (congestion->marked)
-        congestion->allowed *= 1 - congestion->marked_share / 2;
-    else
-        congestion->allowed++;
-    congestion->allowed = fmin(fmax(congestion->allowed, congestion->least), congestion->most);
 }
 
 /* Windows are counted in fragments, so that all workers of a job, which see the same answers, send
@@ -77,14 +63,15 @@ static void answered(struct congestion *congestion, const struct feedback *answe
     watch_order(congestion, answer);
     if (answer->fragment < congestion->begins)
         return; /* of the window before: this one has no answer yet */
-    congestion->degree = smoothed(congestion->degree, DEGREE_GAIN, congestion->latest_degree);
-    congestion->marked_share =
-        smoothed(congestion->marked_share, SHARE_GAIN, congestion->marked / congestion->allowed);
-    congestion->contended_share = smoothed(congestion->contended_share, SHARE_GAIN,
-                                           congestion->contended / congestion->aggregated);
+    congestion->degree =
+        congestion_smoothed(congestion->degree, DEGREE_GAIN, congestion->latest_degree);
+    congestion->marked_share = congestion_smoothed(congestion->marked_share, SHARE_GAIN,
+                                                   congestion->marked / congestion->allowed);
+    congestion->contended_share = congestion_smoothed(congestion->contended_share, SHARE_GAIN,
+                                                      congestion->contended / congestion->aggregated);
     congestion->aggregated_before = congestion->aggregated;
     adjust_aggregated(congestion);
-    adjust_allowed(congestion);
+    congestion_adjust(congestion);
     congestion->aggregated = fmin(fmax(congestion->aggregated, 1), congestion->allowed);
     begin_window(congestion, answer->now);
 }
@@ -100,21 +87,11 @@ static bool bypasses(const struct congestion *congestion, uint64_t fragment, uin
 }
 
 /* The windows change once a window, and for nothing else. */
-static void missed(struct congestion *congestion)
-{
-    (void)congestion;
-}
-
-static void slow_down(struct congestion *congestion, double now, double round_trip)
-{
-    (void)congestion, (void)now, (void)round_trip;
-}
-
 static const struct control two_windows = {
     .open = begin,
     .answered = answered,
-    .missed = missed,
-    .slow_down = slow_down,
+    .missed = congestion_ignore,
+    .slow_down = congestion_go_on,
     .bypasses = bypasses,
 };
 

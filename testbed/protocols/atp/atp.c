@@ -68,6 +68,6 @@ void atp_take_floats(struct tree *tree, const struct packet *packet, uint64_t se
     root_return_sum(tree, sequence);
 }
 
-static const struct rules rules = {ATP_RULES, .renamed = FLAG_COLLISION};
+const struct rules atp_rules = {ATP_RULES, .renamed = FLAG_COLLISION};
 
-const struct protocol atp = {ON_TREES, .rules = &rules, .control = &aimd};
+const struct protocol atp = {ON_TREES, .rules = &atp_rules, .control = &aimd};

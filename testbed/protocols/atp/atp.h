@@ -18,4 +18,6 @@ void atp_take_floats(struct tree *tree, const struct packet *packet, uint64_t se
     .asked = atp_send_floats, .rehash = atp_rehash, .too_wide = atp_ask_for_floats,                \
     .take_again = atp_take_floats
 
+extern const struct rules atp_rules;
+
 #endif

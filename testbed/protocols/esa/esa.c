@@ -3,6 +3,4 @@
    flushes it from the switches (our reading of its reminder). */
 #include "atp.h"
 
-static const struct rules rules = {ATP_RULES, .renamed = FLAG_COLLISION};
-
-const struct protocol esa = {ON_TREES, .rules = &rules, .control = &aimd};
+const struct protocol esa = {ON_TREES, .rules = &atp_rules, .control = &aimd};

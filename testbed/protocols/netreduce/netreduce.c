@@ -9,7 +9,6 @@
 #include "roce.h"
 
 static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
-static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long without a loss */
 enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
 enum { GATHERED = 16 }; /* packets in order that one acknowledgement may answer */
 

@@ -14,8 +14,6 @@
 #include "tree.h"
 
 static const double FIRST_SILENCE = 0.2, LONGEST_SILENCE = 1.0;
-static const double LEAST_SILENCE = 0.005; /* a busy machine may pause as long without a loss */
-static const double LATER = 0.75; /* of a round trip: less may be a member's delay */
 
 struct lane {
     uint64_t next; /* this rank's next fragment that is not 0; the current one if not looked for */

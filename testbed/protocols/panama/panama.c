@@ -2,8 +2,6 @@
    contribution (ECN) is a mark of the sum. Hosts react to the share of marked sums as DCTCP does (RFC
    8257), with its gain. Our reading of the rest: slots and retransmissions are as in SwitchML, a gap
    takes away an eighth for each missing fragment, and a timeout halves. */
-#include <math.h>
-
 #include "tree.h"
 
 static const double GAIN = 1.0 / 16;
@@ -20,12 +18,8 @@ static void answered(struct congestion *congestion, const struct feedback *answe
     if (answer->fragment < congestion->ends)
         return;
     const double share = (double)congestion->marked / congestion->answers;
-    congestion->marked_share = (1 - GAIN) * congestion->marked_share + GAIN * share;
-    if (congestion->marked)
-        congestion->allowed *= 1 - congestion->marked_share / 2;
-    else
-        congestion->allowed++;
-    congestion->allowed = fmin(fmax(congestion->allowed, congestion->least), congestion->most);
+    congestion->marked_share = congestion_smoothed(congestion->marked_share, GAIN, share);
+    congestion_adjust(congestion);
     congestion->ends = answer->fragment + (uint64_t)congestion->allowed;
     congestion->answers = congestion->marked = 0;
 }
