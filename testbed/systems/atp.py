@@ -80,7 +80,8 @@ SYSTEM = System(
         "With several servers, each sums an equal part of every bucket, on a tree of its own. The "
         "released code gives whole tensors to servers (a tensor's key modulo their number), which "
         "comes to such parts on average. The window counts for each server.",
-        "Congestion control is off, as in the released code; the window is fixed.",
+        "Congestion control is on, as in the paper; in the released code it is switched off. The "
+        "largest window is what the fabric's queues and the switch's slots allow.",
     ),
     servers=(1, 64),
     aggregates=True,
