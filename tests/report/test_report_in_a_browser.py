@@ -164,16 +164,18 @@ def test_figures_follow_a_dark_page(tab, page):
 
 def test_marks_say_what_they_are(tab, page):
     tab.open(page, DESK)
+    # Scrolling hides a tooltip, so the pointer waits until the page has heard of it.
     place = """
-        (() => {
+        new Promise(done => {
           const mark = document.querySelector("#figure-jct-ina .mark[data-system=atp][data-tip]");
-          mark.scrollIntoView({block: "center"});
-          const box = mark.getBoundingClientRect();
-          return [box.left + box.width / 2, box.top + box.height / 2];
-        })()
+          addEventListener("scroll", () => {
+            const box = mark.getBoundingClientRect();
+            done([box.left + box.width / 2, box.top + box.height / 2]);
+          }, {once: true});
+          mark.scrollIntoView({block: "center", behavior: "instant"});
+        })
     """
     x, y = tab.evaluate(place)
-    tab.evaluate("new Promise(done => setTimeout(done, 100))")  # scrolling hides a tooltip
     tab.point(x, y)
     assert tab.evaluate("document.getElementById('tip').hidden") is False
     said = tab.evaluate("document.getElementById('tip').textContent")
