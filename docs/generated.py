@@ -19,7 +19,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -123,6 +122,7 @@ def schema(page: str, argument: str) -> str:
     for name, kind in (
         ("fabric: leaf-spine", "LeafSpine"),
         ("fabric: fat-tree", "FatTree"),
+        ("fabric: circuits", "Circuits"),
         ("fabric: graph", "Graph"),
         ("fabric.links of a graph", "GraphLink"),
         ("jobs", "Job"),
@@ -173,20 +173,15 @@ def _cell(text: str) -> str:
 def systems(page: str, argument: str) -> str:
     """Each system's declarations and options."""
     from testbed.experiment.jsonschema import schema as whole
+    from testbed.studies.declared import facts
     from testbed.systems import registry
 
     options = whole(registry)["$defs"]
     parts = []
     for name, system in sorted(registry.items()):
-        fewest, most = system.servers
-        facts = [
-            f"parameter servers: {'none' if not most else f'{fewest} to {most}'}",
-            f"switches sum for it: {'yes' if system.aggregates else 'no'}",
-            f"workers wait for one another: {'yes' if system.waits else 'no'}",
-        ]
         table = _table(options[f"options-{name}"])
         parts.append(
-            f"## {name}\n\n**{system.title}.** {system.citation}\n\n{'; '.join(facts)}.\n\n"
+            f"## {name}\n\n**{system.title}.** {system.citation}\n\n{'; '.join(facts(system))}.\n\n"
             f"{_rules(system)}\n\nOptions:\n\n{table if '`' in table else 'none.'}"
         )
     return "\n\n".join(parts)
@@ -303,24 +298,20 @@ def gallery(page: str, argument: str) -> str:
 
 def _made(folder: Path) -> str:
     """Which runs a report shows: their files, commands and times."""
+    from testbed.report.quote import took
+
     lines = ["| file | command | time | processor |", "| --- | --- | --- | --- |"]
     for path in sorted([*folder.glob("run.json"), *folder.glob("*/run.json")]):
         run = json.loads(path.read_text())
-        lasted = _time(run["finished_at"]) - _time(run["started_at"])
-        minutes, seconds = divmod(round(lasted.total_seconds()), 60)
         name = re.search(r"^name: (\S+)", (path.parent / "experiment.yaml").read_text(), re.M)
         assert name is not None
         lines.append(
-            f"| `{name[1]}.yaml` | `{run['command']}` | {minutes} min {seconds} s |"
+            f"| `{name[1]}.yaml` | `{run['command']}` | {took(run)} |"
             f" {run['cpu']}, {run['cores']} cores |"
         )
     claims = folder / "claims.md"
     found = re.search(r"^Made by `.*$", claims.read_text(), re.M) if claims.exists() else None
     return "\n".join(lines) + (f"\n\nClaims: {found[0][0].lower()}{found[0][1:]}" if found else "")
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 _WRITERS: Mapping[str, Callable[[str, str], str]] = {

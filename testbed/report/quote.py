@@ -16,8 +16,10 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -64,14 +66,17 @@ def _of_run(asked: str, path: Path, key: str) -> str:
     """A value of a run's metadata."""
     content = json.loads(path.read_text())
     try:
-        if key != "took":
-            return str(content[key])
-        begun, ended = (
-            datetime.strptime(content[name], "%Y-%m-%dT%H:%M:%SZ")
-            for name in ("started_at", "finished_at")
-        )
+        return took(content) if key == "took" else str(content[key])
     except (KeyError, TypeError) as error:
         raise Unquotable(f"{asked}: {path.name} has no {key}") from error
+
+
+def took(run: Mapping[str, Any]) -> str:
+    """How long a run took, by its metadata: ``5 min 41 s``. KeyError or TypeError if it does not
+    say."""
+    begun, ended = (
+        datetime.strptime(run[name], "%Y-%m-%dT%H:%M:%SZ") for name in ("started_at", "finished_at")
+    )
     minutes, seconds = divmod(round((ended - begun).total_seconds()), 60)
     return f"{minutes} min {seconds:02d} s"
 

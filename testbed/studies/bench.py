@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from testbed import results
 from testbed.backends.recording import NOTHING
 from testbed.campaign.cell import CellResult
 from testbed.campaign.local import Local
@@ -188,15 +189,14 @@ def _measured(cell: Planned, outcome: object) -> Measured:
         return Measured(*about, error=str(outcome))
     (row,) = outcome.jobs
     assert row.iteration_s is not None
-    algbw = size / row.iteration_s / 1e9
     busiest = max(
         outcome.links, key=lambda link: round(link.bytes) / link.rate_gbit_s, default=None
     )
     return Measured(
         *about,
         time_s=row.iteration_s,
-        algbw_gbyte_s=algbw,
-        ring_busbw_gbyte_s=algbw * 2 * (workers - 1) / workers,
+        algbw_gbyte_s=results.algbw(size, row.iteration_s) / 8e9,
+        ring_busbw_gbyte_s=results.busbw(size, row.iteration_s, workers) / 8e9,
         busiest_link=f"{busiest.source}>{busiest.target}" if busiest else "",
         busiest_bytes=busiest.bytes / (job.job.iterations + job.job.warmup) if busiest else None,
         wrong=0 if row.verified else None,

@@ -70,21 +70,25 @@ def protocols_of(system: System) -> list[str]:
 
 def full(system: System) -> Iterator[str]:
     """All that a system declares: source, rules, our reading, and options."""
-    protocols = ", ".join(protocols_of(system))
     yield f"{system.name}: {system.title}"
     yield from _filled(f"source: {system.citation}", "  ")
-    yield f"  protocols: {protocols} (by default, in racks with INA)"
-    yield f"  INA: {_ina_said(system)}"
-    yield f"  parameter servers: {_servers(system)}"
-    yield "  workers: " + (
-        "wait for one another in each iteration" if system.waits else "do not wait for one another"
-    )
+    yield from (f"  {fact}" for fact in facts(system))
     for heading, rules in (("Published", system.published), ("Our reading", system.reading)):
         yield f"\n{heading}"
         for rule in rules:
             yield from _filled(rule, "  - ", "    ")
     yield "\nOptions of a job (options: {...})"
     yield from options(system) if system.options.model_fields else ["  none"]
+
+
+def facts(system: System) -> Iterator[str]:
+    """Its protocols, its needs, and whether its workers wait; a line each."""
+    yield f"protocols: {', '.join(protocols_of(system))} (by default, in racks with INA)"
+    yield f"INA: {_ina_said(system)}"
+    yield f"parameter servers: {_servers(system)}"
+    yield "workers: " + (
+        "wait for one another in each iteration" if system.waits else "do not wait for one another"
+    )
 
 
 def _ina_said(system: System) -> str:

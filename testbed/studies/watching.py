@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Literal
 from testbed import results
 from testbed.campaign import journal
 from testbed.campaign.progress import clock
+from testbed.campaign.resume import is_held
 from testbed.campaign.standings import Standing, Standings, records
 from testbed.experiment.findings import counted
 from testbed.systems import registry
@@ -42,7 +41,9 @@ def look(run: Path) -> Watched:
         raise FileNotFoundError(
             f"found no {results.RESULTS} in {run}, wanted the directory of a run"
         )
-    is_held = _is_held(run)  # before the tables: a run that ends meanwhile is seen as whole later
+    is_being_written = is_held(
+        run
+    )  # before the tables: a run that ends meanwhile is seen as whole later
     metadata = results.read_metadata(run)
     standings = Standings({name: system.title for name, system in registry.items()})
     done = set()
@@ -51,21 +52,9 @@ def look(run: Path) -> Watched:
         done.add((row["cell"], row["repeat"]))
     ended = metadata.get("finished_at") is not None
     status: Literal["runs", "ended", "interrupted"] = (
-        "runs" if is_held else "ended" if ended else "interrupted"
+        "runs" if is_being_written else "ended" if ended else "interrupted"
     )
     return Watched(run, status, len(done), journal.read(run), standings)
-
-
-def _is_held(run: Path) -> bool:
-    """Whether a process writes there: `campaign.resume.held`."""
-    descriptor = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def lines(watched: Watched, now: float) -> Iterator[str]:

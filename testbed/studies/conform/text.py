@@ -10,6 +10,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from scapy.utils import wrpcap
 
+from testbed.experiment.findings import counted
 from testbed.studies.conform.scene import FABRIC, NAMES, SWITCH, Place
 from testbed.studies.conform.traffic import Frame, seen
 from testbed.studies.conform.trial import Counterexample, Exchange, Verdict
@@ -24,7 +25,7 @@ _BETWEEN_RULES_S = 100
 def row(verdict: Verdict) -> str:
     """A line of the table of rules."""
     found = verdict.counterexample
-    said = "kept" if found is None else f"BROKEN in {_packets(len(found.steps))}"
+    said = "kept" if found is None else f"BROKEN in {counted(len(found.steps), 'packet')}"
     return f"{verdict.rule.name:<11} {said:<20} {verdict.rule.says}"
 
 
@@ -109,7 +110,7 @@ def _difference(last: Exchange, found: Counterexample) -> Iterator[str]:
         if not frames:
             yield f"        {heading}: nothing leaves"
         elif not differing:
-            yield f"        {heading}: {_packets(same)}, and no more of these"
+            yield f"        {heading}: {counted(same, 'packet')}, and no more of these"
     fields = _fields(last, lanes)
     if fields:
         yield f"        they differ in {fields}"
@@ -155,7 +156,3 @@ def _neighbour(port: int) -> str:
 
 def _line(frame: bytes) -> str:
     return line(Ether(frame), NAMES)
-
-
-def _packets(count: int) -> str:
-    return f"{count} packet{'s' if count != 1 else ''}"

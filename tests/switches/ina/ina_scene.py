@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from testbed.protocols.events import Event
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
+from testbed.studies.conform.scene import registers
 from testbed.switches.compile import PROGRAM
 from testbed.switches.control import Control
 from testbed.switches.entries import SwitchEntries, derive
@@ -92,9 +92,7 @@ JOBS = sorted({each.job for each in ALLOCATIONS})
 ENTRIES: SwitchEntries = derive(SWITCH, FABRIC, ADDRESSING, ALLOCATIONS)
 
 
-@cache
-def _registers(program: Path) -> tuple[str, ...]:
-    return tuple(each["name"] for each in json.loads(program.read_bytes())["register_arrays"])
+_registers = cache(registers)
 
 
 def forget(switch: Control, program: Path = PROGRAM) -> None:
