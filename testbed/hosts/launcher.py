@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -60,7 +61,8 @@ class Launcher:
     ) -> None:
         if kind is None:
             for pipe in self._pipes:
-                pipe.send("bye")
+                with suppress(OSError):  # it died after its outcome, which counts
+                    pipe.send("bye")
             for each in self._processes:
                 each.join(2)
         for each in self._processes:
@@ -105,7 +107,10 @@ class Launcher:
 
     def _tell(self, indices: Iterable[int], message: object) -> None:
         for index in indices:
-            self._pipes[index].send(message)
+            try:
+                self._pipes[index].send(message)
+            except OSError:  # it has ended, and may have said why
+                self._answer(self._pipes[index], index)
 
     def _gather(
         self, indices: Iterable[int], watch: Callable[[], None], limit: float | None

@@ -112,6 +112,28 @@ def test_a_killed_worker_ends_the_run(system):
             os.kill(pid, 0)
 
 
+def test_a_worker_that_dies_before_it_is_told_to_go_on_is_named():
+    """Its pipe is broken when the launcher writes to it."""
+    job = tasks("ring")
+    with (
+        pytest.raises(RankFailed, match=r"job 0 worker rank 1 died \(exit code -9\)"),
+        Launcher(job, [None] * len(job)) as launcher,
+    ):
+        assert all(pipe.poll(PATIENCE_S) for pipe in launcher._pipes)  # all are listening
+        os.kill(launcher.pids[1], signal.SIGKILL)
+        launcher._processes[1].join(PATIENCE_S)
+        launcher.run(timeout=PATIENCE_S)
+
+
+def test_a_worker_that_dies_after_its_outcome_changes_nothing():
+    job = tasks("ring")
+    with Launcher(job, [None] * len(job)) as launcher:
+        outcomes = launcher.run(timeout=PATIENCE_S)
+        os.kill(launcher.pids[1], signal.SIGKILL)
+        launcher._processes[1].join(PATIENCE_S)
+    assert [each.wrong for each in outcomes] == [0] * 3
+
+
 def test_credit_that_comes_back_is_used_and_a_host_may_have_two_ranks():
     """More units than credit, all ready at once; three servers are on workers' hosts."""
     job = tasks("ps")
