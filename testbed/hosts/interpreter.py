@@ -40,6 +40,7 @@ class Interpreter:
         self._send, self._aggregate, self._finished = send, aggregate, finished
         self._later = later
         self._program: list[list[Operation]] = [[] for _ in range(plan.chunks)]
+        self._operations = len(plan.programs[rank])
         for operation in plan.programs[rank]:
             self._program[operation.chunk].append(operation)
         self.receivers = {op.to for op in plan.programs[rank] if isinstance(op, Send)}
@@ -50,10 +51,12 @@ class Interpreter:
         """Start a unit on ``values``, shape (elements,), which the sum replaces in place."""
         cuts = self._cuts(unit)
         self._units[unit] = _Unit(
-            [values[cuts[chunk] : cuts[chunk + 1]] for chunk in range(self._plan.chunks)]
+            [values[cuts[chunk] : cuts[chunk + 1]] for chunk in range(self._plan.chunks)],
+            self._operations,
         )
-        for chunk in range(self._plan.chunks):
-            self._advance(unit, chunk)
+        for chunk, program in enumerate(self._program):
+            if program:
+                self._advance(unit, chunk)
         self._retire(unit)
 
     def has_begun(self, unit: int) -> bool:
@@ -105,26 +108,23 @@ class Interpreter:
 
     def _retire(self, unit: int) -> None:
         state = self._units.get(unit)
-        if state is not None and state.ended(self._program):
+        if state is not None and not state.left:
             del self._units[unit]
             self._finished(unit)
 
 
 class _Unit:
-    """Progress of one unit: its chunks, and each one's position in the program."""
+    """Progress of one unit: its chunks, each one's position in the program, and how many operations
+    are left in all."""
 
-    __slots__ = ("chunks", "position", "waited")
+    __slots__ = ("chunks", "left", "position", "waited")
 
-    def __init__(self, chunks: list[Values]) -> None:
-        self.chunks = chunks
+    def __init__(self, chunks: list[Values], operations: int) -> None:
+        self.chunks, self.left = chunks, operations
         self.position = [0] * len(chunks)
         self.waited = [False] * len(chunks)
 
     def step(self, chunk: int) -> None:
         self.position[chunk] += 1
         self.waited[chunk] = False
-
-    def ended(self, program: Sequence[Sequence[Operation]]) -> bool:
-        return all(
-            at == len(operations) for at, operations in zip(self.position, program, strict=True)
-        )
+        self.left -= 1

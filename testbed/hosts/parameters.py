@@ -6,7 +6,7 @@ updates of each worker its parameters contain, so each answer can be checked to 
 whatever order updates came.
 
 Where workers take turns, a server gives the turn to the next worker as soon as it has everything
-that the one before pushes in an iteration.
+that the one before pushes to it in an iteration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from testbed.hosts.messages import Answer, Chunk, Turn, Values
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
 from testbed.plan.program import Consistency, Update
-from testbed.protocols.parameters.gate import Gate, Rotation, Turns
+from testbed.protocols.parameters.gate import Gate, Pieces, Rotation, Turns
 from testbed.workload.gradients import Gradients
 from testbed.workload.iteration import IterationTimes, UnitTimes, UpdateTimes
 
@@ -70,10 +70,10 @@ class Worker:
         self._pulled = np.zeros(task.layout.elements, np.int32)
         self._spans = _spans(task)
         self._counts: dict[tuple[int, int], Sequence[int]] = {}
-        self._updates = [op for op in task.plan.programs[task.rank] if isinstance(op, Update)]
+        self._pieces = Pieces(task.plan, task.rank, len(task.units))
         self._missing: dict[int, int] = {}
         self._begun: dict[int, float] = {}
-        self.peers = {update.server for update in self._updates}
+        self.peers = self._pieces.servers
         self._turns = Turns(self.peers)
 
     def steps(self, start: float) -> Steps:
@@ -87,7 +87,7 @@ class Worker:
             ready = [start + unit.ready_s * pace for unit in task.units]
             if self._consistency.turns:
                 # A turn that waited for a backward pass would delay all workers.
-                ready = [max(ready)] * len(ready)
+                ready = [max(ready)] * len(self._pieces)
             end = yield from self._update(iteration, ready, compute_end)
             self._outcome.iterations.append(IterationTimes(start, compute_end, end))
             # Checking and filling run while the next iteration "computes".
@@ -102,7 +102,7 @@ class Worker:
     def _update(
         self, iteration: int, ready: Sequence[float], compute_end: float
     ) -> Generator[float, float, float]:
-        """Push units as they get ready and pull them all; returns the time when that and the
+        """Push pieces as they get ready and pull them all; returns the time when that and the
         computation have ended."""
         credit = self._task.plan.pipelining.credit or len(ready)
         begun = 0
@@ -115,9 +115,10 @@ class Worker:
                 begun < len(ready)
                 and ready[begun] <= now
                 and len(self._missing) < credit
-                and (not self._consistency.turns or self._turns.has(iteration))
+                and self._pieces.may_begin(begun, begun - len(self._missing))
+                and self._has_turn(iteration, begun)
             ):
-                self._missing[begun] = len(self._updates)
+                self._missing[begun] = len(self._pieces.updates(begun))
                 self._begun[begun] = now
                 leaving.append((now + self._task.step_s, begun))
                 begun += 1
@@ -131,9 +132,15 @@ class Worker:
             awaited = [compute_end, *ready[begun : begun + 1], *(at for at, _ in leaving)]
             until = min((at for at in awaited if at > now), default=NEVER)
 
-    def _push(self, iteration: int, unit: int) -> None:
+    def _has_turn(self, iteration: int, piece: int) -> bool:
+        return not self._consistency.turns or all(
+            self._turns.has(update.server, iteration) for update in self._pieces.updates(piece)
+        )
+
+    def _push(self, iteration: int, piece: int) -> None:
+        unit = self._pieces.unit(piece)
         number = iteration * len(self._task.units) + unit
-        for update in self._updates:
+        for update in self._pieces.updates(piece):
             values = self._gradient[self._spans[unit, update.chunk]]
             self._transport.send(update.server, Chunk(number, update.chunk, values))
 
@@ -149,11 +156,12 @@ class Worker:
             unit = message.unit - iteration * len(self._task.units)
             self._pulled[self._spans[unit, message.chunk]] = message.values
             self._counts[unit, message.chunk] = message.counts
-            self._missing[unit] -= 1
-            if not self._missing[unit]:
-                del self._missing[unit]
+            piece = self._pieces.holding(unit, message.chunk)
+            self._missing[piece] -= 1
+            if not self._missing[piece]:
+                del self._missing[piece]
                 if self._task.times_units:
-                    times = UnitTimes(iteration, unit, self._begun[unit], now)
+                    times = UnitTimes(iteration, unit, self._begun[piece], now)
                     self._outcome.units.append(times)
         return some
 

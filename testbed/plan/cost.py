@@ -224,6 +224,7 @@ class ClosedForm:
         iteration lasts as long as for one worker alone, unless a round of all workers' transfers
         takes longer. Workers that begin together spread out by themselves, but only after some
         iterations. A worker that takes turns pushes nothing before its whole gradient is ready.
+        Each server has another worker's turn, so that all their links are busy.
         """
         plan, consistency = self._plan, self._plan.consistency
         if consistency is None or consistency.is_barrier:

@@ -26,10 +26,13 @@ SYSTEM = System(
     ),
     reading=(
         *asynchronous.READING,
-        "Turns go by rank, and a turn is one worker's whole gradient. A worker is notified of its "
-        "turn when the server has the whole gradient of the worker before. It pushes at full rate "
+        "Turns go by rank. A turn is all that one worker pushes to a server in an iteration, and "
+        "the server notifies the next worker when it has all of it. A worker pushes at full rate "
         "once its last gradient is ready, not during backward. Answers overlap the next worker's "
         "turn.",
+        "Several servers have as many workers' turns at once: a worker pushes its share for the "
+        "first server, then for the second, and so on. Two shares at once would leave both "
+        "servers' links half idle, and their answers would meet at the worker's link.",
         "All workers wait for a straggler's turn.",
         "The paper tunes the batch of each worker in an uneven cluster; here batches are equal.",
     ),

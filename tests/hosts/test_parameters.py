@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from patience import PATIENCE_S
 
 from testbed.hosts.driver import drive
-from testbed.hosts.parameters import Shard, may_hold
+from testbed.hosts.parameters import Shard, Worker, may_hold
 from testbed.hosts.rank import make
 from testbed.hosts.sockets import Sockets
 from testbed.hosts.task import Task
@@ -181,6 +181,29 @@ def test_in_turns_no_one_pushes_before_the_one_before_is_through(monkeypatch):
     monkeypatch.setattr(Shard, "push", noted)
     virtual.run(tasks("r2sp", servers=1, iterations=3))
     assert arrived == [0, 0, 0, 1, 1, 1, 2, 2, 2] * 3
+
+
+def test_in_turns_one_server_after_another_gets_its_share(monkeypatch):
+    """So that each of several servers can take another worker's share meanwhile."""
+    pushed = []
+    push = Worker._push
+
+    def noted(worker, iteration, piece):
+        (update,) = worker._pieces.updates(piece)
+        pushed.append((worker._task.rank, iteration, update.server))
+        push(worker, iteration, piece)
+
+    monkeypatch.setattr(Worker, "_push", noted)
+    virtual.run(tasks("r2sp", servers=2, iterations=3))
+    for rank in range(3):
+        own = [each[1:] for each in pushed if each[0] == rank]
+        wanted = [(iteration, server) for iteration in range(3) for server in (3, 4)]
+        assert own == [each for each in wanted for _ in UNITS]
+    for server in (3, 4):
+        turns = [rank for rank, _, to in pushed if to == server]
+        assert turns == [rank for _ in range(3) for rank in range(3) for _ in UNITS]
+    # Worker 1 begins with the first server before worker 0 has ended with the second.
+    assert pushed.index((1, 0, 3)) < len(pushed) - pushed[::-1].index((0, 0, 4))
 
 
 def test_workers_may_begin_one_after_the_other():

@@ -13,10 +13,13 @@ from testbed.workload.replay import forward, lasting_s
 
 
 class Synchroniser(Protocol):
-    """Carries out a job's plan. Numbers of units continue from iteration to iteration."""
+    """Carries out a job's plan. Numbers of pieces continue from iteration to iteration.
+
+    A piece is a unit, or one server's share of it if the plan's workers take turns (see `Pieces`).
+    """
 
     def begin(self, rank: int, number: int) -> None:
-        """Worker ``rank`` begins unit ``number``; `Training.finished` is called at its end."""
+        """Worker ``rank`` begins piece ``number``; `Training.finished` is called at its end."""
 
 
 class Training:
@@ -34,7 +37,7 @@ class Training:
         self._ready_s = [unit.ready_s for unit in job.units]
         if job.plan.consistency is not None and job.plan.consistency.turns:
             # A worker that takes turns pushes nothing before its whole gradient is ready.
-            self._ready_s = [max(self._ready_s)] * len(self._ready_s)
+            self._ready_s = [max(self._ready_s)] * job.plan.chunks * len(job.units)
         self._ready = [0] * workers
         self._begun = [0] * workers
         self._done = [0] * workers
@@ -56,7 +59,7 @@ class Training:
         return self._left == 0
 
     def finished(self, rank: int, number: int) -> None:
-        """Unit ``number`` is summed at ``rank``."""
+        """Piece ``number`` is summed at ``rank``."""
         self._done[rank] += 1
         if self._job.forward:
             bucket = self._job.units[number % len(self._job.units)].bucket
@@ -83,17 +86,17 @@ class Training:
             self._await(group, origin, pace, 0)
             self._agenda.at(origin + self._job.compute_s * pace, self._computed, group)
 
-    def _await(self, ranks: Sequence[int], origin: float, pace: float, unit: int) -> None:
-        """Wait until ``unit``, and so all units before it, are ready. ``origin`` is the iteration's
+    def _await(self, ranks: Sequence[int], origin: float, pace: float, piece: int) -> None:
+        """Wait until ``piece``, and so all before it, are ready. ``origin`` is the iteration's
         start plus its stalls; deferred units are ready at once."""
-        if unit < len(self._job.units):
+        if piece < len(self._ready_s):
             ready = self._agenda.now
-            if not self._job.units[unit].deferred:
-                ready = max(ready, origin + self._ready_s[unit] * pace)
-            self._agenda.at(ready, self._is_ready, ranks, origin, pace, unit)
+            if not self._job.units[piece % len(self._job.units)].deferred:
+                ready = max(ready, origin + self._ready_s[piece] * pace)
+            self._agenda.at(ready, self._is_ready, ranks, origin, pace, piece)
 
-    def _is_ready(self, ranks: Sequence[int], origin: float, pace: float, unit: int) -> None:
-        self._await(ranks, origin, pace, unit + 1)
+    def _is_ready(self, ranks: Sequence[int], origin: float, pace: float, piece: int) -> None:
+        self._await(ranks, origin, pace, piece + 1)
         for rank in ranks:
             self._ready[rank] += 1
             self._release(rank)
@@ -104,12 +107,12 @@ class Training:
             self._end(rank)
 
     def _release(self, rank: int) -> None:
-        """Begin the units that are ready, as far as the credit allows."""
+        """Begin the pieces that are ready, as far as the credit allows."""
         assert self.synchroniser is not None
-        if self._releasing[rank]:  # a unit that ends as it begins is handled by the loop below
+        if self._releasing[rank]:  # a piece that ends as it begins is handled by the loop below
             return
         self._releasing[rank] = True
-        first = (len(self.iterations[rank]) - 1) * len(self._job.units)
+        first = (len(self.iterations[rank]) - 1) * len(self._ready_s)
         while (
             self._begun[rank] < self._ready[rank]
             and self._begun[rank] - self._done[rank] < self._credit
@@ -119,8 +122,8 @@ class Training:
         self._releasing[rank] = False
 
     def _end(self, rank: int) -> None:
-        units = len(self._job.units)
-        if self._ended[rank] or self._done[rank] < units or self._computing[rank]:
+        pieces = len(self._ready_s)
+        if self._ended[rank] or self._done[rank] < pieces or self._computing[rank]:
             return
         self._ended[rank] = True
         self._left -= 1

@@ -12,15 +12,15 @@ from testbed.backends.flow.channels import Channels
 from testbed.backends.flow.routes import Ways
 from testbed.backends.flow.scenario import Job
 from testbed.plan.program import Update
-from testbed.protocols.parameters.gate import Gate, Rotation, Turns
+from testbed.protocols.parameters.gate import Gate, Pieces, Rotation, Turns
 from testbed.workload.iteration import UpdateTimes
 
 
 class Updates:
-    """Every worker pushes its units to the servers, and continues when all answers have arrived.
+    """Every worker pushes its pieces to the servers, and continues when all answers have arrived.
 
     A push and an answer each cost ``step_s`` before they leave. ``finished(rank, number)`` is
-    called when all answers of a unit have arrived. ``noted``: every update, if the job asks.
+    called when all answers of a piece have arrived. ``noted``: every update, if the job asks.
     """
 
     def __init__(
@@ -42,28 +42,36 @@ class Updates:
         self._missing: dict[tuple[int, int], int] = {}
         self._number: dict[tuple[int, int, int], int] = {}
         self._held: dict[int, list[int]] = defaultdict(list)
+        self._done = [0] * plan.workers
         served = Counter(op.server for op in plan.programs[0] if isinstance(op, Update))
         self._rotations = {
             server: Rotation(plan.workers, count * len(job.units))
             for server, count in served.items()
         }
         self.noted: list[UpdateTimes] = []
+        self._pieces = [Pieces(plan, rank, len(job.units)) for rank in range(plan.workers)]
         self._turns = [Turns(served) for _ in range(plan.workers)]
         for server in served:
             self._turns[0].told(server)
 
     def begin(self, rank: int, number: int) -> None:
-        iteration = number // len(self._sizes)
-        if not self._consistency.turns or self._turns[rank].has(iteration):
+        pieces, turns = self._pieces[rank], self._turns[rank]
+        iteration, piece = divmod(number, len(pieces))
+        answered = self._done[rank] - iteration * len(pieces)
+        if not self._consistency.turns or (
+            pieces.may_begin(piece, answered)
+            and all(turns.has(update.server, iteration) for update in pieces.updates(piece))
+        ):
             self._agenda.after(self._job.step_s, self._push, rank, number)
         else:
             self._held[rank].append(number)
 
     def _push(self, rank: int, number: int) -> None:
-        program, unit = self._plan.programs[rank], number % len(self._sizes)
-        self._missing[rank, number] = len(program)
-        for update in program:
-            assert isinstance(update, Update)
+        pieces = self._pieces[rank]
+        piece = number % len(pieces)
+        unit, updates = pieces.unit(piece), pieces.updates(piece)
+        self._missing[rank, number] = len(updates)
+        for update in updates:
             self._number[rank, unit, update.chunk] = number
             line, size = self._line(rank, update.server), self._sizes[unit][update.chunk]
             self._channels.send(line, size, self._pushed, rank, unit, update)
@@ -87,6 +95,9 @@ class Updates:
 
     def _told(self, worker: int, server: int) -> None:
         self._turns[worker].told(server)
+        self._retry(worker)
+
+    def _retry(self, worker: int) -> None:
         held, self._held[worker] = self._held[worker], []
         for number in held:
             self.begin(worker, number)
@@ -100,4 +111,6 @@ class Updates:
         self._missing[worker, number] -= 1
         if not self._missing[worker, number]:
             del self._missing[worker, number]
+            self._done[worker] += 1
             self._finished(worker, number)
+            self._retry(worker)

@@ -1,4 +1,5 @@
-"""When servers of shared parameters add updates and answer them, by a plan's consistency.
+"""When workers push updates of shared parameters, and when servers add and answer them, by a plan's
+consistency.
 
 The same for every back end. A shard is one chunk of one unit at its server.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from testbed.plan.program import Consistency
+from testbed.plan.program import Consistency, Plan, Update
 
 
 class Gate:
@@ -70,6 +71,40 @@ class Rotation:
         return None if rest else turns % self._workers
 
 
+class Pieces:
+    """What a worker pushes at once, and in which order, in each iteration of ``units`` units.
+
+    Without turns, a piece is a unit, and goes to all servers. Where workers take turns, it is one
+    server's share of a unit, and one server has answered all of them before the next one's begin.
+    So each server can have another worker's turn, and each turn has a worker's whole link.
+    """
+
+    def __init__(self, plan: Plan, worker: int, units: int) -> None:
+        assert plan.consistency is not None
+        updates = [op for op in plan.programs[worker] if isinstance(op, Update)]
+        self._units = units
+        self._groups = [[each] for each in updates] if plan.consistency.turns else [updates]
+        self._group_of = {op.chunk: n for n, group in enumerate(self._groups) for op in group}
+        self.servers = {update.server for update in updates}
+
+    def __len__(self) -> int:
+        return len(self._groups) * self._units
+
+    def unit(self, piece: int) -> int:
+        return piece % self._units
+
+    def may_begin(self, piece: int, answered: int) -> bool:
+        """Whether ``piece`` may follow, once ``answered`` pieces of its iteration are answered."""
+        return answered >= piece - self.unit(piece)
+
+    def updates(self, piece: int) -> Sequence[Update]:
+        return self._groups[piece // self._units]
+
+    def holding(self, unit: int, chunk: int) -> int:
+        """The piece that has ``chunk`` of ``unit``."""
+        return self._group_of[chunk] * self._units + unit
+
+
 class Turns:
     """The turns that one worker has had, at each of its ``servers``."""
 
@@ -80,6 +115,6 @@ class Turns:
         """The worker's turn at ``server`` has begun."""
         self._had[server] += 1
 
-    def has(self, iteration: int) -> bool:
-        """Whether all servers have given it the turn for ``iteration``, counted from 0."""
-        return min(self._had.values()) > iteration
+    def has(self, server: int, iteration: int) -> bool:
+        """Whether ``server`` has given it the turn for ``iteration``, counted from 0."""
+        return self._had[server] > iteration

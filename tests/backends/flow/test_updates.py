@@ -46,8 +46,9 @@ def test_evenly_spaced_workers_have_the_server_to_themselves_while_there_is_room
     )
 
 
-def test_in_turns_the_servers_link_is_always_busy_when_there_is_no_room():
-    made = plan("r2sp", FABRIC, 6)
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_in_turns_the_servers_links_are_always_busy_when_there_is_no_room(servers):
+    made = plan("r2sp", FABRIC, 6, servers)
     sizes = [4_000_000] * 10
     wanted = expected(job(made, sizes), FABRIC)
     found = simulate(FABRIC, [job(made, sizes, iterations=6, gap_s=wanted.gap_s)], EVEN)

@@ -1,0 +1,113 @@
+"""Time and memory of the packet back end with many workers: one iteration of every system.
+
+    python -m benchmarks.packet_scale [--workers 128 1024] [--systems ring ...]
+
+128 workers are on a k = 8 fat-tree at scale 1, 1,024 on a k = 16 fat-tree at scale 1/16. Each edge
+switch has one host more, for servers, and all ToRs aggregate. TopoOpt has circuits instead. Each
+measurement is a process of its own on one core. Its time is processor time of planning and running,
+without imports. Memory is the peak of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+
+from testbed.backends.packet import backend
+from testbed.deployment.deploy import deploy
+from testbed.deployment.experiments import reads
+from testbed.located import write
+from testbed.placement.fabric import build_fabric
+from testbed.systems import registry
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is run for a number of workers, and the most that it may take."""
+
+    k: int
+    scale: str
+    aim_s: float
+    aim_gib: float
+
+
+SIZES = {128: Size(8, "1", 60, 8), 1024: Size(16, "1/16", 300, 8)}
+TREE = {"kind": "fat-tree", "host_rate": "10Gbit", "queue": "512KB", "ina": "all"}
+CIRCUITS = {"kind": "circuits", "host_rate": "2.5Gbit", "queue": "2MB", "host_links": 4}
+CASES: Sequence[tuple[str, Mapping[str, str]]] = [
+    *((name, {}) for name in registry),
+    ("ps", {"servers": "dedicated"}),
+]
+"""Systems and their options. PS twice: on all machines, and as the incast of all workers."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    jct_s: float
+    cpu_s: float
+    peak_gib: float
+
+
+def experiment(system: str, options: Mapping[str, str], workers: int) -> str:
+    """The text of its file."""
+    size = SIZES[workers]
+    fabric: dict[str, object] = TREE | {"k": size.k, "hosts_per_edge": size.k // 2 + 1}
+    if system == "topoopt":
+        fabric = CIRCUITS | {"hosts": workers}
+    job = {"system": system, "options": dict(options), "workload": "resnet50", "workers": workers}
+    return write(
+        {
+            "schema_version": 1,
+            "name": "packet-scale",
+            "backend": "packet",
+            "fabric": fabric | {"link_delay": "1us"},
+            "jobs": [job | {"iterations": 1, "warmup": 0}],
+            "emulation": {"scale": size.scale},
+        }
+    )
+
+
+def measure(system: str, options: Mapping[str, str], workers: int) -> Measured:
+    before = process_time()
+    asked = reads(experiment(system, options, workers))
+    with TemporaryDirectory() as folder:
+        found = backend.run(deploy(asked, build_fabric(asked)), Path(folder))
+    cpu_s = process_time() - before
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return Measured(found.seconds / found.dilation / asked.emulation.scale, cpu_s, peak)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--workers", type=int, nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--systems", nargs="+", default=list(registry), choices=list(registry))
+    asked = parser.parse_args()
+    print(f"{'system':28} {'workers':>7} {'JCT':>10} {'processor':>10} {'memory':>9}")
+    for workers in asked.workers:
+        aims = SIZES[workers]
+        for system, options in (each for each in CASES if each[0] in asked.systems):
+            name = " ".join([system, *(f"{key}={value}" for key, value in options.items())])
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                try:
+                    found = process.submit(measure, system, options, workers).result()
+                except (ValueError, BrokenProcessPool) as error:
+                    print(f"{name:28} {workers:7} {error}", flush=True)
+                    continue
+            over = found.cpu_s > aims.aim_s or found.peak_gib > aims.aim_gib
+            print(
+                f"{name:28} {workers:7} {found.jct_s:8.3f} s {found.cpu_s:8.1f} s"
+                f" {found.peak_gib:5.2f} GiB{'  over the aim' if over else ''}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
