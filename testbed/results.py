@@ -22,7 +22,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, astuple, dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
@@ -480,12 +481,22 @@ def _append(
     content = _lines(astuple(row) for row in rows)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
-        while content:
-            content = content[os.write(descriptor, content) :]
-        if durable:
-            os.fsync(descriptor)
+        with _named(path):
+            while content:
+                content = content[os.write(descriptor, content) :]
+            if durable:
+                os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An OSError of a write names the file, as that of an opening does."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def _drop_torn_line(path: Path) -> None:
@@ -497,11 +508,14 @@ def _drop_torn_line(path: Path) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with _named(path), beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:

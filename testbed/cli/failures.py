@@ -5,6 +5,7 @@ A user's mistake is a `click.UsageError` and exits with 2; other failures exit w
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,4 +51,7 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
 def _file(error: OSError) -> str:
     if error.filename is None:
         return str(error)
-    return f"{error.filename}: {(error.strerror or str(error)).lower()}"
+    said = f"{error.filename}: {(error.strerror or str(error)).lower()}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{said}; free some space: finished rows are kept, and run --resume continues a run"
+    return said

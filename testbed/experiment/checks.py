@@ -111,7 +111,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         few = emulation is None or emulation.carried_values == "few"
         yield from _recorded(jobs) if few else ()
     else:
-        yield from _without_packets(fabric, emulation)
+        yield from _without_packets(fabric, emulation, emulated)
 
 
 def _sound(model: type[Model], raw: object) -> tuple[Any, frozenset[str]]:
@@ -196,13 +196,19 @@ def _compiled_to_c(emulation: Emulation) -> Iterator[Finding]:
         )
 
 
-def _without_packets(fabric: Fabric | None, emulation: Emulation | None) -> Iterator[Finding]:
+def _without_packets(
+    fabric: Fabric | None, emulation: Emulation | None, emulated: bool
+) -> Iterator[Finding]:
     """Fields that only packets in virtual time have."""
     if emulation is not None and emulation.faults:
-        yield Finding(
-            ("emulation", "faults"),
-            "found faults at given times, wanted none; write backend: packet, or remove them",
-        )
+        if emulated:
+            yield from _not_emulated(emulation)
+        else:
+            yield Finding(
+                ("emulation", "faults"),
+                "found faults at given times, wanted none; write backend: packet or emulate, or"
+                " remove them",
+            )
     for what, names in (
         ("a delay of single packets", ("link_delay", "pipeline_latency")),
         ("a cost of hosts", ("packet_cost", "message_cost")),
@@ -213,6 +219,17 @@ def _without_packets(fabric: Fabric | None, emulation: Emulation | None) -> Iter
                     ("fabric", name),
                     f"found {what}, wanted none; write backend: packet, or remove it",
                 )
+
+
+def _not_emulated(emulation: Emulation) -> Iterator[Finding]:
+    for index, fault in enumerate(emulation.faults):
+        for name in fault.not_emulated:
+            yield Finding(
+                ("emulation", "faults", index, name),
+                f"found {name}, wanted a fault that the emulator can cause (a link down or with"
+                " loss or duplication, a switch restarted, a host paused or dead); write"
+                " backend: packet, or remove it",
+            )
 
 
 def _iterations(index: int, job: Job) -> Iterator[Finding]:

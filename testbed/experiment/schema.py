@@ -271,14 +271,14 @@ def _check_trace(path: str) -> None:
 
 
 class Fault(Model):
-    """Something that fails at an instant of a run in virtual time.
+    """Something that fails at an instant of a run.
 
     A link is down from ``at`` to ``until``, or for ever; with ``loss``, ``duplication``,
     ``corruption`` or ``reordering`` it is impaired instead. A switch loses its memory at ``at`` and
     forwards nothing until ``until``, if given; with ``tables`` it loses those, too, forwards at
     once, and is told them again one entry at a time until ``until``. A host pauses until ``until``,
     or dies with its ranks; with ``packet`` it sends that instead. ``wrap`` is a condition of the
-    whole run.
+    whole run. The emulator kills a switch's process and starts another, so the tables go, too.
     """
 
     at: Time = Field(description="when it happens, a time after the start", examples=["10ms"])
@@ -343,6 +343,18 @@ class Fault(Model):
         """Whether a link stays up, impaired."""
         found = (self.loss, self.duplication, self.corruption, self.reordering)
         return any(each is not None for each in found)
+
+    @property
+    def not_emulated(self) -> list[str]:
+        """The fields that neither a kernel nor a process can be made to follow."""
+        names = ("wrap", "packet", "corruption", "reordering")
+        return [name for name in names if getattr(self, name) is not None]
+
+    @property
+    def lasts(self) -> bool:
+        """Whether a host or a link is gone for good."""
+        goes = self.host is not None and self.packet is None
+        return self.until is None and (goes or (self.link is not None and not self.impairs))
 
     @model_validator(mode="after")
     def _one(self) -> Fault:
@@ -420,7 +432,8 @@ class Emulation(Model):
     )
     faults: Annotated[tuple[Fault, ...], BeforeValidator(sequence)] = Field(
         default=(),
-        description="with backend: packet, a list of links, switches and hosts that fail, and when",
+        description="with backend: packet or emulate, a list of links, switches and hosts that"
+        " fail, and when",
         examples=[[]],
     )
     repeats: Annotated[int, count("the number of runs of every cell", 2)] = 1
@@ -428,9 +441,10 @@ class Emulation(Model):
 
     @property
     def is_impaired(self) -> bool:
-        """Whether links lose packets, or deliver some twice, on purpose."""
+        """Whether links lose packets or deliver some twice, or anything fails, on purpose."""
         asked = (self.loss, self.duplication)
-        return any(any(each.values()) if isinstance(each, dict) else each for each in asked)
+        shares = (any(each.values()) if isinstance(each, dict) else each for each in asked)
+        return bool(self.faults) or any(shares)
 
 
 _VALUES: JsonDict = {"type": "array", "minItems": 1}

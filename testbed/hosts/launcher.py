@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
+from typing import TypeAlias
 
 from testbed.hosts import rank_process
 from testbed.hosts.rank_process import Failure
@@ -18,6 +21,13 @@ from testbed.hosts.task import RankOutcome, Task
 START_DELAY = 0.05
 PATIENCE = 30.0
 DYING = 1.0  # seconds until it is known that a process which closed its sockets has ended
+
+
+WATCHED = 0.2
+"""Seconds between two looks at a run."""
+
+Action: TypeAlias = tuple[float, Callable[[], None]]
+"""Seconds after the first iteration begins, and what to do then."""
 
 
 class RankFailed(Exception):
@@ -35,6 +45,8 @@ class Launcher:
         self._tasks, self._namespaces = tasks, namespaces
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
+        self._actions: deque[Action] = deque()  # times as those of the monotonic clock
+        self._paused: set[int] = set()
 
     def __enter__(self) -> Launcher:
         # Plain fork saves a hundred milliseconds a rank, and is safe: no thread runs here.
@@ -76,29 +88,49 @@ class Launcher:
     def pids(self) -> list[int]:
         return [each.pid for each in self._processes if each.pid is not None]
 
+    def kill(self, index: int) -> None:
+        """Kill the rank of task ``index``, whose death ends the run."""
+        self._processes[index].kill()
+
+    def pause(self, index: int, is_paused: bool) -> None:
+        """Stop the rank of task ``index``, or let it go on."""
+        (self._paused.add if is_paused else self._paused.discard)(index)
+        pid = self._processes[index].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP if is_paused else signal.SIGCONT)
+
     def run(
         self,
         watch: Callable[[], None] = lambda: None,
         timeout: float | None = None,
         started: Callable[[], None] = lambda: None,
+        actions: Iterable[Action] = (),
     ) -> list[RankOutcome]:
         """Run every task to its end; outcomes in the order of the tasks.
 
         ``started`` is called when the first iteration begins. ``watch`` is called about every
-        0.2 s and may raise to end the run. RankFailed if a rank fails or dies, or if the workers
-        are not done after ``timeout`` seconds.
+        0.2 s and may raise to end the run. ``actions`` at 0 are done before that, later ones if
+        their time comes before the last worker ends. RankFailed if a rank fails or dies, or if the
+        workers are not done after ``timeout`` seconds.
         """
         everyone = range(len(self._tasks))
         self._gather(everyone, lambda: None, time.monotonic() + PATIENCE)
         self._tell(everyone, "connect")
         self._gather(everyone, lambda: None, time.monotonic() + PATIENCE)
+        todo = deque(sorted(actions, key=lambda each: each[0]))
+        while todo and todo[0][0] <= 0:
+            todo.popleft()[1]()
         start = time.monotonic() + START_DELAY
         workers = [i for i in everyone if self._tasks[i].is_worker]
         servers = [i for i in everyone if not self._tasks[i].is_worker]
         self._tell(everyone, start)
         started()
         limit = None if timeout is None else start + timeout
+        self._actions.extend((start + at, do) for at, do in todo)
         outcomes = self._gather(workers, watch, limit)
+        self._actions.clear()
+        for index in list(self._paused):
+            self.pause(index, False)
         self._tell(servers, "stop")
         outcomes |= self._gather(servers, lambda: None, time.monotonic() + PATIENCE)
         return [
@@ -120,7 +152,7 @@ class Launcher:
         watched = {pipe: index for index, pipe in enumerate(self._pipes)}
         answers: dict[int, object] = {}
         while waiting:
-            for pipe in wait(list(watched), timeout=0.2):
+            for pipe in wait(list(watched), timeout=self._act()):
                 assert isinstance(pipe, Connection)
                 index = watched[pipe]
                 answer = self._answer(pipe, index)
@@ -131,6 +163,13 @@ class Launcher:
                 late = ", ".join(self._name(index) for index in waiting.values())
                 raise RankFailed(f"no answer in time from {late}")
         return answers
+
+    def _act(self) -> float:
+        """Do the actions whose time has come; return the seconds until the next one or look."""
+        while self._actions and self._actions[0][0] <= time.monotonic():
+            self._actions.popleft()[1]()
+        due = self._actions[0][0] - time.monotonic() if self._actions else WATCHED
+        return max(0.0, min(WATCHED, due))
 
     def _answer(self, pipe: Connection, index: int) -> object:
         try:

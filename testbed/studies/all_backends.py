@@ -19,7 +19,7 @@ def on_all(experiment: Experiment) -> Experiment:
     excluded = [
         {"backend": "simulate", path: value}
         for part in ("product", "zip")
-        for path in ("emulation.loss", "emulation.duplication")
+        for path in ("emulation.loss", "emulation.duplication", "emulation.faults")
         for value in sweep.get(part, {}).get(path, ())
         if value
     ]

@@ -7,6 +7,7 @@ import signal
 import threading
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,6 +133,41 @@ def test_a_worker_that_dies_after_its_outcome_changes_nothing():
         os.kill(launcher.pids[1], signal.SIGKILL)
         launcher._processes[1].join(PATIENCE_S)
     assert [each.wrong for each in outcomes] == [0] * 3
+
+
+def test_actions_are_done_in_time_and_a_paused_rank_goes_on():
+    job = tasks("ps")
+    done = []
+    with Launcher(job, [None] * len(job)) as launcher:
+        paused = len(job) - 1  # a server, without which nobody ends
+
+        def pause(is_paused: bool) -> None:
+            launcher.pause(paused, is_paused)
+            done.append(is_paused)
+
+        def stopped() -> bool:
+            stat = Path(f"/proc/{launcher.pids[paused]}/stat").read_text()
+            return stat.rpartition(")")[2].split()[0] == "T"
+
+        actions = [
+            (0.3, lambda: pause(False)),
+            (0.2, lambda: done.append(awaited(stopped))),
+            (0.0, lambda: pause(True)),
+            (1e6, lambda: done.append(None)),
+        ]
+        outcomes = launcher.run(timeout=PATIENCE_S, actions=actions)
+    assert done == [True, True, False]
+    assert [each.wrong for each in outcomes[:3]] == [0] * 3
+    assert min(each.iterations[-1].end - each.iterations[0].start for each in outcomes[:3]) > 0.25
+
+
+def test_a_rank_killed_before_the_start_is_named():
+    job = tasks("ring")
+    with (
+        pytest.raises(RankFailed, match=r"job 0 worker rank 1 died \(exit code -9\)"),
+        Launcher(job, [None] * len(job)) as launcher,
+    ):
+        launcher.run(timeout=PATIENCE_S, actions=[(0.0, lambda: launcher.kill(1))])
 
 
 def test_credit_that_comes_back_is_used_and_a_host_may_have_two_ranks():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.backends.emulation import targets
+from testbed.backends.emulation.faults import Faults
 from testbed.backends.emulation.run import Conditions, Observation, emulate
 from testbed.backends.links import shares
 from testbed.backends.measurements import Measurements, of_ranks, span_s
@@ -18,6 +19,9 @@ from testbed.topology.addressing import Addressing
 
 PATIENCE = 10
 """How many times its expected duration a run may last before it is aborted."""
+_STOPS_S, _GONE_S = 60.0, 10.0
+"""How much longer: machines stop for seconds. Without a host or a link that is gone for good few
+runs end at all, and the user waits for each."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,13 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
     emulation, fabric = deployment.experiment.emulation, deployment.fabric
     target = targets.choose(emulation.target)
     jobs, first = [], 0
+    notes = observation.notes
     for job in deployment.jobs:
         outcomes = observation.outcomes[first : first + len(job.plan.hosts)]
         first += len(job.plan.hosts)
         found = of_ranks(job, outcomes, observation.events.get(job.number, Counter()), target)
         tcp = sum(observation.packets.tcp_resent[host] for host in set(job.plan.hosts))
-        jobs.append(replace(found, retransmitted=(found.retransmitted or 0) + tcp))
+        jobs.append(replace(found, retransmitted=(found.retransmitted or 0) + tcp, notes=notes))
     sent = observation.packets.sent_bytes
     return Emulated(
         jobs=jobs,
@@ -65,6 +70,10 @@ def observe(deployment: Deployment, log_dir: Path, recording: Recording = NOTHIN
         targets.choose(emulation.target),
         targets.program(emulation.p4_program, fabric.values),
     )
+    clock = emulation.dilation * float(emulation.scale)
+    faults = Faults(emulation.faults, clock)
+    last_s = clock * max((each.until or each.at for each in emulation.faults), default=0.0)
+    patience_s = _GONE_S if any(each.lasts for each in emulation.faults) else _STOPS_S
     log_dir.mkdir(parents=True, exist_ok=True)
     # Only switches that sum for some job need the P4 program; the others route in the kernel.
     summing = {switch for own in allocations for each in own for switch in each.tree.switches}
@@ -90,6 +99,9 @@ def observe(deployment: Deployment, log_dir: Path, recording: Recording = NOTHIN
             shares(emulation.loss, fabric),
             shares(emulation.duplication, fabric),
             {link: log_dir / f"{link}.pcap" for link in recording.captures},
+            faults,
         ),
-        timeout=60 + PATIENCE * emulation.dilation * max(job.expected_end_s for job in jobs),
+        timeout=last_s
+        + patience_s
+        + PATIENCE * emulation.dilation * max(job.expected_end_s for job in jobs),
     )

@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from testbed.backends.links import Shares
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.events import Event
 from testbed.switches import entries, events
+from testbed.switches.control import Control
+from testbed.switches.entries import SwitchEntries
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import superframe
@@ -131,6 +134,9 @@ class Network:
         whole = whole_frames or self._is_impaired or not cut
         self._superframe = 1 if whole else superframe(fabric)
         self._nodes: dict[str, Any] = {}
+        self._off: set[str] = set()
+        self._ruled: set[tuple[Rule, str]] = set()
+        self._counted: dict[int, Counter[Event]] = {}  # of each job, by switches since killed
         self._queues: Queues | None = None
         self._stack = ExitStack()
 
@@ -153,11 +159,12 @@ class Network:
                     for node in self.fabric.nodes
                 }
             )
+            self._off = set(self._targets)
             for switch in self._targets:
-                self._start(switch)
+                self.start_switch(switch, self.entries(switch))
             self._probe()
             if self._is_impaired:
-                self._impair()
+                self.impair({*self._loss, *self._duplication})
             self._stack = stack.pop_all()
         return self
 
@@ -186,14 +193,96 @@ class Network:
         """The prefix that makes a command run in the node's namespace."""
         return ["mnexec", "-a", str(self.pid(node))]
 
+    @property
+    def p4_switches(self) -> Collection[str]:
+        """The switches that run the P4 program."""
+        return self._targets.keys()
+
     def dead(self) -> dict[str, str]:
         """P4 switches that ended unexpectedly, with the reason."""
-        reasons = {name: target.died() for name, target in self._targets.items()}
+        reasons = {name: target.died() for name, target in self._running().items()}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def events(self, job: int) -> Counter[Event]:
-        """The events of a job that all P4 switches together counted."""
-        return sum((events.read(target, job) for target in self._targets.values()), Counter())
+        """The events of a job that all P4 switches together counted, before restarts, too."""
+        running = (events.read(target, job) for target in self._running().values())
+        return sum(running, self._counted.get(job, Counter()))
+
+    def switch_pids(self) -> list[int]:
+        """The processes of the P4 switches that are running."""
+        return [target.pid for target in self._running().values()]
+
+    def kill_switch(self, switch: str) -> None:
+        """Kill a P4 switch's process. Its memory and tables are lost; its counts are read first."""
+        if switch in self._off:
+            return
+        target = self._targets[switch]
+        for job in {each.job for each in self._allocations}:
+            self._counted.setdefault(job, Counter()).update(events.read(target, job))
+        os.kill(target.pid, signal.SIGKILL)
+        target.close()
+        self._off.add(switch)
+
+    def start_switch(self, switch: str, told: SwitchEntries) -> None:
+        """Start a P4 switch that is not running, and install its entries once it answers."""
+        if switch not in self._off:
+            return
+        ports = {
+            self.addressing.port(switch, neighbour): self.addressing.interface(switch, neighbour)
+            for neighbour in self.fabric.neighbours(switch)
+        }
+        self._nodes[switch].run(ports, self._superframe, told)
+        self._off.discard(switch)
+
+    def entries(self, switch: str) -> SwitchEntries:
+        """The entries of a P4 switch."""
+        return entries.derive(
+            switch, self.fabric, self.addressing, self._allocations, self._seed, self._routes
+        )
+
+    def tell_switch(self, switch: str, step: Callable[[Control], None]) -> None:
+        """One step of a running P4 switch's configuration."""
+        if switch not in self._off:
+            step(self._targets[switch])
+
+    def impair(
+        self,
+        links: Collection[tuple[str, str]],
+        loss: float | None = None,
+        duplication: float | None = None,
+    ) -> None:
+        """Make links, by their ends as in the fabric, lose packets and deliver packets twice, in
+        both directions; None for a link's usual share.
+
+        Packets are lost where the kernel receives them, or where they are sent if the receiver runs
+        P4. Copies are made where packets are sent.
+        """
+        scripts: dict[str, str] = {}
+
+        def add(node: str, neighbour: str, rule: Rule, hook: Hook, share: float) -> None:
+            interface = self.addressing.interface(node, neighbour)
+            if share or (rule, interface) in self._ruled:
+                self._ruled.add((rule, interface))
+                text = node_setup.impairment(rule, hook, interface, share)
+                scripts[node] = scripts.get(node, "") + text
+
+        for a, b in links:
+            lost = self._loss.get((a, b), 0.0) if loss is None else loss
+            copied = self._duplication.get((a, b), 0.0) if duplication is None else duplication
+            for here, there in ((a, b), (b, a)):
+                if there in self._targets:
+                    add(here, there, "loss", "egress", lost)
+                else:
+                    add(there, here, "loss", "ingress", lost)
+                add(here, there, "duplication", "egress", copied)
+        if problems := self._tell(["nft", "-f", "-"], scripts):
+            raise EmulationError(
+                "cannot lose or copy packets; copies, and losses on links to P4 switches, need"
+                " Linux 5.17; " + "; ".join(problems)
+            )
+
+    def _running(self) -> dict[str, SwitchTarget]:
+        return {name: each for name, each in self._targets.items() if name not in self._off}
 
     def queues(self) -> dict[str, Reading]:
         """The queue at each sending end of a link, by interface."""
@@ -202,7 +291,7 @@ class Network:
 
     def statistics(self) -> Statistics:
         queues = self.queues()
-        lost = {name: target.lost() for name, target in self._targets.items()}
+        lost = {name: target.lost() for name, target in self._running().items()}
         lost |= {host: self._counter(host, "Udp", "RcvbufErrors") for host in self.fabric.hosts}
         return Statistics(
             lost=lost,
@@ -266,34 +355,6 @@ class Network:
         if problems := self._tell(["sh", "-e"], scripts):
             raise EmulationError("cannot set up " + "; ".join(problems))
 
-    def _impair(self) -> None:
-        """Make links lose packets, and deliver packets twice, in both directions.
-
-        Packets are lost where the kernel receives them, or where they are sent if the receiver runs
-        P4. Copies are made where packets are sent.
-        """
-        scripts: dict[str, str] = {}
-
-        def add(node: str, neighbour: str, rule: Rule, hook: Hook, share: float) -> None:
-            interface = self.addressing.interface(node, neighbour)
-            text = node_setup.impairment(rule, hook, interface, share)
-            scripts[node] = scripts.get(node, "") + text
-
-        for link in self.fabric.links:
-            for here, there in ((link.a, link.b), (link.b, link.a)):
-                if lost := self._loss.get((link.a, link.b)):
-                    if there in self._targets:
-                        add(here, there, "loss", "egress", lost)
-                    else:
-                        add(there, here, "loss", "ingress", lost)
-                if copied := self._duplication.get((link.a, link.b)):
-                    add(here, there, "duplication", "egress", copied)
-        if problems := self._tell(["nft", "-f", "-"], scripts):
-            raise EmulationError(
-                "cannot lose or copy packets; copies, and losses on links to P4 switches, need"
-                " Linux 5.17; " + "; ".join(problems)
-            )
-
     def _tell(self, program: Sequence[str], scripts: Mapping[str, str]) -> list[str]:
         """Run ``program`` on all nodes' scripts in parallel; return the failures' messages."""
         running = []
@@ -317,16 +378,6 @@ class Network:
             if process.wait() != 0:
                 problems.append(f"{name}: {said}")
         return problems
-
-    def _start(self, switch: str) -> None:
-        ports = {
-            self.addressing.port(switch, neighbour): self.addressing.interface(switch, neighbour)
-            for neighbour in self.fabric.neighbours(switch)
-        }
-        told = entries.derive(
-            switch, self.fabric, self.addressing, self._allocations, self._seed, self._routes
-        )
-        self._nodes[switch].run(ports, self._superframe, told)
 
     def _probe(self) -> None:
         """EmulationError unless one host of each rack reaches one of every other rack."""

@@ -117,26 +117,31 @@ def _ecmp(kind: Kind, seed: str) -> str:
 
 def impairment(rule: Rule, hook: Hook, interface: str, share: float) -> str:
     """Input for ``nft -f -``: a random ``share`` of packets disappears at ``hook``, or has a copy.
+    It replaces an earlier rule of the same kind there.
 
     ``ingress``: after the link, which is too late for a P4 switch, as it reads packets before that.
     ``egress``: before the link's queue (Linux 5.17). Lost packets are forwarded to ``lo`` there,
     which discards them: if they were dropped, the sender would notice and retransmit. A copy passes
     the hook again: a mark keeps it from being copied, and it may be lost.
     """
-    chance = f"numgen random mod {_IMPAIRMENT_PARTS} < {round(share * _IMPAIRMENT_PARTS)}"
+    parts = round(share * _IMPAIRMENT_PARTS)
+    # nft refuses a comparison that is always true.
+    some = parts < _IMPAIRMENT_PARTS
+    chance = f"numgen random mod {_IMPAIRMENT_PARTS} < {parts} " if some else ""
     lose = "drop" if hook == "ingress" else "fwd to lo"
     told = {
-        "loss": f"{chance} {lose}",
-        "duplication": f"meta mark 0 {chance} meta mark set 1 dup to {interface}",
+        "loss": f"{chance}{lose}",
+        "duplication": f"meta mark 0 {chance}meta mark set 1 dup to {interface}",
     }
     chain = f"netdev {rule} {hook}-{interface}"
     priority = list(told).index(rule)
-    return (
+    made = (
         f"add table netdev {rule}\n"
         f"add chain {chain}"
         f" {{ type filter hook {hook} device {interface} priority {priority} ; }}\n"
-        f"add rule {chain} {told[rule]}\n"
+        f"flush chain {chain}\n"
     )
+    return made + (f"add rule {chain} {told[rule]}\n" if share else "")
 
 
 def _batch(tool: str, commands: list[str]) -> list[str]:

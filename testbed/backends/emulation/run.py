@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from testbed.backends.emulation.capture import Capture
+from testbed.backends.emulation.faults import Faults
 from testbed.backends.emulation.network import EmulationError, Network, Statistics
 from testbed.backends.emulation.rates import Port, Rates, ports
 from testbed.backends.emulation.sampler import Sampler
 from testbed.backends.emulation.switch_target import SwitchTarget
 from testbed.backends.links import Shares
-from testbed.hosts.launcher import Launcher
+from testbed.backends.outages import gone
+from testbed.hosts.launcher import Launcher, RankFailed
 from testbed.hosts.task import RankOutcome, Task
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.events import Event
@@ -28,7 +30,8 @@ class Conditions:
 
     ``dilation`` divides rates, ``seed`` is that of ECMP, ``routes`` are flows with a path of their
     own, ``loss`` and ``duplication`` are the shares of packets that links lose or deliver twice,
-    ``captures`` maps links such as h0-t0 to the files for their packets.
+    ``captures`` maps links such as h0-t0 to the files for their packets, ``faults`` happen while
+    the ranks run.
     """
 
     dilation: float
@@ -37,6 +40,7 @@ class Conditions:
     loss: Shares = field(default_factory=dict)
     duplication: Shares = field(default_factory=dict)
     captures: Mapping[str, Path] = field(default_factory=dict)
+    faults: Faults = field(default_factory=lambda: Faults((), 1.0))
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Observation:
     ``packets`` the packet counters while the ranks ran; ``dead`` are switches that ended, with the
     reason; ``events`` what all switches counted for each job. ``spent_s`` is the processor time of
     all ranks and P4 switches together, ``rank_s`` and ``switch_s`` that of the busiest thread of
-    each.
+    each. ``notes`` say which faults were caused.
     """
 
     outcomes: list[RankOutcome]
@@ -59,6 +63,7 @@ class Observation:
     spent_s: float
     rank_s: float
     switch_s: float
+    notes: str = ""
 
 
 def emulate(
@@ -83,15 +88,18 @@ def emulate(
         conditions.routes,
         conditions.loss,
         conditions.duplication,
-        whole_frames=bool(conditions.captures),
+        whole_frames=bool(conditions.captures) or conditions.faults.by_packet,
     ) as network:
         tasks = make_tasks(network)
         hosts = [task.plan.hosts[task.rank] for task in tasks]
         namespaces = [network.namespace(host) for host in hosts]
+        faults = conditions.faults
+        ranks = {host: [i for i, each in enumerate(hosts) if each == host] for host in hosts}
         sampler = Sampler()
         rates = Rates(ports(fabric, network.addressing, conditions.dilation), network.queues)
 
         def start() -> None:
+            faults.begin()
             sampler.start()
             rates.start()
 
@@ -105,15 +113,25 @@ def emulate(
             for link, path in conditions.captures.items():
                 stack.enter_context(Capture(network, link, path))
             launcher = stack.enter_context(Launcher(tasks, namespaces))
-            switches = [target.pid for target in targets.values()]
             before = network.statistics()
-            spent = _spent(launcher.pids), _spent(switches)
-            outcomes = launcher.run(watch, timeout, started=start)
+            spent = _spent(launcher.pids), _spent(network.switch_pids())
+            actions = faults.actions(network, launcher, ranks)
+            try:
+                outcomes = launcher.run(watch, timeout, start, actions)
+            except RankFailed as error:
+                raise RankFailed(f"{gone(faults.faults, faults.elapsed())}{error}") from None
             sampler.stop()
             rates.stop()
             packets = network.statistics().since(before)
             by_ranks = _since(spent[0], _spent(launcher.pids))
-            by_switches = _since(spent[1], _spent(switches))
+            by_switches = _since(spent[1], _spent(network.switch_pids()))
+        # A stopped process is late, and its sockets overflow, whatever the machine can carry.
+        lost = {node: n for node, n in packets.lost.items() if node not in faults.paused}
+        packets = replace(packets, lost=lost)
+        outcomes = [
+            replace(each, late_s=0.0) if host in faults.paused else each
+            for host, each in zip(hosts, outcomes, strict=True)
+        ]
         return Observation(
             outcomes=outcomes,
             machine=sampler,
@@ -124,6 +142,7 @@ def emulate(
             spent_s=sum(by_ranks) + sum(by_switches),
             rank_s=max(by_ranks, default=0.0),
             switch_s=max(by_switches, default=0.0),
+            notes=faults.notes,
         )
 
 

@@ -22,7 +22,8 @@ class SwitchTarget(Control, Protocol):
     def start(
         self, interfaces: Mapping[int, str], prefix_command: Sequence[str], superframe: int
     ) -> None:
-        """``superframe``: how many packets a frame may hold."""
+        """``superframe``: how many packets a frame may hold. May be called again after
+        ``close``."""
 
     def lost(self) -> int:
         """Packets lost between a port and the program."""

@@ -57,6 +57,10 @@ class _Native(NativeSwitch):
     def cuts_superframes(self) -> bool:
         return _linux() >= _UDP_SUPERFRAMES
 
+    def close(self) -> None:
+        super().close()
+        self._death = None
+
     def lost(self) -> int:
         if self.died() is not None:
             return 0

@@ -12,7 +12,15 @@ from typing import TypeAlias
 
 from testbed import wire
 from testbed.backends.links import shares
-from testbed.backends.measurements import Measurements, PortCounts, of_ranks, span_s
+from testbed.backends.measurements import (
+    BrokenConnection,
+    Measurements,
+    PortCounts,
+    Stalled,
+    of_ranks,
+    span_s,
+)
+from testbed.backends.outages import gone
 from testbed.backends.packet import faults
 from testbed.backends.packet.loop import Loop
 from testbed.backends.packet.recorder import Recorder, simulation_for
@@ -137,11 +145,16 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
     Raises DeploymentError if something cannot be run here, Stalled if ranks wait for ever,
     BrokenConnection if TCP gives up, SumMismatch if a worker received a wrong sum.
     """
+    emulation = deployment.experiment.emulation
     with assembled(deployment, recording) as made:
         with Recorder(
             recording, deployment, made.simulation, made.switches, made.allocations, log_dir
         ) as recorder:
-            made.loop.run()
+            try:
+                made.loop.run()
+            except (Stalled, BrokenConnection) as error:
+                now_s = made.simulation.now / SECOND / float(emulation.scale)
+                raise type(error)(f"{gone(emulation.faults, now_s)}{error}") from None
             outcomes = made.loop.outcomes()
             recorder.write_timeline(outcomes)
             recorder.write_packets()

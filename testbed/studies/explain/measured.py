@@ -9,18 +9,24 @@ from typing import Any
 import pandas as pd
 
 from testbed import results
+from testbed.deployment.experiments import read
+from testbed.experiment.cells import expand
+from testbed.experiment.schema import Experiment
+from testbed.placement.fabric import build_fabric
 from testbed.report import parts
+from testbed.studies.explain.words import imbalances, unevenness
 
 _UNKNOWN = {
     "emulate": (
-        "The emulator records no queues, drops, slots or rates of single links over time. So the"
-        " last part holds loss and its recovery, windows, slots, a switch's capacity, and the"
-        " machine's own delays, which cannot be told apart; an invalid verdict says that the"
-        " machine is among them. A run with backend: packet of the same file tells them apart."
+        "not known: the emulator's tables have no queues, drops, slots or rates of single links"
+        " over time. So the last part holds loss and its recovery, faults, windows, slots, a"
+        " switch's capacity, and the machine's own delays, which cannot be told apart; an invalid"
+        " verdict says that the machine is among them. A run with backend: packet of the same file"
+        " tells them apart."
     ),
     "simulate": (
-        "The simulator has no packets, so nothing is lost and no queue, slot or window costs time;"
-        " the last part is flows that share links in other ways than the closed form's."
+        "not known: the simulator has no packets, so nothing is lost and no queue, slot or window"
+        " costs time; the last part is flows that share links in other ways than the closed form's."
     ),
 }
 
@@ -28,6 +34,7 @@ _UNKNOWN = {
 def lines(run: Path, rows: pd.DataFrame) -> Iterator[str]:
     """The explanation of each of ``rows`` of a run."""
     tables = results.read([run])
+    cells = {cell.id: cell.experiment for cell in expand(read(run / results.EXPERIMENT))}
     for row in rows.itertuples():
         yield (
             f"{row.cell}  {row.system} {row.workload}, {row.workers} workers on {row.topology}"
@@ -39,12 +46,18 @@ def lines(run: Path, rows: pd.DataFrame) -> Iterator[str]:
         for title, seconds in zip(titles, found, strict=True):
             yield f"  {title:19} {seconds:9.4g} s {seconds / row.jct_s:6.1%}"
         yield f"  {'sum':19} {sum(found):9.4g} s {1:6.1%}"
-        yield from _seen(row, tables)
+        yield from _seen(row, tables, cells.get(row.cell))
         yield _UNKNOWN.get(row.backend, "")
         yield ""
 
 
-def _seen(row: Any, tables: results.Tables) -> Iterator[str]:
+_UNEVEN = 1.1
+"""A link that carries so many times the mean of its equals is worth a sentence."""
+_SLOW = 1.5
+"""So is an iteration that takes so many times the median."""
+
+
+def _seen(row: Any, tables: results.Tables, experiment: Experiment | None) -> Iterator[str]:
     def own(table: pd.DataFrame) -> pd.DataFrame:
         return table[(table["cell"] == row.cell) & (table["repeat"] == row.repeat)]
 
@@ -55,8 +68,18 @@ def _seen(row: Any, tables: results.Tables) -> Iterator[str]:
             f"busiest link: {busiest['source']}>{busiest['target']}, {busiest['busy']:.0%} of the"
             f" time at {busiest['rate_gbit_s']:g} Gbit/s."
         )
+        sent = {(link.source, link.target): link.bytes for link in links.itertuples()}
+        uneven = imbalances(build_fabric(experiment), sent) if experiment is not None else []
+        if uneven and uneven[0][0] > _UNEVEN:
+            yield f"ECMP: {unevenness(uneven[0])}"
+    if experiment is not None and len(experiment.jobs) > 1:
+        yield (
+            f"other jobs: {len(experiment.jobs)} ran at once, and links carry their bytes together;"
+            " what they cost one another is in the last two parts."
+        )
     iterations = own(tables.iterations)
     iterations = iterations[iterations["job"] == row.job]
+    yield from _iterations(iterations, row.jct_s)
     computed = iterations["compute_end_s"] - iterations["start_s"] - iterations["stalled_s"]
     by_rank = computed.groupby(iterations["rank"]).sum()
     if len(by_rank) and (middle := by_rank.median()) and by_rank.max() > 1.05 * middle:
@@ -68,3 +91,19 @@ def _seen(row: Any, tables: results.Tables) -> Iterator[str]:
         yield f"counters: {signs}."
     if isinstance(row.verdict, str) and row.verdict != "valid":
         yield f"verdict: {row.verdict}."
+
+
+def _iterations(iterations: pd.DataFrame, jct_s: float) -> Iterator[str]:
+    """Which worker ended last, and the slowest iteration, from one last sum to the next."""
+    if not len(iterations):
+        return
+    last = iterations.loc[iterations["end_s"].idxmax()]
+    said = f"iterations: rank {last['rank']} ends last"
+    ends = iterations.groupby("iteration")["end_s"].max().sort_index()
+    took = ends.diff().fillna(jct_s - ends.max() + ends)  # the first begins as the job's time does
+    if len(took) > 2 and took.max() > _SLOW * (middle := took.median()) > 0:
+        said += (
+            f"; number {took.idxmax()} takes {took.max():.3g} s, {took.max() / middle:.3g} times as"
+            f" long as the median of {len(took)}"
+        )
+    yield f"{said}."

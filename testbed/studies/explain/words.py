@@ -172,12 +172,15 @@ def _shared(found: Explanation) -> str:
 
 def _imbalance(found: Explanation) -> str:
     uneven = imbalances(found.deployment.fabric, found.record.carried)
-    if not uneven:
-        return _shared(found)
-    ratio, link, idlest, count = uneven[0]
+    return f"{unevenness(uneven[0])} {_shared(found)}" if uneven else _shared(found)
+
+
+def unevenness(worst: tuple[float, Link, Link, int]) -> str:
+    """One of the `imbalances` as a sentence."""
+    ratio, link, idlest, count = worst
     return (
         f"{_name(link)} carries {ratio:.3g} times the mean of the {count} equal links of {link[0]},"
-        f" and {_name(idlest)} the least. {_shared(found)}"
+        f" and {_name(idlest)} the least."
     )
 
 

@@ -24,6 +24,9 @@ from testbed.units import format_time
 PER_WORLD = 16
 _TRIES = 50
 _LEAST_HOSTS = 3  # two workers and a server
+_LEAST_SIZE = 10_000
+"""An option with at least such a default is a number of bytes, not a count."""
+_SIZES = [1000, 4096, 10_000, 65_536]
 _DEAD = 0.08
 """The share of cases in which a host dies or a link stays down: these may end with an error."""
 
@@ -135,7 +138,7 @@ def _job(draw: random.Random, name: str, workers: list[str], others: list[str]) 
 
 
 def _options(draw: random.Random, name: str) -> dict[str, Any]:
-    """Options of the kinds whose values are known: one of several, and small numbers."""
+    """Options of the kinds whose values are known: one of several, small numbers, and bytes."""
     system, found = registry[name], {}
     for option, field in system.options.model_fields.items():
         if draw.random() < 0.5:
@@ -144,7 +147,8 @@ def _options(draw: random.Random, name: str) -> dict[str, Any]:
         if typing.get_origin(field.annotation) is typing.Literal:
             found[option] = draw.choice(typing.get_args(field.annotation))
         elif int in kinds:
-            found[option] = draw.choice([1, 2, 3, 4, 8, 16, 64])
+            is_size = isinstance(field.default, int) and field.default >= _LEAST_SIZE
+            found[option] = draw.choice(_SIZES if is_size else [1, 2, 3, 4, 8, 16, 64])
         try:
             system.settle(found)
         except ValueError:

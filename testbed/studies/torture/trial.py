@@ -21,7 +21,7 @@ from testbed.backends.packet.backend import Assembled, assembled
 from testbed.backends.packet.simulation import SECOND
 from testbed.backends.recording import NOTHING
 from testbed.deployment.deploy import Deployment, deploy
-from testbed.experiment.schema import Experiment, Fault
+from testbed.experiment.schema import Experiment
 from testbed.hosts.layout import Layout
 from testbed.hosts.task import RankOutcome
 from testbed.placement.fabric import build_fabric
@@ -126,14 +126,8 @@ def _lasts(deployment: Deployment) -> bool:
         if not protocol_of(tree).survives_restart
     }  # fmt: skip
     return any(
-        fault.switch in fragile or _is_gone(fault)
-        for fault in deployment.experiment.emulation.faults
+        fault.switch in fragile or fault.lasts for fault in deployment.experiment.emulation.faults
     )
-
-
-def _is_gone(fault: Fault) -> bool:
-    goes = fault.host is not None and fault.packet is None
-    return fault.until is None and (goes or (fault.link is not None and not fault.impairs))
 
 
 def _wrong(deployment: Deployment, outcomes: list[list[RankOutcome]], partial: bool) -> str:

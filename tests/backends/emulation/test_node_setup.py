@@ -71,6 +71,13 @@ def test_a_share_of_packets_is_lost_at_each_interface():
     assert text.count("hook ingress device h0-t0") == 1
 
 
+@pytest.mark.parametrize(("share", "rule"), [(1, "h0-t0 drop\n"), (0, "flush chain netdev loss")])
+def test_a_rule_for_all_packets_or_none_replaces_an_earlier_one(share, rule):
+    *_, flushed, last = node_setup.impairment("loss", "ingress", "h0-t0", share).splitlines(True)
+    assert rule in last
+    assert share == 0 or flushed == "flush chain netdev loss ingress-h0-t0\n"
+
+
 def test_a_copy_is_not_copied_again():
     text = node_setup.impairment("duplication", "egress", "h0-t0", 0.001)
     assert "meta mark 0 numgen random mod 1000000 < 1000 meta mark set 1 dup to h0-t0" in text

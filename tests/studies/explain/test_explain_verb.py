@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -52,9 +53,32 @@ def test_rows_of_other_back_ends_are_explained_by_their_tables(tmp_path):
     tables = testbed.run(path, tmp_path / "results")
     done = invoke(tables.results.run[0])
     assert done.exit_code == 0, done.output
-    assert "The simulator has no packets" in done.output
+    assert "not known: the simulator has no packets" in done.output
     (row,) = tables.results.itertuples()
     assert sum(parts.parts(row, tables.iterations)) == pytest.approx(row.jct_s)
+
+
+def test_an_emulated_row_says_what_was_measured_and_what_is_not_known(tmp_path):
+    """Tables of a run in packets, told as an emulated one: they have the same columns."""
+    paused = {"at": "400us", "until": "2ms", "host": "h0"}
+    path = ring(
+        tmp_path,
+        backend="packet",
+        jobs__0__iterations=4,
+        jobs__0__options={"order": "naive"},
+        emulation__faults=[paused],
+        emulation__loss=0.01,
+    )
+    run = Path(testbed.run(path, tmp_path / "results").results.run[0])
+    table = run / "results.csv"
+    table.write_text(table.read_text().replace(",packet,", ",emulate,"))
+    done = invoke(run)
+    assert done.exit_code == 0, done.output
+    starts = [line.partition(":")[0] for line in done.output.splitlines()]
+    wanted = ["busiest link", "ECMP", "iterations", "counters", "not known"]
+    assert [start for start in starts if start in wanted] == wanted
+    assert "takes" in done.output and "packets sent again" in done.output
+    assert "t0>s" in done.output and "equal links" in done.output
 
 
 def test_a_report_says_where_the_time_of_slow_cells_went(tmp_path):

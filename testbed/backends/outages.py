@@ -1,0 +1,20 @@
+"""What faults took away for good, said in the same words by every back end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from testbed.experiment.schema import Fault
+from testbed.units import format_time
+
+
+def gone(faults: Iterable[Fault], until_s: float) -> str:
+    """The hosts and links that were gone for good at ``until_s``, a time as in the experiment,
+    followed by ": "; empty if none was."""
+    found = [
+        (f"host {fault.host} died" if fault.host else f"link {fault.link} went down for good")
+        + f" at {format_time(fault.at)}"
+        for fault in sorted(faults, key=lambda each: each.at)
+        if fault.lasts and fault.at <= until_s
+    ]
+    return f"{', '.join(found)}: " if found else ""
