@@ -286,7 +286,7 @@ def gallery(page: str, argument: str) -> str:
             path = folder / document
             shown += _PICTURE.findall(path.read_text()) if path.exists() else []
         captions = {Path(file).stem: caption for caption, file in reversed(shown)}
-        drawn = _drawn([*folder.glob("figures/*"), *folder.glob("claims-*.png")])
+        drawn = _drawn([*folder.glob("figures/*"), *folder.glob("claims-*")])
         if drawn:
             parts.append(f"### reports/{folder.name}\n\n{_made(folder)}")
         for path in drawn:

@@ -430,7 +430,7 @@ def read_metadata(run: str | Path) -> dict[str, Any]:
         content = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise Unreadable(f"{path}: found no JSON ({error}), wanted what `run` wrote") from error
     if not isinstance(content, dict):
         raise Unreadable(f"{path}: found no JSON object, wanted what `run` wrote")
@@ -540,7 +540,7 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
         if absent := (_NEEDED & {*columns}).difference(table.columns):
             raise ValueError(f"no column {', '.join(sorted(absent))}")
         return _typed(table, columns)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise Unreadable(
             f"{path}: found {brief(error)}, wanted a table that `run` wrote"
         ) from error

@@ -14,6 +14,7 @@ from testbed.backends.flow import backend as simulator
 from testbed.backends.measurements import JobMeasurements, Measurements
 from testbed.backends.packet import backend as packets
 from testbed.backends.recording import NOTHING, Recording
+from testbed.campaign import losing
 from testbed.campaign.link_loads import busiest_s, loads
 from testbed.campaign.measurement import measure
 from testbed.campaign.verdicts import verdicts
@@ -90,9 +91,12 @@ def run_cell(
     described = describe(cell, deployment)
     run = _BACK_ENDS[cell.experiment.backend]
     if not any(job.job.training for job in deployment.jobs):
-        return _result(deployment, described, run(deployment, log_dir, recording))
+        with losing.named(deployment):
+            measured = run(deployment, log_dir, recording)
+        return _result(deployment, described, measured)
     learning = Learning(deployment)
-    measured = run(learning.deployment, log_dir, recording)
+    with losing.named(deployment):
+        measured = run(learning.deployment, log_dir, recording)
     result = _result(deployment, described, measured)
     return _learnt(result, deployment, learning.finish(measured))
 

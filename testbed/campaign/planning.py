@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from testbed import wire
+from testbed.campaign import losing
 from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.errors import DeploymentError, Undeployable
 from testbed.experiment.cells import Cell
@@ -23,7 +24,7 @@ SIMULATION_S = 1.0
 @dataclass(frozen=True)
 class Planned:
     """A cell that is still to run: its deployment, its expected seconds, a ``warning`` if it will
-    probably be invalid, and a ``refusal`` if this machine is clearly too slow."""
+    probably fail or be invalid, and a ``refusal`` if this machine is clearly too slow."""
 
     cell: Cell
     deployment: Deployment
@@ -61,8 +62,11 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
         _check_program(cell.experiment.emulation.p4_program)
         for job in deployment.jobs:
             check_trees(job)
-    if cell.experiment.backend != "emulate":
+    if cell.experiment.backend == "simulate":  # which has no loss
         return Planned(cell, deployment, SIMULATION_S)
+    lossy = losing.warning(deployment)
+    if cell.experiment.backend == "packet":
+        return Planned(cell, deployment, SIMULATION_S, lossy)
     known, dilation = calibration.load(), cell.experiment.emulation.dilation
     needed = capacity.demand(deployment, known)
     seconds = max(job.expected_end_s for job in deployment.jobs) * dilation
@@ -70,7 +74,7 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
         cell,
         deployment,
         seconds + known.bring_up_s * len(deployment.fabric.nodes),
-        capacity.warning(needed, dilation, known),
+        lossy or capacity.warning(needed, dilation, known),
         capacity.refusal(needed, dilation, known),
     )
 

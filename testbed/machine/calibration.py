@@ -111,7 +111,7 @@ def read() -> Calibration | None:
         data = json.loads(path().read_text())
         costs = {name: Costs(**each) for name, each in data.pop("costs").items()}
         return Calibration(costs, **data)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

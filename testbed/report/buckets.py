@@ -40,7 +40,7 @@ def read(path: Path) -> dict[int, dict[int, Rank]]:
     try:
         content = json.loads(path.read_text())
         return _ranks(content["traceEvents"], 1e6 * float(content["otherData"]["scale"]))
-    except (AttributeError, KeyError, TypeError, ZeroDivisionError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"{path}: found no timeline, wanted what run --timeline wrote") from error
 
 

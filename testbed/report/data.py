@@ -6,6 +6,8 @@ Rows carry the labels of ``settings.label`` here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -108,17 +110,13 @@ def everywhere(table: pd.DataFrame) -> pd.DataFrame:
 
     Only systems that do not aggregate in the network, to which the place makes no difference.
     """
-    parts = [table.assign(moved=False)]
-    for _, group in table.groupby(SETTING):
-        places = group[[*PLACE, "tors"]].drop_duplicates()
-        if len(places) == 1:
-            continue
-        for _, own in group[~group["aggregates"].astype(bool)].groupby(SERIES):
-            if len(own) == 1:
-                others = places[places["ina"] != own["ina"].iloc[0]]
-                moved = own.drop(columns=[*PLACE, "tors"]).merge(others, how="cross")
-                parts.append(moved.assign(moved=True))
-    return pd.concat(parts, ignore_index=True)[[*table.columns, "moved"]]
+    places = table[[*SETTING, *PLACE, "tors"]].drop_duplicates()
+    own = table[~table["aggregates"].astype(bool)]
+    own = own[~own.duplicated([*SETTING, *SERIES], keep=False)].rename(columns={"ina": "own"})
+    moved = own.drop(columns=[*PLACE, "tors"], errors="ignore").merge(places, on=SETTING)
+    moved = moved[moved["ina"] != moved["own"]].assign(moved=True)
+    found = pd.concat([table.assign(moved=False), moved], ignore_index=True)
+    return found[[*table.columns, "moved"]]
 
 
 def fullest(table: pd.DataFrame) -> pd.DataFrame:
@@ -131,11 +129,13 @@ def fullest(table: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Each setting and place of INA, with the rows that may be compared there."""
     keys = [*SETTING, *PLACE]
-    for key, group in everywhere(table[is_shown(table)]).groupby(keys, sort=True):
-        yield dict(zip(keys, key, strict=True)), group.sort_values(["order", "variant"])
+    rows = everywhere(table[is_shown(table)]).sort_values([*keys, "order", "variant"])
+    # All at once: a table for each setting takes most of a large report's time.
+    for key, group in groupby(rows.to_dict("records"), key=itemgetter(*keys)):
+        yield dict(zip(keys, key, strict=True)), [*group]
 
 
 def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
@@ -147,8 +147,7 @@ def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
     pairs: list[tuple[Record, Record]] = []
     resampled: list[tuple[dict[str, Any], str, tuple[Any, Any]]] = []
     bases_of = references(styles)
-    for place, group in settings(table):
-        rows = group.to_dict("records")
+    for place, rows in settings(table):
         first = {row["system"]: row for row in reversed(rows)}
         bases = [first[name] for name in bases_of if name in first]
         if len(rows) < 2 or not bases:

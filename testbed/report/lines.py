@@ -70,10 +70,9 @@ def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) ->
         axes.set_xlim(counts[0] - space / 2, counts[-1] + space / 2)
         canvas.set_scale(axes, "y", limits)
         places = _beside(axes, part, column)
+        rows = sorted(part.to_dict("records"), key=lambda row: float(row["ina_count"]))
         for key in styles:
-            own = [row for row in part.to_dict("records") if (row["system"], row["variant"]) == key]
-            own.sort(key=lambda row: float(row["ina_count"]))
-            if own:
+            if own := [row for row in rows if (row["system"], row["variant"]) == key]:
                 at = [places[key[0], key[1], row["ina_count"]] for row in own]
                 _line(axes, own, at, styles, value, label)
         axes.set_xlabel(f"{ticks['ina_unit'].iloc[-1]} with INA", labelpad=1)

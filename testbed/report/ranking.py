@@ -49,9 +49,7 @@ def rankings(table: pd.DataFrame, styles: Styles) -> list[Ranking]:
     """
     ranked = []
     for place, group in data.settings(table):
-        rows: list[Record] = [
-            row for row in group.to_dict("records") if style_of(row["system"], styles).waits
-        ]
+        rows: list[Record] = [row for row in group if style_of(row["system"], styles).waits]
         if rows:
             ranked.append((place, sorted(rows, key=lambda row: float(row["jct_s"]))))
     pairs = [(rows[0], other) for _, rows in ranked for other in rows[1:]]

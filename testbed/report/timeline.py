@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -109,20 +111,21 @@ def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
 
 def _workers(axes: Axes, rows: pd.DataFrame, colour: str, system: str) -> None:
     """A line for each rank, whose tooltip has the times."""
-    for _, own in rows.groupby("line"):
-        stalled = [(*span, row.line) for row in own.itertuples() for span in row.spans]
-        for parts, its in (
-            (zip(own["start_s"], own["compute_end_s"], own["line"], strict=True), COMPUTE),
-            (zip(own["compute_end_s"], own["end_s"], own["line"], strict=True), colour),
-            (stalled, STALLED),
+    by_line: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows.to_dict("records"):
+        by_line[row["line"]].append(row)
+    for line, own in by_line.items():
+        last = own[-1]
+        text = f"rank {last['rank']}: compute ends at {seconds(last['compute_end_s'])}, "
+        text += f"the last sum arrives at {seconds(last['end_s'])}"
+        for spans, its in (
+            ([(row["start_s"], row["compute_end_s"]) for row in own], COMPUTE),
+            ([(row["compute_end_s"], row["end_s"]) for row in own], colour),
+            ([span for row in own for span in row["spans"]], STALLED),
         ):
-            if not (parts := [*parts]):
-                continue
-            drawn = bars(axes, parts, its)
-            last = own.iloc[-1]
-            text = f"rank {int(last['rank'])}: compute ends at {seconds(last['compute_end_s'])}, "
-            text += f"the last sum arrives at {seconds(last['end_s'])}"
-            canvas.note(drawn, "mark", system=system, words=text)
+            if spans:
+                drawn = bars(axes, [(*span, line) for span in spans], its)
+                canvas.note(drawn, "mark", system=system, words=text)
 
 
 def bars(

@@ -60,7 +60,7 @@ def load(path: Path) -> Outcome:
         raise Unreadable(
             f"found no {path}, wanted a results directory or a stored baseline"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise Unreadable(
             f"{path}: found no JSON ({error}), wanted a results directory or a stored baseline"
         ) from error

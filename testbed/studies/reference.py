@@ -61,7 +61,7 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
         for end in ("html", "md", "csv"):
             name = f"{claims_page.PAGE}.{end}"
             shutil.copyfile(claims / name, out / name)
-        for image in sorted(claims.glob(f"{claims_page.PAGE}-*.png")):
+        for image in sorted(claims.glob(f"{claims_page.PAGE}-*.svg")):
             shutil.copyfile(image, out / image.name)
         (out / CLAIMS).write_text(json.dumps(_asked(), indent=1) + "\n")
     return answer.write([out / name for name in names], out, reporting.styles(), claims is not None)

@@ -36,6 +36,8 @@ def test_mutated_files(base, edits):
     [
         Mutant("run/iterations.csv", (("nothing", 0.0, 0),)),
         Mutant("run/results.csv", (("byte", 0.7605, 10),)),
+        Mutant("base.json", (("deep", 0.226, 29),)),
+        Mutant("run/run.json", (("deep", 0.5, 40),)),
     ],
     ids=str,
 )

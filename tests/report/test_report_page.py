@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -174,3 +175,13 @@ def test_invalid_rows_count_only_if_asked_and_then_it_says_so(tmp_path):
     assert "Only valid rows are compared." in text
     text, _ = read(build([made], tmp_path / "out", STYLES, include_invalid=True))
     assert "count here, as requested" in text and "PS (some not valid)" in text
+
+
+def test_a_report_forks_no_process(tmp_path, monkeypatch):
+    # A notebook that calls it has threads, whose locks a forked process would inherit.
+    def fork():
+        raise AssertionError("a report was about to fork")
+
+    monkeypatch.setattr(os, "fork", fork)
+    build([run(tmp_path, rows("ps", 4.0, 4.1))], tmp_path / "out", STYLES)
+    assert (tmp_path / "out" / "figures" / "jct.pdf").read_bytes().startswith(b"%PDF")

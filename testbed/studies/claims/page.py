@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed import results
 from testbed.experiment.findings import counted
@@ -34,6 +34,11 @@ from testbed.studies.claims.schema import (
     Observation,
 )
 from testbed.studies.claims.verdict import Crossing, Number, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from testbed.report.page import Shown
 
 WORDS = (REPRODUCED, DIRECTION, MORE, NOT, CANNOT, NOT_RUN)
 PAGE, TABLE = "claims", "claims.csv"
@@ -122,9 +127,9 @@ class Beside:
 
     @property
     def image(self) -> str:
-        """The name of the image's file; empty if a bar has no number."""
+        """The name of the image's files; empty if a bar has no number."""
         whole = all(isinstance(each, Number) for each in self.found)
-        return f"{PAGE}-{self.figure.name}.png" if whole else ""
+        return f"{PAGE}-{self.figure.name}" if whole else ""
 
     @property
     def bars(self) -> list[tuple[str, float, str]]:
@@ -140,28 +145,28 @@ class Beside:
         made = sorted({each.basis for each in self.found if isinstance(each, Number)})
         return " and ".join(made) + (_OTHER if self.is_old else "")
 
-    def draw(self, folder: Path) -> None:
-        """Write the image into ``folder``: published and ours, side by side, from 0."""
+    def drawn(self) -> Figure:
+        """Published and ours, side by side, from 0."""
         from matplotlib.patches import Patch  # slow to import
 
         from testbed.report import canvas
 
         ours = [each for each in self.found if isinstance(each, Number)]
         both = [bar.published for bar in self.figure.bars], [each.value for each in ours]
-        with canvas.paper():
-            legend = [
-                Patch(color=colour, label=label)
-                for colour, label in ((_PUBLISHED, "published"), (_OURS, "ours"))
-            ]
-            figure, (axes,) = canvas.panels([self.figure.title], legend=legend)
-            for place, (heights, colour) in enumerate(zip(both, (_PUBLISHED, _OURS), strict=True)):
-                at = [bar + 0.4 * place - 0.2 for bar in range(len(heights))]
-                axes.bar(at, heights, 0.4, color=colour, edgecolor="white")
-                for where, height in zip(at, heights, strict=True):
-                    axes.text(where, height, number(height), ha="center", va="bottom", fontsize=5.5)
-            axes.set_xticks(range(len(ours)), [bar.label for bar in self.figure.bars])
-            axes.set_ylabel(self.figure.axis)
-            figure.savefig(folder / self.image, dpi=200, metadata={"Software": None})
+        sides = list(zip(("published", "ours"), (_PUBLISHED, _OURS), both, strict=True))
+        legend = [Patch(color=colour, label=label) for label, colour, _ in sides]
+        figure, (axes,) = canvas.panels([self.figure.title], legend=legend)
+        for place, (label, colour, heights) in enumerate(sides):
+            for at, (bar, height) in enumerate(zip(self.figure.bars, heights, strict=True)):
+                (shape,) = axes.bar(at + 0.4 * place - 0.2, height, 0.4, color=colour)
+                canvas.note(shape, "mark", words=f"{bar.label}: {label} {number(height)}")
+                axes.text(
+                    at + 0.4 * place - 0.2, height, number(height), ha="center", va="bottom",
+                    fontsize=5.5,
+                )  # fmt: skip
+        axes.set_xticks(range(len(ours)), [bar.label for bar in self.figure.bars])
+        axes.set_ylabel(self.figure.axis)
+        return figure
 
 
 @dataclass
@@ -226,12 +231,21 @@ class Page:
 def write(page: Page, folder: Path) -> Path:
     """Write ``claims.html``, ``.md`` and ``.csv``, and figures; the path of the first."""
     counts = Counter(each.verdict.word for each in page.judged)
+    words = [word for word in WORDS if counts[word]]
+    of_paper = Counter((each.file.title, each.verdict.word) for each in page.judged)
+    papers = list(dict.fromkeys(each.file.title for each in page.judged))
+    shown, variables = _figures(page.beside, folder)
     context = {
         "files": [(file, list(own)) for file, own in groupby(page.judged, lambda each: each.file)],
-        "counts": [(word, counts[word]) for word in WORDS if counts[word]],
+        "words": WORDS,
+        "counts": [(word, counts[word]) for word in words],
+        "matrix": [(paper, [(word, of_paper[paper, word]) for word in words]) for paper in papers],
+        "facets": [("paper", papers), ("verdict", words)],
         "judged": page.judged,
         "observed": page.observed,
         "beside": page.beside,
+        "figures": shown,
+        "variables": variables,
         "made": str(page.made),
         "rule": RULE,
     }
@@ -240,11 +254,34 @@ def write(page: Page, folder: Path) -> Path:
     for end in ("html", "md"):
         text = environment.get_template(f"claims.{end}.j2").render(context)
         (folder / f"{PAGE}.{end}").write_text(text)
-    for each in page.beside:
-        if each.image:
-            each.draw(folder)
     _table(page.judged, folder / TABLE)
     return folder / f"{PAGE}.html"
+
+
+def _figures(beside: Sequence[Beside], folder: Path) -> tuple[list[Shown], str]:
+    """Figures written into ``folder``, for the page; and the CSS of their colours."""
+    from testbed.report import canvas, figures, vector  # slow to import
+    from testbed.report.page import Shown
+
+    own = {each.image: each for each in beside if each.image}
+    words = {name: f"{each.figure.ours} Values: {each.figure.axis}." for name, each in own.items()}
+    with canvas.paper():
+        drawn = {name: each.drawn() for name, each in own.items()}
+        said = {name: f"{own[name].figure.title}. {words[name]}" for name in own}
+        vectors = figures.publish(drawn, folder, said)
+    shown = [
+        Shown(
+            name,
+            own[name].figure.title,
+            words[name],
+            made.panels,
+            made.legend,
+            False,
+            [(end.upper(), f"{name}.{end}") for end in ("pdf", "svg")],
+        )
+        for name, made in vectors.items()
+    ]
+    return shown, vector.variables(set[str]().union(*(made.colours for made in vectors.values())))
 
 
 RULE = (

@@ -1,0 +1,61 @@
+"""Loss that an experiment asks for and few connections survive: said before a run and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from testbed.backends.links import shares
+from testbed.backends.measurements import BrokenConnection, Stalled
+from testbed.deployment.deploy import Deployment
+from testbed.hosts.launcher import RankFailed
+from testbed.topology.framing import framing
+
+TRIES = 16
+"""Of a TCP segment: once, and 15 times after a timeout (Linux, tcp_retries2)."""
+_LIKELY = 0.5
+"""Connections that are expected to break, from which on a run is expected to fail."""
+
+
+def warning(deployment: Deployment) -> str | None:
+    """That TCP probably gives up, or None. A lower bound: only the loss of hosts' links counts.
+
+    A try fails if the segment or its acknowledgement is lost on the link of either host. One
+    worker's gradients are taken to cross the two worst links.
+    """
+    worst = sorted(_lost(deployment).values())[-2:]
+    comes_through = 1.0
+    for share in worst:
+        comes_through *= (1 - share) ** 2
+    segments = max(
+        job.gradient_bytes * job.job.iterations / framing(deployment.fabric).mss
+        for job in deployment.jobs
+    )
+    if segments * (1 - comes_through) ** TRIES < _LIKELY:
+        return None
+    return (
+        f"{_said(deployment)}: a TCP segment and its acknowledgement come through in"
+        f" {comes_through:.0%} of all tries, and TCP gives up after {TRIES}. Connections will"
+        " probably break, which fails the cell; sums in switches take many times as long as"
+        " expected. Lower emulation.loss"
+    )
+
+
+@contextmanager
+def named(deployment: Deployment) -> Iterator[None]:
+    """Let errors of a run that did not end name the loss that it was asked to have."""
+    try:
+        yield
+    except (BrokenConnection, RankFailed, Stalled) as error:
+        if not _lost(deployment):
+            raise
+        raise type(error)(f"{error}; {_said(deployment)}") from error
+
+
+def _lost(deployment: Deployment) -> dict[tuple[str, str], float]:
+    return dict(shares(deployment.experiment.emulation.loss, deployment.fabric))
+
+
+def _said(deployment: Deployment) -> str:
+    (a, b), most = max(_lost(deployment).items(), key=lambda each: each[1])
+    return f"link {a}-{b} loses {most:.0%} of its packets (emulation.loss)"
