@@ -45,6 +45,7 @@ class JobMeasurements:
         notes: see `testbed.results.Row`.
         updates: of parameters at servers, in the order of time, if the job learns without an
             all-reduce.
+        weights: the workers' digests of what they have learnt, each once.
     """
 
     iterations: Sequence[Sequence[IterationTimes]]
@@ -58,6 +59,7 @@ class JobMeasurements:
     late_s: float = 0.0
     notes: str = ""
     updates: Sequence[UpdateTimes] = ()
+    weights: frozenset[str] = frozenset()
 
 
 def of_ranks(
@@ -91,6 +93,7 @@ def of_ranks(
         updates=sorted(
             (update for each in outcomes for update in each.updates), key=lambda each: each.at_s
         ),
+        weights=frozenset(each.weights for each in workers),
     )
 
 

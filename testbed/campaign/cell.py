@@ -98,7 +98,7 @@ def run_cell(
     with losing.named(deployment):
         measured = run(learning.deployment, log_dir, recording)
     result = _result(deployment, described, measured)
-    return _learnt(result, deployment, learning.finish(measured))
+    return _learnt(result, deployment, learning.finish(measured), measured.dilation)
 
 
 def _result(deployment: Deployment, described: Sequence[Row], measured: Measurements) -> CellResult:
@@ -128,8 +128,10 @@ def _digests(row: Row, measured: Measurements) -> Iterator[PacketDigests]:
         yield PacketDigests(row.cell, row.repeat, own.packets, own.every, own.text())
 
 
-def _learnt(result: CellResult, deployment: Deployment, learnt: Mapping[int, Learnt]) -> CellResult:
-    """``result`` with what its jobs have learnt, in virtual time and at full size."""
+def _learnt(
+    result: CellResult, deployment: Deployment, learnt: Mapping[int, Learnt], dilation: float
+) -> CellResult:
+    """``result`` with what its jobs have learnt, at full size."""
     rows, training = [], []
     for row, job in zip(result.jobs, deployment.jobs, strict=True):
         found = learnt.get(job.number)
@@ -148,7 +150,7 @@ def _learnt(result: CellResult, deployment: Deployment, learnt: Mapping[int, Lea
                 system=row.system,
                 workload=row.workload,
                 iteration=point.iteration,
-                time_s=point.at_s or 0.0,
+                time_s=(point.at_s or 0.0) / dilation,
                 metric=found.script.metric,
                 higher_is_better=found.script.higher_is_better,
                 value=point.value,

@@ -78,7 +78,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             yield from _compute(index, job)
             yield from _gradients(index, job)
             yield from _density(index, job, known)
-            yield from _training(index, job, emulated)
+            yield from _training(index, job)
             yield from _emulated(index, job) if emulated else ()
     raw_fabric = data.get("fabric")
     kind = raw_fabric.get("kind") if isinstance(raw_fabric, Mapping) else None
@@ -330,16 +330,10 @@ def _recorded(jobs: Mapping[int, Job]) -> Iterator[Finding]:
             )
 
 
-def _training(index: int, job: Job, emulated: bool) -> Iterator[Finding]:
-    """A job learns in virtual time, by a script that exists."""
+def _training(index: int, job: Job) -> Iterator[Finding]:
+    """A job learns by a script that exists."""
     if job.training is None:
         return
-    if emulated:
-        yield Finding(
-            ("jobs", index, "training"),
-            "found it with backend: emulate, wanted virtual time; write backend: simulate, or"
-            " backend: packet",
-        )
     script, trace = job.training.script, path_of(job.workload)
     if script is not None and not os.path.isfile(script):
         yield Finding(

@@ -20,6 +20,7 @@ from testbed.hosts.sockets import Sockets
 from testbed.hosts.stream import PeerLost
 from testbed.hosts.task import Task
 from testbed.lifetime import die_with_parent
+from testbed.workload.gradients import NoGradient
 
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -48,12 +49,14 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
         late_s = drive(rank, sockets, start, None if task.is_worker else pipe)
         if not task.is_worker:
             pipe.recv()
-        pipe.send(replace(rank.outcome(), late_s=late_s))
+        pipe.send(replace(rank.outcome(), late_s=max(late_s, _beyond_s(task))))
         # Peers may still read from this rank's connections: keep them open until the launcher
         # sends a message.
         if task.is_worker:
             linger(sockets, pipe)
         pipe.recv()
+    except NoGradient as error:
+        _say(pipe, Failure(str(error)))
     except (PeerLost, OSError, EOFError) as error:
         _say(pipe, Failure(f"{type(error).__name__}: {error}"))
     except Exception:
@@ -61,6 +64,13 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
     finally:
         if sockets is not None:
             sockets.close()
+
+
+def _beyond_s(task: Task) -> float:
+    """How much longer than an iteration's compute time real computing took at worst, seconds."""
+    if task.gradients is None:
+        return 0.0
+    return task.gradients.computed_s - task.compute_s * min(task.paces)
 
 
 def _say(pipe: Connection, failure: Failure) -> None:

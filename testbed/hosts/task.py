@@ -83,7 +83,7 @@ class RankOutcome:
     process's own timer. ``overflows`` counts fragments whose sum left the range of int32,
     ``floats`` those that were summed as floats instead. ``quantisation_error`` is that of the
     last iteration's sums of real gradients, at rank 0. ``units`` and ``updates`` are empty
-    unless the task asks."""
+    unless the task asks. ``weights``: see `Gradients`."""
 
     rank: int
     iterations: list[IterationTimes] = field(default_factory=list)
@@ -97,3 +97,4 @@ class RankOutcome:
     floats: int = 0
     late_s: float = 0.0
     quantisation_error: float | None = None
+    weights: str = ""

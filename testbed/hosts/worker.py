@@ -76,6 +76,8 @@ class Worker:
 
     def outcome(self) -> RankOutcome:
         self._transport.account(self._outcome)
+        if self._task.gradients is not None:
+            self._outcome.weights = self._task.gradients.weights
         return self._outcome
 
     def _synchronise(

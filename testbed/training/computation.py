@@ -72,7 +72,8 @@ class Computation:
         inputs, targets = self._data[worker]
         chosen = torch.from_numpy(self._chosen(worker, iteration, len(inputs)))
         with script.running("loss()"):
-            torch.manual_seed(_seed(self._seed, worker, iteration))
+            # The generator's own: torch.manual_seed also notes a call for each absent GPU.
+            torch.default_generator.manual_seed(_seed(self._seed, worker, iteration))
             self._model.train()
             for each in self._parameters:
                 each.grad = None

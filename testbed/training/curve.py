@@ -45,13 +45,16 @@ class Since:
     ) -> Point:
         """The evaluation, after which counting begins anew."""
         loss = _mean(self.losses) if self.losses else None
-        digest = sha256(parameters.tobytes()).hexdigest()[:12]
-        made = Point(
-            iteration, at_s, value, loss, _mean(self.staleness), _mean(self.errors), digest
-        )
+        means = _mean(self.staleness), _mean(self.errors)
+        made = Point(iteration, at_s, value, loss, *means, digest(parameters))
         for counted in (self.losses, self.staleness, self.errors):
             counted.clear()
         return made
+
+
+def digest(parameters: Float32) -> str:
+    """A digest of a model's parameters, in its order; equal ones are equal in every bit."""
+    return sha256(parameters.tobytes()).hexdigest()[:12]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from testbed.deployment.errors import DeploymentError
+from testbed.workload.gradients import NoGradient
 
 
-class TrainingError(DeploymentError):
+class TrainingError(DeploymentError, NoGradient):
     """A script that cannot be used, or gradients that cannot be summed; one line says why."""
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from testbed.backends.measurements import JobMeasurements, Measurements
 from testbed.deployment.deploy import DeployedJob, Deployment
+from testbed.experiment.findings import listed
 from testbed.training import script
 from testbed.training.asynchronous import Asynchronous
 from testbed.training.computation import Computation, check_trace
 from testbed.training.curve import Point
-from testbed.training.errors import require_torch
+from testbed.training.errors import TrainingError, require_torch
 from testbed.training.places import places
 from testbed.training.script import Script
 from testbed.training.synchronous import Synchronous
@@ -35,9 +36,10 @@ class Learnt:
 class Learning:
     """The jobs of ``deployment`` that learn.
 
-    With ``backend: packet`` and ``carried_values: all`` the real gradients of jobs that sum in
-    every iteration travel in the packets. All other jobs learn after the run, by its schedule.
-    TrainingError if one cannot learn.
+    In emulation, and with ``backend: packet`` and ``carried_values: all``, the real gradients of
+    jobs that sum in every iteration travel in the packets. All other jobs learn after the run, by
+    its schedule. In emulation each worker is a process, which computes the gradients of all, so
+    that it can check the sums. TrainingError if a job cannot learn.
     """
 
     def __init__(self, deployment: Deployment) -> None:
@@ -47,13 +49,14 @@ class Learning:
             if job.job.training is not None
         }
         experiment = deployment.experiment
-        self._online = (
+        self._emulated = experiment.backend == "emulate"
+        self._online = self._emulated or (
             experiment.backend == "packet" and experiment.emulation.carried_values == "all"
         )
         self.deployment = replace(
             deployment,
             jobs=tuple(
-                replace(job, learnt=self._jobs[job.number].sums)
+                replace(job, learnt=self._jobs[job.number].travelling(self._emulated))
                 if job.number in self._jobs and self._online and job.plan.consistency is None
                 else job
                 for job in deployment.jobs
@@ -64,7 +67,7 @@ class Learning:
     def finish(self, measured: Measurements) -> dict[int, Learnt]:
         """What each job that learns has learnt, by its number."""
         return {
-            number: job.finish(measured.jobs[number], self._online)
+            number: job.finish(measured.jobs[number], self._online and not self._emulated)
             for number, job in self._jobs.items()
         }
 
@@ -79,9 +82,15 @@ class _Job:
 
     @cached_property
     def sums(self) -> Synchronous:
-        return Synchronous(
-            self._job.job, self._job.plan.workers, self._places, self._computation, self._seed
-        )
+        return self._made()
+
+    def travelling(self, elsewhere: bool) -> Synchronous:
+        """What workers send; ``elsewhere``: in processes of their own, which do not evaluate."""
+        return self._made(evaluates=False) if elsewhere else self.sums
+
+    def _made(self, evaluates: bool = True) -> Synchronous:
+        workers, job = self._job.plan.workers, self._job.job
+        return Synchronous(job, workers, self._places, self._computation, self._seed, evaluates)
 
     def finish(self, measured: JobMeasurements, online: bool) -> Learnt:
         start = min(own[0].start for own in measured.iterations)
@@ -93,8 +102,14 @@ class _Job:
             return Learnt(self._script, tuple(servers.points), HERE)
         if not online:
             self.sums.learn()
+        # What travelled, and left digests, must have led to the same.
+        if not measured.weights <= {"", self.sums.weights}:
+            raise TrainingError(
+                f"job {self._job.number}: the workers' weights, {listed(sorted(measured.weights))},"
+                f" are not those of local sums, {self.sums.weights}"
+            )
         points = _timed(self.sums.points, measured, start)
-        return Learnt(self._script, points, THROUGH if online else HERE)
+        return Learnt(self._script, points, THROUGH if any(measured.weights) else HERE)
 
 
 def load(job: DeployedJob) -> Script:
@@ -121,6 +136,12 @@ def prepare(deployments: Sequence[Deployment]) -> None:
         for job in deployment.jobs:
             if (told := job.job.training) is None:
                 continue
+            if deployment.experiment.backend == "emulate" and job.plan.consistency is not None:
+                raise TrainingError(
+                    f"{job.system.name}: found a job that learns without a barrier with backend:"
+                    " emulate, wanted a system that sums in every iteration; write backend:"
+                    " simulate, or backend: packet"
+                )
             key = (told.script, job.job.workload, job.plan.workers)
             if key not in seen:
                 seen.add(key)

@@ -9,12 +9,14 @@ part in the local step.
 
 from __future__ import annotations
 
+from time import monotonic
+
 import numpy as np
 import numpy.typing as npt
 
 from testbed.experiment.schema import Job
 from testbed.training.computation import Computation
-from testbed.training.curve import Point, Since
+from testbed.training.curve import Point, Since, digest
 from testbed.training.optimizer import Optimizer
 from testbed.training.places import Places
 from testbed.training.quantised import Quantised, quantised
@@ -30,16 +32,24 @@ class Synchronous(Gradients):
 
     The first worker that has an iteration's sums hands them over (`take`), and the parameters
     follow from these: from the integers that arrived. The others' are compared with the local sum.
+    In processes of their own, all workers do so, each on its own copy. With ``evaluates`` there are
+    `points`.
     """
 
     def __init__(
-        self, job: Job, workers: int, places: Places, computation: Computation, seed: int
+        self,
+        job: Job,
+        workers: int,
+        places: Places,
+        computation: Computation,
+        seed: int,
+        evaluates: bool = True,
     ) -> None:
         assert job.training is not None
         super().__init__(seed, workers, places.elements)
         self._job, self._places, self._computation = job, places, computation
         self._corrects = job.training.correction == "local_gradient"
-        self._every = job.training.evaluate_every
+        self._every, self._evaluates = job.training.evaluate_every, evaluates
         self._last = job.warmup + job.iterations
         self._optimizer = Optimizer(job.training, places.elements)
         self.parameters: Float32 = places.spread(computation.initial)
@@ -75,6 +85,11 @@ class Synchronous(Gradients):
         if self._taken % self._every == 0 or self._taken == self._last:
             self._note(self._taken)
 
+    @property
+    def weights(self) -> str:
+        """Digest of the parameters after the last iteration's sums, in the model's order."""
+        return digest(self._places.gather(self.parameters))
+
     def draw(self) -> None:
         """Nothing is known in advance."""
 
@@ -100,6 +115,7 @@ class Synchronous(Gradients):
         """The gradients of ``iteration``, of the parameters after the sums taken so far."""
         if iteration not in self._made:
             assert iteration == self._taken, "an iteration needs the sums of the one before"
+            began = monotonic()
             gradients = np.empty((self.ranks, self.elements), np.float32)
             for rank in range(self.ranks):
                 own = self._local.get(rank, self.parameters)
@@ -113,6 +129,7 @@ class Synchronous(Gradients):
             self._made[iteration] = made
             self._own = gradients
             self._made.pop(iteration - _LASTING, None)
+            self.computed_s = max(self.computed_s, monotonic() - began)
         return self._made[iteration]
 
     def _step(self, gradient: Float32, where: npt.NDArray[np.bool_]) -> None:
@@ -133,6 +150,8 @@ class Synchronous(Gradients):
             self._local[rank] = own
 
     def _note(self, iteration: int) -> None:
+        if not self._evaluates:
+            return
         flat = self._places.gather(self.parameters)
         value = self._computation.evaluate(flat)
         self.points.append(self._since.point(flat, float(iteration), None, value))

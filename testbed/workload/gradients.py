@@ -36,6 +36,10 @@ LARGEST_CONSTANT = 2 * _OFFSETS - 1
 _STEP = 20251  # odd, to visit all of the 2^15 offsets; 2^15 / 1.618, to spread them
 
 
+class NoGradient(Exception):
+    """A worker's gradient cannot be computed; the message, one line, says why."""
+
+
 class Gradients:
     """The gradients of one job.
 
@@ -50,6 +54,9 @@ class Gradients:
 
     Raises ValueError for fewer than 1 rank or 1 element or another fixed point.
     """
+
+    computed_s = 0.0
+    """The longest time that computing took in an iteration, seconds on the machine's clock."""
 
     def __init__(
         self,
@@ -80,6 +87,11 @@ class Gradients:
         starts = np.random.Generator(self._stream(ranks)).integers(0, _OFFSETS, ranks)
         self._starts = [int(start) for start in starts]
         self._constant_sums = [[0] for _ in range(ranks)]
+
+    @property
+    def weights(self) -> str:
+        """Digest of the parameters that follow from the sums so far; empty as none do here."""
+        return ""
 
     def draw(self) -> None:
         """Draw everything that is otherwise drawn at its first use."""

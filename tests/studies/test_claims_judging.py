@@ -172,6 +172,16 @@ def test_invalid_repeats_do_not_count():
     assert "3 repeats" in found.number.basis
 
 
+def test_without_the_target_in_every_repeat_there_is_no_time_to_it():
+    many = rows(both(3, 2, repeats=3))
+    learnt = claim(metric="target_s", **OVER)
+    assert judge(learnt, EXPERIMENT, many.assign(target_s=many["jct_s"])).number.value == 1.5
+    many["target_s"] = many["jct_s"].where(many["repeat"] != 1)
+    found = judge(learnt, EXPERIMENT, many)
+    assert (found.word, found.number) == (CANNOT, None)
+    assert "No target_s in 1 of 3 repeats of " in found.reason
+
+
 def test_formulas():
     # One server's 10 Gbit/s for 2, 4 and 8 workers, compared with the measured 4 Gbit/s.
     ps = claim("most", reference="servers-apart", metric="algbw_gbit_s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,14 @@ def test_every_claims_file_of_the_project_is_valid():
             backends = {cell.experiment.backend for cell in distinct(experiment)}
             assert len(backends) == 1
             assert "emulate" not in backends, "verdicts are repeatable, and need no root"
+
+
+def test_without_pytorch_a_claim_on_accuracy_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (grid,) = (file for file in read() if file.name == "grid")
+    judged = {each.claim.name: each for each in run([grid], tmp_path, ["grid-accuracy"]).judged}
+    found = judged["grid-accuracy"].verdict
+    assert found.word == "not run"
+    assert "It cannot be run here: training needs PyTorch" in found.reason
+    assert "pip install 'ina-testbed[train]'" in found.reason
+    assert not list(tmp_path.iterdir())

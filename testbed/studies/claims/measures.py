@@ -15,7 +15,12 @@ from testbed.experiment.schema import Experiment
 SEED = "emulation.seed"
 """A path that is swept to repeat a draw: cells that differ only in it are one point."""
 
-Metric = Literal["jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s"]
+Metric = Literal[
+    "jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s", "target_s",
+    "target_iteration", "last", "best",
+]  # fmt: skip
+"""Columns of results.csv, and, from `target_s` on, of what jobs have learnt."""
+LEARNT: tuple[Metric, ...] = ("target_s", "target_iteration", "last", "best")
 Summary = Literal["mean", "most", "least", "slope", "spread", "midway", "step"]
 Reference = Literal["servers-apart", "servers-colocated", "servers-optimal"]
 LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3, "step": 2}
@@ -68,7 +73,10 @@ class Measure(Model):
         description="the name of an experiment of this file", examples=["deployment"]
     )
     metric: Metric = Field(
-        description="the column of each row: " + ", ".join(get_args(Metric)),
+        description="the column of each row: "
+        + ", ".join(get_args(Metric))
+        + "; the last four are of jobs that learn: seconds and iterations to the target, and the"
+        " script's metric at the end and at its best",
         examples=["throughput_samples_s"],
     )
     job: int | None = Field(

@@ -22,11 +22,12 @@ from testbed.experiment.cells import distinct
 from testbed.experiment.findings import counted, listed, suggestion
 from testbed.experiment.schema import Experiment
 from testbed.located import Invalid, Problem
+from testbed.report.training import reached
 from testbed.results import RESULTS
 from testbed.shipped import folder
 from testbed.studies.claims import page as claims_page
 from testbed.studies.claims import schema as claims
-from testbed.studies.claims.measures import Measure
+from testbed.studies.claims.measures import LEARNT, Measure
 from testbed.studies.claims.page import Beside, Judged, Observed, Page
 from testbed.studies.claims.schema import Claim, Claims, Observation
 from testbed.studies.claims.verdict import Lacking, Number, crossing, judge, measured
@@ -145,15 +146,25 @@ def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> _Rows:
     """An experiment's results, or the reason for having none; without ``rules`` nothing is run."""
     runs = _runs(root, experiment.name)
     if rules is None:
-        return results.read(runs[-1]).results if runs else "It was not requested."
+        return _read(runs[-1]) if runs else "It was not requested."
     try:
         evaluation: Evaluation = (
             Resumed(runs[-1], experiment, rules) if runs else New(experiment, root)
         )
         if not evaluation.planned:
-            return results.read(runs[-1]).results
+            return _read(runs[-1])
         click.echo(f"{experiment.name}: {counted(len(evaluation.planned), 'cell')}", err=True)
         directory, _ = evaluation.run(NOTHING, Local())
     except (DeploymentError, EmulationError) as error:
         return f"It cannot be run here: {error}"
-    return results.read(directory).results
+    return _read(directory)
+
+
+def _read(run: Path) -> pd.DataFrame:
+    """A run's rows, with `LEARNT`, which is nan where nothing was learnt or reached."""
+    rows, training = results.read_results(run), results.read_training(run)
+    if not len(training):
+        return rows.assign(**dict.fromkeys(LEARNT, float("nan")))
+    cell = ["run", "cell", "repeat", "job"]
+    found: pd.DataFrame = rows.merge(reached(training)[[*cell, *LEARNT]], how="left", on=cell)
+    return found

@@ -277,7 +277,13 @@ def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Float
     if not len(whole):
         why = next(filter(None, [*own["error"], *own["verdict"]]), "not verified")
         raise Lacking(CANNOT, f"No repeat of {title} is valid here: {why}.")
-    means: Floats = whole.groupby("repeat")[measure.metric].mean().to_numpy(float)
+    values = whole.groupby("repeat")[measure.metric].agg(lambda each: each.mean(skipna=False))
+    if values.isna().any():
+        none = f"{values.isna().sum()} of {counted(len(values), 'repeat')} of {title}"
+        raise Lacking(
+            CANNOT, f"No {measure.metric} in {none}: nothing learnt, or no target reached."
+        )
+    means: Floats = values.to_numpy(float)
     return means
 
 
