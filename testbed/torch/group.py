@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _create_work_from_future
 
 from testbed.torch.errors import GroupError
 from testbed.torch.summing import Summing
@@ -81,7 +80,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
             done.set_result(tensor)
             return done
         self._is_sum("all_reduce", [tensor], dist.ReduceOp.AVG)
-        return self._future([tensor], dist.ReduceOp.AVG, lambda: None, tensor)
+        return self._started([tensor], dist.ReduceOp.AVG, lambda: None, tensor)[0]
 
     def _is_sum(self, what: str, tensors: list[Any], operation: Any) -> bool:
         """Whether switches make it. GroupError if only they should, and cannot."""
@@ -108,33 +107,68 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         return self._sum([whole], operation, keep)
 
     def _sum(self, tensors: list[Any], operation: Any, then: Callable[[], None]) -> Any:
-        return _create_work_from_future(self._future(tensors, operation, then, tensors))
+        return _Sum(*self._started(tensors, operation, then, tensors))
 
-    def _future(
+    def _started(
         self, tensors: list[Any], operation: Any, then: Callable[[], None], result: Any
-    ) -> Any:
-        summing, found = self._summing, torch.futures.Future()
+    ) -> tuple[Any, list[BaseException]]:
+        """The future ``result`` of a sum and what follows it, and room for its error."""
+        summing, ended = self._summing, torch.futures.Future()
         assert summing is not None
         divisor = self.size() if operation == dist.ReduceOp.AVG else 1
+        errors: list[BaseException] = []
 
         def order() -> None:
             try:
                 with torch.no_grad():
                     for each in tensors:
-                        values = each.detach()
-                        flat = values.reshape(-1)  # a copy unless it is contiguous
-                        if each.numel():
-                            summing.sum(flat.numpy(), divisor)
-                        if flat.data_ptr() != values.data_ptr():
-                            values.copy_(flat.view_as(values))
+                        self._replace(each.detach(), divisor)
                     then()
             except BaseException as error:
-                found.set_exception(error)
-            else:
-                found.set_result(result)
+                errors.append(error)
+            ended.set_result(None)
 
+        def found(_: Any) -> Any:
+            # Raised here, it is the future's error for PyTorch's own code, too.
+            if errors:
+                raise errors[0]
+            return result
+
+        future = ended.then(found)
         summing.submit(order)
-        return found
+        return future, errors
+
+    def _replace(self, values: Any, divisor: int) -> None:
+        assert self._summing is not None
+        flat = values.contiguous().reshape(-1)
+        if values.numel():
+            self._summing.sum(flat.numpy(), divisor)
+        if flat.data_ptr() != values.data_ptr():  # a copy, which was contiguous
+            values.copy_(flat.view_as(values))
+
+
+class _Sum(dist.Work):  # type: ignore[misc]
+    """A sum that has been started."""
+
+    def __init__(self, future: Any, errors: list[BaseException]) -> None:
+        super().__init__()
+        self._future, self._errors = future, errors
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until it is there, as long as the group's timeout allows. GroupError if it fails."""
+        try:
+            self._future.wait()
+        except RuntimeError:
+            if self._errors:
+                raise self._errors[0] from None
+            raise
+        return True
+
+    def is_completed(self) -> bool:
+        return bool(self._future.done())
+
+    def get_future(self) -> Any:
+        return self._future
 
 
 def _agreement(group: Any) -> Callable[[Int32], None]:

@@ -119,7 +119,7 @@ class Memory:
 
     def __init__(self, wiring: Wiring, descriptor: int | None = None) -> None:
         self._wiring = wiring
-        self._frames = 1 << (2 * wiring.window - 1).bit_length()
+        self._frames = 1 << (wiring.window - 1).bit_length()
         self._full = full_frame(wiring.values)
         self._link_bytes = int(core().link_bytes(self._frames, self._full))
         self._links = {ends: number for number, ends in enumerate(wiring.links)}
