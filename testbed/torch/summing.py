@@ -29,6 +29,9 @@ from testbed.workload.quantise import Float32
 _LOOK_S = 0.25
 """How often a rank that waits looks whether the others are alive."""
 
+_DEATH_S = 2.0
+"""How long a process whose connections are closed may take to end."""
+
 
 class Summing:
     """Sums arrays over the ranks of a group, one after another, in a thread of its own.
@@ -96,7 +99,13 @@ class Summing:
 
     def _sum(self, values: Float32, divisor: int) -> None:
         block = self._wiring.values
-        found = factors(values, block, self._wiring.factor, self._world, self._agree)
+        try:
+            found = factors(values, block, self._wiring.factor, self._world, self._agree)
+        except GroupError:
+            raise
+        except RuntimeError as error:  # gloo's
+            self._check_others(_DEATH_S)
+            raise GroupError(f"all_reduce: {_one_line(error)}") from error
         reduction = Reduction(
             node=self._node,
             engine=self._engine.handle,
@@ -123,18 +132,22 @@ class Summing:
         """GroupError if the sum that is waited for will not come."""
         if self._closing:
             raise GroupError("the group was closed while it summed")
-        poll = select.poll()
-        for descriptor in self._others.values():
-            poll.register(descriptor, select.POLLIN)
-        ended = {descriptor for descriptor, _ in poll.poll(0)}
-        gone = [str(rank) for rank, each in self._others.items() if each in ended]
-        if gone:
-            raise GroupError(f"rank {', '.join(gone)} ended before the others had its sums")
+        self._check_others(0)
         if time.monotonic() > give_up:
             raise GroupError(
                 f"found no sum within {self._timeout_s:g} s, the group's timeout: some rank has"
                 " not called all_reduce as often as this one"
             )
+
+    def _check_others(self, patience_s: float) -> None:
+        """GroupError if another rank has ended, or does so within ``patience_s``."""
+        poll = select.poll()
+        for descriptor in self._others.values():
+            poll.register(descriptor, select.POLLIN)
+        ended = {descriptor for descriptor, _ in poll.poll(1000 * patience_s)}
+        gone = [str(rank) for rank, each in self._others.items() if each in ended]
+        if gone:
+            raise GroupError(f"rank {', '.join(gone)} ended before the others had its sums")
 
     def _meet(self, store: Any) -> tuple[Wiring, Memory]:
         """The network that rank 0 has made. If it could not, its error."""
