@@ -31,9 +31,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
         self._gloo = gloo("gloo")
         # What is not defined here goes to the backend of the tensor's device.
-        self._register_backend(
-            torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo
-        )
+        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
         self._summing: Summing | None = None
         if size > 1:
             # Sums run in a thread of their own, so their ranks agree in a group of their own.

@@ -155,8 +155,7 @@ class Memory:
             if source == name:
                 there = self._wiring.addresses[to]
                 frames = [
-                    headers(own, there, size)
-                    for size in (self._full - 42, wire.HEADER_BYTES)
+                    headers(own, there, size) for size in (self._full - 42, wire.HEADER_BYTES)
                 ]
                 address = int.from_bytes(socket.inet_aton(there.ip), sys.byteorder)
                 if library.node_reach(node, address, link, self.bell(to), *frames):

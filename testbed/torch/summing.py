@@ -29,7 +29,7 @@ from testbed.workload.quantise import Float32
 _LOOK_S = 0.25
 """How often a rank that waits looks whether the others are alive."""
 
-_DEATH_S = 2.0
+_DEATH_S = 10.0
 """How long a process whose connections are closed may take to end."""
 
 

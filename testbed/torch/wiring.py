@@ -1,4 +1,4 @@
-"""A group's network as plain data: who is linked with whom, each host's role, each switch's entries.
+"""A group's network as plain data: its links, each host's role and each switch's entries.
 
 Frames go straight to the next aggregating node. Switches that only forward are left out.
 """

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import testbed.torch
+from testbed.lifetime import die_with_parent
 from testbed.protocols.events import Event
 from testbed.switches.events import read as events_of
 from testbed.workload.quantise import Factor, block_sum
@@ -111,7 +112,10 @@ def collectives(rank: int, world: int) -> None:
 def model() -> torch.nn.Module:
     torch.manual_seed(1)
     return torch.nn.Sequential(
-        torch.nn.Linear(40, 300), torch.nn.Tanh(), torch.nn.Linear(300, 300), torch.nn.Linear(300, 3)
+        torch.nn.Linear(40, 300),
+        torch.nn.Tanh(),
+        torch.nn.Linear(300, 300),
+        torch.nn.Linear(300, 3),
     )
 
 
@@ -197,12 +201,13 @@ def waits(rank: int, world: int) -> None:
 def main(scenario: str, world: int, folder: Path) -> int:
     torch.set_num_threads(1)
     os.environ["MASTER_ADDR"] = "127.0.0.1"
-    children = []
+    children, parent = [], os.getpid()
     for rank in range(world):
         child = os.fork()
         if child == 0:
             code = 1
             try:
+                die_with_parent(parent)
                 meet(folder / "meeting", rank, world)
                 globals()[scenario](rank, world)
                 code = 0

@@ -41,8 +41,7 @@ def ranks(scenario: str, world: int, folder: Path, **more: str) -> str:
     done = subprocess.run(
         [sys.executable, RANKS, scenario, str(world), folder],
         env=environment(**more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
         timeout=4 * PATIENCE_S,
@@ -68,7 +67,12 @@ def test_an_unmodified_ddp_script_trains_to_the_same_bits_as_fixed_point_sums_ma
 
 
 def test_an_experiment_says_which_switches_sum_and_how(tmp_path):
-    ranks("of_an_experiment", 3, tmp_path, INA_TESTBED_EXPERIMENT=experiment(tmp_path, ATP_IN_TWO_RACKS))
+    ranks(
+        "of_an_experiment",
+        3,
+        tmp_path,
+        INA_TESTBED_EXPERIMENT=experiment(tmp_path, ATP_IN_TWO_RACKS),
+    )
 
 
 @pytest.mark.parametrize(
