@@ -1,0 +1,31 @@
+/* One all-reduce of float32 values at a rank: as integers, piece by piece. */
+#ifndef REDUCTION_H
+#define REDUCTION_H
+
+#include "driver.h"
+
+struct reduction {
+    struct node *node;
+    void *engine;
+    struct engine_calls calls;
+    int flow;
+    float *values; /* become the sums */
+    uint64_t count;
+    uint32_t block;              /* values in a packet */
+    const double *to, *back;     /* of each block: the factors of its values, and of their sums */
+    double divisor;              /* of each sum, if not 1; sums are also divided by `back` if so told */
+    bool divides;
+    int32_t *stage; /* PIECES * PIECE blocks */
+    uint64_t pushed, restored; /* pieces so far */
+    uint64_t begin; /* of the flow's fragments */
+};
+
+enum { PIECE = 32, PIECES = 16 }; /* blocks in a piece, and pieces in the stage */
+
+/* The bits of each block's largest magnitude, as a float32. */
+void largest(const float *values, uint64_t count, uint32_t block, uint32_t *bits);
+
+/* Works until all sums have come or `until`; returns 1 for all, 0 for not yet, or an error as -errno. */
+int reduction_run(struct reduction *reduction, double until);
+
+#endif

@@ -1,0 +1,202 @@
+"""A rank's part in its group's sums: float32 values go through the switches as int32."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import pickle
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from testbed.compiler import BuildError
+from testbed.hosts.aggregation import Engine
+from testbed.switches.control import ControlError
+from testbed.torch.arithmetic import Agree, factors
+from testbed.torch.errors import GroupError
+from testbed.torch.fabric import Fabric
+from testbed.torch.links import STAGE, EngineCalls, Memory, Reduction, core
+from testbed.torch.wiring import Wiring, wiring
+from testbed.workload.quantise import Float32
+
+_LOOK_S = 0.25
+"""How often a rank that waits looks whether the others are alive."""
+
+_DEATH_S = 10.0
+"""How long a process whose connections are closed may take to end."""
+
+
+class Summing:
+    """Sums arrays over the ranks of a group, one after another, in a thread of its own.
+
+    Args:
+        store: a store of PyTorch's that the ranks share, for this group alone.
+        timeout_s: how long one sum may take.
+        agree: replaces integers by the largest of all ranks.
+
+    All ranks must make it together. GroupError, at all of them, if that is impossible.
+    """
+
+    def __init__(self, store: Any, rank: int, world: int, timeout_s: float, agree: Agree) -> None:
+        self._rank, self._world, self._timeout_s, self._agree = rank, world, timeout_s, agree
+        self._fabric: Fabric | None = None
+        self._closing = False
+        self._failed: BaseException | None = None
+        self._wiring, self._memory = self._meet(store)
+        host = self._wiring.workers[rank]
+        self._others = self._look_at_others(store)
+        self._engine = Engine(self._wiring.values)
+        self._flow = self._engine.add(self._wiring.roles[host])
+        self._node = self._memory.node(host)
+        self._stage = np.empty(STAGE * self._wiring.values, np.int32)
+        self._begin = 0
+        self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="ina-sums", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def submit(self, order: Callable[[], None]) -> None:
+        """Call ``order`` in the thread, after those before it; it may call `sum`."""
+        self._orders.put(order)
+
+    def sum(self, values: Float32, divisor: int = 1) -> None:
+        """Replace ``values``, contiguous float32[values], by the sums over all ranks, divided by
+        ``divisor``. GroupError says why there is none; the group is of no more use then."""
+        if self._failed is not None:
+            raise GroupError(f"the group has failed before: {self._failed}")
+        try:
+            self._sum(values, divisor)
+        except BaseException as error:
+            self._failed = error
+            raise
+
+    def close(self) -> None:
+        """End the thread, and at rank 0 the switches. May be called twice."""
+        if self._closing:
+            return
+        self._closing = True
+        atexit.unregister(self.close)
+        core().bell_ring(self._memory.bell(self._wiring.workers[self._rank]))
+        self._orders.put(None)
+        self._thread.join()
+        if self._fabric is not None:
+            self._fabric.close()
+        core().node_close(self._node)
+        self._engine.close()
+        for descriptor in self._others.values():
+            os.close(descriptor)
+
+    def _work(self) -> None:
+        while (order := self._orders.get()) is not None:
+            order()
+
+    def _sum(self, values: Float32, divisor: int) -> None:
+        block = self._wiring.values
+        try:
+            found = factors(values, block, self._wiring.factor, self._world, self._agree)
+        except GroupError:
+            raise
+        except RuntimeError as error:  # gloo's
+            self._check_others(_DEATH_S)
+            raise GroupError(f"all_reduce: {_one_line(error)}") from error
+        reduction = Reduction(
+            node=self._node,
+            engine=self._engine.handle,
+            calls=EngineCalls.of(self._engine),
+            flow=self._flow,
+            values=values.ctypes.data,
+            count=len(values),
+            block=block,
+            to=found.to.ctypes.data,
+            back=found.back.ctypes.data,
+            divisor=divisor,
+            divides=found.divides,
+            stage=self._stage.ctypes.data,
+            begin=self._begin,
+        )
+        give_up = time.monotonic() + self._timeout_s
+        while not (done := core().reduction_run(ctypes.byref(reduction), _soon())):
+            self._check(give_up)
+        if done < 0:
+            raise OSError(-done, os.strerror(-done))
+        self._begin += -(-len(values) // block)
+
+    def _check(self, give_up: float) -> None:
+        """GroupError if the sum that is waited for will not come."""
+        if self._closing:
+            raise GroupError("the group was closed while it summed")
+        self._check_others(0)
+        if time.monotonic() > give_up:
+            raise GroupError(
+                f"found no sum within {self._timeout_s:g} s, the group's timeout: some rank has"
+                " not called all_reduce as often as this one"
+            )
+
+    def _check_others(self, patience_s: float) -> None:
+        """GroupError if another rank has ended, or does so within ``patience_s``."""
+        poll = select.poll()
+        for descriptor in self._others.values():
+            poll.register(descriptor, select.POLLIN)
+        ended = {descriptor for descriptor, _ in poll.poll(1000 * patience_s)}
+        gone = [str(rank) for rank, each in self._others.items() if each in ended]
+        if gone:
+            raise GroupError(f"rank {', '.join(gone)} ended before the others had its sums")
+
+    def _meet(self, store: Any) -> tuple[Wiring, Memory]:
+        """The network that rank 0 has made. If it could not, its error."""
+        if self._rank:
+            told = pickle.loads(store.get("wiring"))
+            if isinstance(told, GroupError):
+                raise told
+            made, machine, process, descriptor = told
+            return made, self._shared(made, machine, process, descriptor)
+        try:
+            made = wiring(self._world)
+            memory = Memory(made)
+            self._fabric = Fabric(made, memory)
+        except (GroupError, BuildError, ControlError) as error:
+            said = error if isinstance(error, GroupError) else GroupError(_one_line(error))
+            store.set("wiring", pickle.dumps(said))
+            raise said from error
+        store.set("wiring", pickle.dumps((made, _machine(), os.getpid(), memory.descriptor)))
+        return made, memory
+
+    def _shared(self, made: Wiring, machine: str, process: int, descriptor: int) -> Memory:
+        if machine != _machine():
+            raise GroupError(
+                f"rank {self._rank}: found rank 0 on another machine, wanted all ranks of the group"
+                " on one, because their links are in its memory"
+            )
+        try:
+            opened = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise GroupError(
+                f"rank {self._rank}: found no memory of rank 0 ({error.strerror}), wanted all ranks"
+                " as one user in one container"
+            ) from error
+        return Memory(made, opened)
+
+    def _look_at_others(self, store: Any) -> dict[int, int]:
+        """A descriptor of each other rank's process, readable once that has ended."""
+        store.set(f"process/{self._rank}", str(os.getpid()))
+        others = (rank for rank in range(self._world) if rank != self._rank)
+        return {rank: os.pidfd_open(int(store.get(f"process/{rank}"))) for rank in others}
+
+
+def _soon() -> float:
+    return time.monotonic() + _LOOK_S
+
+
+def _machine() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,235 @@
+"""Ranks of a group, forked from one process: ``ranks.py SCENARIO WORLD FOLDER``.
+
+Ends with 0 if every rank does. They meet in a file, so that no port is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import testbed.torch
+from testbed.lifetime import die_with_parent
+from testbed.protocols.events import Event
+from testbed.switches.events import read as events_of
+from testbed.workload.quantise import Factor, block_sum
+
+PACKET = 1024
+"""Values in a packet, without an experiment file."""
+
+
+def drawn(rank: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(rank))
+
+
+def everyone(world: int, *shape: int) -> np.ndarray:
+    return np.stack([drawn(rank, *shape).numpy().reshape(-1) for rank in range(world)])
+
+
+def refused(call, *arguments, **named) -> str:
+    """The message of the GroupError that ``call`` raises."""
+    try:
+        found = call(*arguments, **named)
+        if found is not None:
+            found.wait()
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("nothing was refused")
+
+
+def collectives(rank: int, world: int) -> None:
+    dist.init_process_group("ina")
+    assert dist.get_backend() == "ina"
+    for size in (1, 7, PACKET - 1, PACKET, 3 * PACKET + 5, 700 * PACKET):
+        values = drawn(rank, size)
+        dist.all_reduce(values)
+        assert np.array_equal(values.numpy(), block_sum(everyone(world, size), PACKET))
+    mean = drawn(rank, 5)
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    torch.testing.assert_close(mean, torch.from_numpy(everyone(world, 5).mean(axis=0)))
+    columns = drawn(rank, 6, 4)
+    dist.all_reduce(columns[:, 1])  # not contiguous
+    own = np.stack([drawn(r, 6, 4).numpy()[:, 1] for r in range(world)])
+    assert np.array_equal(columns[:, 1].numpy(), block_sum(own, PACKET))
+    assert np.array_equal(columns[:, 0].numpy(), drawn(rank, 6, 4).numpy()[:, 0])
+    zeros = torch.zeros(10)
+    dist.all_reduce(zeros)
+    assert not zeros.any()
+
+    works = [dist.all_reduce(each, async_op=True) for each in (drawn(rank, 9), torch.ones(4) * 2)]
+    for work in works:
+        work.wait()
+    part = torch.empty(8)
+    # Its name has changed from version to version of PyTorch.
+    scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+    scatter(part, drawn(rank, 8 * world))
+    whole = block_sum(everyone(world, 8 * world), PACKET)
+    assert np.array_equal(part.numpy(), whole[8 * rank : 8 * (rank + 1)])
+    dist.reduce_scatter(part, list(drawn(rank, 8 * world).split(8)))
+    assert np.array_equal(part.numpy(), whole[8 * rank : 8 * (rank + 1)])
+
+    # Through gloo
+    number = torch.tensor([rank, 2])
+    dist.all_reduce(number)
+    assert number.tolist() == [sum(range(world)), 2 * world]
+    largest = torch.tensor([float(rank)])
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    assert largest.item() == world - 1
+    told = torch.full((3,), float(rank))
+    dist.broadcast(told, 1)
+    assert told.tolist() == [1.0] * 3
+    gathered = [torch.empty(2) for _ in range(world)]
+    dist.all_gather(gathered, torch.full((2,), float(rank)))
+    assert [each[0].item() for each in gathered] == list(range(world))
+    objects = [None] * world
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": each} for each in range(world)]
+    dist.barrier()
+
+    if rank == 0:
+        fabric = dist.group.WORLD._summing._fabric
+        (switch,) = fabric.switches.values()
+        assert events_of(switch, 0)[Event.COMPLETED] > 700, "no switch has summed"
+    assert "found torch.float64, wanted torch.float32" in refused(
+        dist.all_reduce, torch.ones(2, dtype=torch.float64)
+    )
+    assert "found a tensor on meta, wanted cpu" in refused(
+        dist.group.WORLD.mean, torch.ones(2, device="meta")
+    )
+    wrong = torch.tensor([1.0, float("nan") if rank == 1 else 0.0])
+    assert "found inf or nan" in refused(dist.all_reduce, wrong)
+    assert "failed before: all_reduce: found inf" in refused(dist.all_reduce, torch.ones(2))
+    dist.destroy_process_group()
+
+
+def model() -> torch.nn.Module:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(
+        torch.nn.Linear(40, 300),
+        torch.nn.Tanh(),
+        torch.nn.Linear(300, 300),
+        torch.nn.Linear(300, 3),
+    )
+
+
+def trained(wrapped: torch.nn.Module, rank: int) -> list[np.ndarray]:
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9)
+    for step in range(4):
+        optimizer.zero_grad()
+        wrapped(drawn(100 * step + rank, 16, 40)).square().mean().backward()
+        optimizer.step()
+    return [each.detach().numpy().copy() for each in wrapped.parameters()]
+
+
+def summed_locally(group, bucket):
+    """Each rank has all ranks' gradients, and sums them in fixed point by itself."""
+    own = bucket.buffer() / dist.get_world_size()
+    every = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, own, group=group)
+    found = torch.futures.Future()
+    values = np.stack([each.numpy() for each in every])
+    found.set_result(torch.from_numpy(block_sum(values, PACKET)))
+    return found
+
+
+def training(rank: int, world: int) -> None:
+    dist.init_process_group("ina")
+    gloo = dist.new_group(backend="gloo")
+    # Several buckets, which are made anew after the first iteration.
+    buckets = {"bucket_cap_mb": 0.2}
+    through_switches = trained(DistributedDataParallel(model(), **buckets), rank)
+    reference = DistributedDataParallel(model(), process_group=gloo, **buckets)
+    reference.register_comm_hook(gloo, summed_locally)
+    wanted = trained(reference, rank)
+    hooked = DistributedDataParallel(model(), process_group=gloo, **buckets)
+    hooked.register_comm_hook(dist.new_group(backend="ina"), testbed.torch.hook)
+    by_hook = trained(hooked, rank)
+    for found, also, right in zip(through_switches, by_hook, wanted, strict=True):
+        assert np.array_equal(found, right)
+        assert np.array_equal(also, right)
+    dist.destroy_process_group()
+
+
+def of_an_experiment(rank: int, world: int) -> None:
+    """Two racks, a server and one factor, as INA_TESTBED_EXPERIMENT says."""
+    dist.init_process_group("ina")
+    values, factor = drawn(rank, 5000), Factor(1e6)
+    dist.all_reduce(values)
+    whole = sum(factor.quantise(each).astype(np.int64) for each in everyone(world, 5000))
+    assert np.array_equal(values.numpy(), factor.restore(whole.astype(float)).astype(np.float32))
+    assert "take a smaller factor" in refused(dist.all_reduce, torch.full((2,), 3000.0))
+    dist.destroy_process_group()
+
+
+def refuses(rank: int, world: int) -> None:
+    print(refused(dist.init_process_group, "ina"))
+
+
+def first_dies(rank: int, world: int) -> None:
+    _dies(rank, 0)
+
+
+def last_dies(rank: int, world: int) -> None:
+    _dies(rank, world - 1)
+
+
+def _dies(rank: int, victim: int) -> None:
+    dist.init_process_group("ina")
+    dist.all_reduce(torch.ones(3))
+    if rank == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+    print(refused(dist.all_reduce, torch.ones(3)))
+
+
+def waits(rank: int, world: int) -> None:
+    """Rank 0 never calls; all say which processes they are, for whoever kills them."""
+    dist.init_process_group("ina")
+    dist.all_reduce(torch.ones(3))
+    print(os.getpid(), flush=True)
+    if rank:
+        dist.all_reduce(torch.ones(3))
+    signal.pause()
+
+
+def main(scenario: str, world: int, folder: Path) -> int:
+    torch.set_num_threads(1)
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    children, parent = [], os.getpid()
+    for rank in range(world):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                die_with_parent(parent)
+                meet(folder / "meeting", rank, world)
+                globals()[scenario](rank, world)
+                code = 0
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        children.append(child)
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    return int(any(statuses))
+
+
+def meet(file: Path, rank: int, world: int) -> None:
+    """Scripts call ``init_process_group("ina")`` alone, as under torchrun."""
+    usual = dist.init_process_group
+
+    def init(backend: str) -> None:
+        usual(backend, init_method=f"file://{file}", rank=rank, world_size=world)
+
+    dist.init_process_group = init
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])))
