@@ -31,7 +31,9 @@ from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import counted
 
 CONNECT_S = 5.0
-"""How long to wait for a scheduler to answer."""
+"""How long to wait for a scheduler to be reached."""
+ANSWER_S = 30.0
+"""How long one that was reached may take to answer: its machine may be busy."""
 PATIENCE_S = 5.0
 """How long to wait for a worker if there is none."""
 _POLL_S = 0.5
@@ -213,7 +215,7 @@ def _connected(address: str) -> Any:
     try:
         # Asked first: a client that found nobody says so again when it is collected.
         socket.create_connection(parse_host_port(address.rpartition("://")[2]), CONNECT_S).close()
-        return Client(address, timeout=CONNECT_S, set_as_default=False)
+        return Client(address, timeout=ANSWER_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise DeploymentError(
             f"found no Dask scheduler at {address} ({error}), wanted one that answers; start it"
