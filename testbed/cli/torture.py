@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -66,7 +67,7 @@ def torture(
         from testbed.studies.torture import hunt
 
         failures: list[tuple[str, int, Verdict]] = []
-        began = time.monotonic()
+        began, spent = time.monotonic(), _processor_s()
 
         def failed(system: str, seed: int, verdict: Verdict) -> None:
             failures.append((system, seed, verdict))
@@ -74,14 +75,21 @@ def torture(
 
         cores = jobs or len(os.sched_getaffinity(0))
         counts = hunt.hunt(chosen, first, seeds, seconds, cores, failed)
-        took = time.monotonic() - began
+        took, spent = time.monotonic() - began, _processor_s() - spent
         for name, count in counts.items():
             click.echo(f"{name:<18} {count}")
         total = sum(count.exact + count.ended + count.failed for count in counts.values())
-        click.echo(f"{total} schedules in {took:.1f} s")
+        rate = total / spent if spent else 0.0
+        click.echo(f"{total} schedules in {took:.1f} s, {rate:.0f} in a second of a processor")
         for failure in failures:
             click.echo("\n" + hunt.failing(*failure, output))
     sys.exit(1 if failures else 0)
+
+
+def _processor_s() -> float:
+    """Processor time of the processes that judged and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _judge(paths: tuple[Path, ...]) -> int:

@@ -158,7 +158,6 @@ def test_actions_are_done_in_time_and_a_paused_rank_goes_on():
         outcomes = launcher.run(timeout=PATIENCE_S, actions=actions)
     assert done == [True, True, False]
     assert [each.wrong for each in outcomes[:3]] == [0] * 3
-    assert min(each.iterations[-1].end - each.iterations[0].start for each in outcomes[:3]) > 0.25
 
 
 def test_a_rank_killed_before_the_start_is_named():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -188,6 +189,22 @@ def test_an_unknown_system_is_refused():
     result = CliRunner().invoke(main, ["torture", "--system", "nobody"])
     assert result.exit_code == 2
     assert "found 'nobody', wanted one of" in result.output
+
+
+def test_the_rate_in_processor_time_is_told(tmp_path):
+    asked = ["--system", "ring", "--seeds", "4", "--jobs", "1", "-o", str(tmp_path)]
+    result = CliRunner().invoke(main, ["torture", *asked])
+    assert result.exit_code == 0, result.output
+    (rate,) = re.findall(
+        r"^4 schedules in \S+ s, (\d+) in a second of a processor$", result.output, re.M
+    )
+    assert int(rate) > 0
+
+
+def test_byte_options_are_drawn_as_sizes():
+    jobs = [case("byteps", 16 * world)["jobs"][0] for world in range(12)]
+    drawn = [job["options"]["partition"] for job in jobs if "partition" in job["options"]]
+    assert drawn and min(drawn) >= 1000
 
 
 def test_what_a_stranger_sends_changes_no_sum(bench):
