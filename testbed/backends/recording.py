@@ -12,6 +12,10 @@ from testbed.topology.fabric import Fabric
 from testbed.units import parse_time
 
 
+class Unrecordable(DeploymentError):
+    """An option asks for what no cell can record; the message begins with the option."""
+
+
 @dataclass(frozen=True)
 class Recording:
     """What to record; nothing by default.
@@ -41,7 +45,7 @@ class Recording:
         return Recording(**{**data, "captures": tuple(data["captures"]), "packets": packets})
 
     def check(self, cells: Sequence[tuple[str, Fabric]]) -> None:
-        """DeploymentError if no cell can record this, or a link is missing from one that could.
+        """Unrecordable if no cell can record this, or a link is missing from one that could.
 
         ``cells``: the back end and the fabric of each.
         """
@@ -52,7 +56,7 @@ class Recording:
         asked |= {"--timeline": ("packet",)} if self.timeline else {}
         for option, able in asked.items():
             if backends and backends.isdisjoint(able):
-                raise DeploymentError(
+                raise Unrecordable(
                     f"{option}: found backend: {', '.join(sorted(backends))}, wanted"
                     f" {' or '.join(able)}"
                 )
@@ -61,7 +65,7 @@ class Recording:
                 try:
                     ends(link, fabric)
                 except ValueError as error:
-                    raise DeploymentError(f"--pcap {link}: {error}") from error
+                    raise Unrecordable(f"--pcap {link}: {error}") from error
 
 
 NOTHING = Recording()

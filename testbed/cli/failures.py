@@ -17,6 +17,7 @@ import click
 def running() -> Iterator[None]:
     """For verbs that run cells: errors of running and writing, and interruptions."""
     from testbed.backends.emulation.network import EmulationError
+    from testbed.backends.recording import Unrecordable
     from testbed.campaign.isolation import Terminated, termination_unwinds
     from testbed.deployment.errors import DeploymentError
     from testbed.results import Unreadable
@@ -24,10 +25,10 @@ def running() -> Iterator[None]:
     try:
         with termination_unwinds():
             yield
+    except (Unrecordable, Unreadable) as error:
+        raise click.UsageError(str(error)) from error
     except (DeploymentError, EmulationError) as error:
         raise click.ClickException(str(error)) from error
-    except Unreadable as error:
-        raise click.UsageError(str(error)) from error
     except OSError as error:
         raise click.ClickException(_file(error)) from error
     except (KeyboardInterrupt, Terminated):

@@ -284,10 +284,10 @@ def nested(spans) -> bool:
 @pytest.mark.parametrize(
     ("options", "changes", "code", "words"),
     [
-        (["--pcap", "h0-t9"], {}, 1, "--pcap h0-t9: found no link 'h0-t9' in"),
-        (["--pcap", "h0-t0"], {"backend": "simulate"}, 1, "--pcap h0-t0: found backend: simulate"),
-        (["--series", "1us"], {"backend": "simulate"}, 1, "--series: found backend: simulate"),
-        (["--timeline"], {"backend": "simulate"}, 1, "--timeline: found backend: simulate, wanted"),
+        (["--pcap", "h0-t9"], {}, 2, "--pcap h0-t9: found no link 'h0-t9' in"),
+        (["--pcap", "h0-t0"], {"backend": "simulate"}, 2, "--pcap h0-t0: found backend: simulate"),
+        (["--series", "1us"], {"backend": "simulate"}, 2, "--series: found backend: simulate"),
+        (["--timeline"], {"backend": "simulate"}, 2, "--timeline: found backend: simulate, wanted"),
         (["--series", "0s"], {}, 2, "--series: found '0s', wanted a time above 0"),
         (["--series", "10"], {}, 2, "--series: found '10' without a unit"),
     ],
