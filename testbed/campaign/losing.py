@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from testbed.backends.links import shares
-from testbed.backends.measurements import BrokenConnection, Stalled
 from testbed.deployment.deploy import Deployment
-from testbed.hosts.launcher import RankFailed
 from testbed.topology.framing import framing
 
 TRIES = 16
@@ -44,6 +41,9 @@ def warning(deployment: Deployment) -> str | None:
 @contextmanager
 def named(deployment: Deployment) -> Iterator[None]:
     """Let errors of a run that did not end name the loss that it was asked to have."""
+    from testbed.backends.measurements import BrokenConnection, Stalled  # slow: not for `validate`
+    from testbed.hosts.launcher import RankFailed
+
     try:
         yield
     except (BrokenConnection, RankFailed, Stalled) as error:
@@ -53,7 +53,12 @@ def named(deployment: Deployment) -> Iterator[None]:
 
 
 def _lost(deployment: Deployment) -> dict[tuple[str, str], float]:
-    return dict(shares(deployment.experiment.emulation.loss, deployment.fabric))
+    asked = deployment.experiment.emulation.loss
+    if not asked:
+        return {}
+    from testbed.backends.links import shares  # back ends are not loaded to plan without loss
+
+    return dict(shares(asked, deployment.fabric))
 
 
 def _said(deployment: Deployment) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from importlib import import_module
 
 import click
 
 from testbed import __version__, extensions
+from testbed.cli.failures import failed_file
 
 _MODULES = {
     "new": "new",
@@ -46,6 +48,11 @@ class _Verbs(click.Group):
             return super().invoke(context)
         except extensions.Broken as error:
             raise click.UsageError(str(error)) from error
+        except OSError as error:
+            # A full disk, a folder that is gone: what verbs do not expect is no mistake of ours.
+            if error.errno == errno.EPIPE:  # click ends quietly
+                raise
+            raise click.ClickException(failed_file(error)) from error
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_MODULES)

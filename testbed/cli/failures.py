@@ -30,7 +30,7 @@ def running() -> Iterator[None]:
     except (DeploymentError, EmulationError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
-        raise click.ClickException(_file(error)) from error
+        raise click.ClickException(failed_file(error)) from error
     except (KeyboardInterrupt, Terminated):
         click.echo("interrupted; finished rows are kept; run --resume continues the run", err=True)
         sys.exit(130)
@@ -46,12 +46,13 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
     except BrokenPipeError:  # of the output; click ends quietly
         raise
     except OSError as error:
-        raise click.UsageError(_file(error)) from error
+        raise click.UsageError(failed_file(error)) from error
 
 
-def _file(error: OSError) -> str:
+def failed_file(error: OSError) -> str:
+    """The file that could not be used, and why."""
     if error.filename is None:
-        return str(error)
+        return f"a file, or the current folder, cannot be used: {error.strerror or error}".lower()
     said = f"{error.filename}: {(error.strerror or str(error)).lower()}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{said}; free some space: finished rows are kept, and run --resume continues a run"

@@ -129,7 +129,7 @@ def fullest(table: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[Record]]]:
     """Each setting and place of INA, with the rows that may be compared there."""
     keys = [*SETTING, *PLACE]
     rows = everywhere(table[is_shown(table)]).sort_values([*keys, "order", "variant"])

@@ -135,7 +135,7 @@ def _parsed(content: Any, path: Path) -> Outcome:
                 kept[name, cell, repeat, job] = Record.of(*record)
         return Outcome(pd.concat(tables, ignore_index=True), experiments, facts, kept)
     except (KeyError, TypeError, ValueError) as error:
-        raise Unreadable(f"{path}: found no stored baseline ({error!r}), {wanted}") from error
+        raise Unreadable(f"{path}: found no stored baseline, {wanted}") from error
 
 
 def _filled(experiment: Mapping[str, Any]) -> Mapping[str, Any]:

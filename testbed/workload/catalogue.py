@@ -77,6 +77,8 @@ def load(name_or_path: str | Path) -> Trace:
     if text in trained():
         return trace_file.load(path_of(text))
     if isinstance(name_or_path, str) and "/" not in text and not text.endswith(SUFFIX):
+        if text not in names() and Path(text).is_file():
+            raise TraceError([f"{text}: found another end of its name, wanted {SUFFIX}"])
         if text not in names():
             raise TraceError(
                 [f"no workload {text!r}; shipped are {', '.join(names())}, or give a file's path"]

@@ -113,3 +113,12 @@ def test_what_a_page_needs_is_something_that_the_tests_know() -> None:
         if isinstance(step, Command) and step.needs
     }
     assert needs <= set(OFFERED)
+
+
+def test_every_verb_is_on_a_page():
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    missing = [
+        verb for verb in main.list_commands(click.Context(main))
+        if f"ina-testbed {verb}" not in pages
+    ]  # fmt: skip
+    assert not missing

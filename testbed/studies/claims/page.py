@@ -6,6 +6,7 @@ Observations, which no paper claims, have a section of their own.
 from __future__ import annotations
 
 import csv
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -155,7 +156,7 @@ class Beside:
         both = [bar.published for bar in self.figure.bars], [each.value for each in ours]
         sides = list(zip(("published", "ours"), (_PUBLISHED, _OURS), both, strict=True))
         legend = [Patch(color=colour, label=label) for label, colour, _ in sides]
-        figure, (axes,) = canvas.panels([self.figure.title], legend=legend)
+        figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=0.8)
         for place, (label, colour, heights) in enumerate(sides):
             for at, (bar, height) in enumerate(zip(self.figure.bars, heights, strict=True)):
                 (shape,) = axes.bar(at + 0.4 * place - 0.2, height, 0.4, color=colour)
@@ -165,7 +166,7 @@ class Beside:
                     fontsize=5.5,
                 )  # fmt: skip
         axes.set_xticks(range(len(ours)), [bar.label for bar in self.figure.bars])
-        axes.set_ylabel(self.figure.axis)
+        axes.set_ylabel(textwrap.fill(self.figure.axis, 30))
         return figure
 
 
