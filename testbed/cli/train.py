@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 @FILES
 @OUTPUT
 def train(files: tuple[Path, ...], output: Path) -> None:
-    """Train models over the fabric in virtual time, and report accuracy over time.
+    """Train models over the fabric, and report accuracy over time.
 
-    Computing is done for real, by PyTorch, and takes the time of the workload's trace;
-    communication takes its simulated time. Jobs without the key training are replayed beside.
+    Computing is done for real, by PyTorch, and takes the time of the workload's trace. In virtual
+    time communication takes its simulated time; with backend: emulate it takes place in Mininet.
+    Jobs without the key training are replayed beside.
+
+    Root: needed for cells with backend: emulate; packet and simulate run without.
     """
     wanted = experiments(files)
     for path, experiment in zip(files, wanted, strict=True):

@@ -226,8 +226,7 @@ class Job(Model):
     )
     training: Training | None = Field(
         default=None,
-        description="a mapping that says how the job learns, in virtual time; without it, the"
-        " workload is replayed",
+        description="a mapping that says how the job learns; without it, the workload is replayed",
         examples=[{"rate": 0.05, "target": 0.95}],
     )
     options: dict[str, Any] = Field(

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from testbed.hosts import rank_process
-from testbed.hosts.rank_process import Failure
+from testbed.hosts.rank_process import Failure, Lost
 from testbed.hosts.task import RankOutcome, Task
 
 START_DELAY = 0.05
@@ -180,8 +180,21 @@ class Launcher:
             raise RankFailed(f"{self._name(index)} died (exit code {code})") from None
         if isinstance(answer, Failure):
             # When a rank dies, its neighbours fail first: name the one that died.
-            raise RankFailed(self._death() or f"{self._name(index)}: {answer}")
+            raise RankFailed(self._death() or self._first(index, answer))
         return answer
+
+    def _first(self, index: int, failure: Failure) -> str:
+        """The failure of a rank, or the one because of which it lost a peer."""
+        if isinstance(failure, Lost):
+            # A rank says why before it closes the connections that others lose.
+            for other, pipe in enumerate(self._pipes):
+                try:
+                    found = pipe.recv() if other != index and pipe.poll() else None
+                except (EOFError, ConnectionResetError):
+                    continue
+                if isinstance(found, Failure) and not isinstance(found, Lost):
+                    return f"{self._name(other)}: {found}"
+        return f"{self._name(index)}: {failure}"
 
     def _death(self) -> str | None:
         """Which rank died, if one does within ``DYING``."""

@@ -30,6 +30,10 @@ class Failure(str):
     """Why a rank could not continue."""
 
 
+class Lost(Failure):
+    """A rank lost a peer, whose own failure may be the reason."""
+
+
 def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> None:
     """Run ``task`` in the network namespace at path ``namespace`` (None: the current one)."""
     die_with_parent(parent)
@@ -58,7 +62,7 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
     except NoGradient as error:
         _say(pipe, Failure(str(error)))
     except (PeerLost, OSError, EOFError) as error:
-        _say(pipe, Failure(f"{type(error).__name__}: {error}"))
+        _say(pipe, Lost(f"{type(error).__name__}: {error}"))
     except Exception:
         _say(pipe, Failure(traceback.format_exc()))
     finally:

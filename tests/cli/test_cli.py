@@ -209,7 +209,7 @@ def test_root_is_said_in_the_same_way_wherever_it_may_be_needed():
     assert 'under "Root" in its help' in " ".join(invoke("--help").output.split())
     names = main.list_commands(None)
     asks = {name for name in names if "\n  Root: needed" in invoke(name, "--help").output}
-    assert asks == {"run", "ladder", "setup", "doctor", "calibrate", "clean"}
+    assert asks == {"run", "train", "ladder", "setup", "doctor", "calibrate", "clean"}
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ def travelling(job, points) -> Synchronous:
     return Synchronous(job.job, job.plan.workers, places(job), points, 1, evaluates=False)
 
 
-def launched(folder, system, points=Points, learnt=travelling):
+def launched(folder, system, learnt=travelling):
     """The outcomes of the workers of a job without trees, as processes on this host."""
     (job,) = deployed(folder, system, fabric__ina="none").jobs
-    job = replace(job, learnt=learnt(job, points(job.trace.elements)))
+    job = replace(job, learnt=learnt(job, Points(job.trace.elements)))
     addresses = {host: f"127.0.0.{rank + 1}" for rank, host in enumerate(job.plan.hosts)}
     told = tasks(job, (), addresses, DILATION, 1)
     with Launcher(told, [None] * len(told)) as launcher:
@@ -45,16 +45,21 @@ def test_every_worker_learns_what_a_local_sum_teaches(system, tmp_path):
     assert {each.weights for each in outcomes} == {local(tmp_path, system, fabric__ina="none")}
 
 
-class Failing(Points):
-    def gradient(self, parameters, worker, iteration):
-        if iteration == 2:
+class Failing(Synchronous):
+    def fill(self, rank, iteration, out, start=0):
+        if (rank, iteration) == (3, 2):
             raise TrainingError("mine.py:5: loss() raised KeyError: 'no such layer'")
-        return super().gradient(parameters, worker, iteration)
+        super().fill(rank, iteration, out, start)
 
 
-def test_a_script_that_raises_ends_the_run_with_one_line(tmp_path):
-    with pytest.raises(RankFailed, match=r"worker rank \d: mine.py:5: loss\(\) raised") as caught:
-        launched(tmp_path, "ring", Failing)
+def test_a_script_that_raises_in_one_rank_ends_the_run_with_its_line(tmp_path):
+    """The others lose it as a peer, and are not named."""
+
+    def failing(job, points):
+        return Failing(job.job, job.plan.workers, places(job), points, 1, evaluates=False)
+
+    with pytest.raises(RankFailed, match=r"worker rank 3: mine.py:5: loss\(\) raised") as caught:
+        launched(tmp_path, "ring", failing)
     assert "\n" not in str(caught.value)
 
 
@@ -64,7 +69,7 @@ def test_computing_for_longer_than_the_trace_says_makes_a_rank_late(tmp_path):
         made.computed_s = 1000.0
         return made
 
-    assert all(each.late_s > 900 for each in launched(tmp_path, "ring", learnt=slow))
+    assert all(each.late_s > 900 for each in launched(tmp_path, "ring", slow))
 
 
 @pytest.mark.root
