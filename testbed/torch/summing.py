@@ -30,7 +30,7 @@ _LOOK_S = 0.25
 """How often a rank that waits looks whether the others are alive."""
 
 _DEATH_S = 10.0
-"""How long a process whose connections are closed, or a thread of a closed group, may take to end."""
+"""How long a process without connections, or the thread of a closed group, may take to end."""
 
 
 class Summing:
