@@ -86,8 +86,6 @@ void fabric_run(struct fabric *fabric)
         }
         if (busy)
             continue;
-        for (uint32_t i = 0; i < fabric->count; i++)
-            node_ring(fabric->nodes[i]);
         if (last)
             return;
         bell_wait(fabric->bell, fabric->nodes, fabric->count, deadline - now);

@@ -14,8 +14,6 @@ size_t link_bytes(uint32_t frames, uint32_t full)
     return sizeof(struct link) + frames * slot_bytes(full);
 }
 
-enum { MANY = 64 }; /* frames */
-
 struct node *node_open(struct bell *bell, uint32_t frames, uint32_t full)
 {
     struct node *node = calloc(1, sizeof *node);
@@ -68,12 +66,6 @@ void bell_ring(struct bell *bell)
         futex(&bell->rung, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-static void ring(struct way *way)
-{
-    way->rung = way->sent;
-    bell_ring(way->bell);
-}
-
 void node_publish(struct node *node)
 {
     for (uint32_t i = 0; i < node->ways_count; i++) {
@@ -81,16 +73,8 @@ void node_publish(struct node *node)
         if (atomic_load_explicit(&way->link->sent, memory_order_relaxed) == way->sent)
             continue;
         atomic_store(&way->link->sent, way->sent);
-        if (way->sent - way->rung >= MANY)
-            ring(way);
+        bell_ring(way->bell);
     }
-}
-
-void node_ring(struct node *node)
-{
-    for (uint32_t i = 0; i < node->ways_count; i++)
-        if (node->ways[i].sent != node->ways[i].rung)
-            ring(&node->ways[i]);
 }
 
 static bool anything_waits(struct node *const *nodes, uint32_t count)

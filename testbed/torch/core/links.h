@@ -26,13 +26,12 @@ struct bell {
     _Atomic uint32_t sleeps;
 };
 
-/* A link to the node at `address`. `sent` runs ahead of the link's until frames are published, and
-   `rung` stays behind until the receiver's bell has been rung for them. */
+/* A link to the node at `address`. `sent` runs ahead of the link's until frames are published. */
 struct way {
     uint32_t address; /* in network order */
     struct link *link;
     struct bell *bell;
-    uint32_t sent, rung;
+    uint32_t sent;
     uint8_t headers[2][HEADERS]; /* of a packet with values, and of one without */
 };
 
@@ -55,12 +54,8 @@ int node_hear(struct node *node, struct link *from); /* 0, or -1 without memory 
 int node_reach(struct node *node, uint32_t address, struct link *link, struct bell *bell,
                const uint8_t *with_values, const uint8_t *without);
 
-/* Frames that were put become visible to their receivers, in the order of the ways. Receivers that
-   sleep are woken once there are many, because each wake-up costs more than a frame; */
+/* Frames that were put become visible to their receivers, in the order of the ways. */
 void node_publish(struct node *node);
-
-/* and for the rest by this, which must be called before the sender sleeps. */
-void node_ring(struct node *node);
 
 void bell_ring(struct bell *bell);
 

@@ -90,23 +90,18 @@ int reduction_run(struct reduction *r, double until)
             restore_piece(r);
             busy = true;
         }
-        if (r->restored == pieces) {
-            node_ring(r->node);
+        if (r->restored == pieces)
             return 1;
-        }
         if (r->pushed < pieces && r->pushed - r->restored < PIECES) {
             const int error = push(r);
-            if (error < 0) {
-                node_ring(r->node);
+            if (error < 0)
                 return error;
-            }
             busy = true;
         }
-        if (busy && now < until)
-            continue;
-        node_ring(r->node);
         if (now >= until)
             return 0;
+        if (busy)
+            continue;
         bool blocked = false;
         for (uint32_t i = 0; i < r->node->ways_count; i++)
             blocked |= !has_room(r->node, &r->node->ways[i]);
