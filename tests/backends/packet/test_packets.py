@@ -66,6 +66,24 @@ def test_grids_streams_take_the_paths_of_its_plan(ina, tmp_path):
     assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.05)
 
 
+@pytest.mark.parametrize("system", ["netreduce", "flare"])
+def test_sums_pass_three_tiers_of_switches(system, tmp_path):
+    found = run(
+        tmp_path,
+        fabric={"kind": "fat-tree", "k": 4, "host_rate": "10Gbit", "queue": "512KB", "ina": "all",
+                "ina_tier": "any"},
+        jobs__0__system=system,
+        jobs__0__workload="synthetic/8MB",
+        jobs__0__workers=12,
+        emulation__scale="1/4",
+    )  # fmt: skip
+    (row,) = found.results.itertuples()
+    assert (row.error, row.verdict) == ("", "valid")
+    assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.05)
+    # Every link carries the gradient once; with two tiers only, a core's links carry it twice.
+    assert row.jct_s < 1.2 * row.iterations * 8 * 8e6 / 10e9
+
+
 @pytest.mark.parametrize("carrier", [name for name, each in registry.items() if each.carries])
 def test_osps_stages_run_over_each_carrier(carrier, tmp_path):
     found = run(
