@@ -103,7 +103,9 @@ def test_importance_is_the_recorded_product_where_there_is_one():
             by_importance(broken, "pgp")
 
 
-@pytest.mark.parametrize("workload", ["bert-base", "resnet18", "resnet50", "resnet101", "vgg16"])
+@pytest.mark.parametrize(
+    "workload", ["bert-base", "gpt2", "resnet18", "resnet50", "resnet101", "vgg16"]
+)
 def test_shipped_workloads_have_a_recorded_importance(workload):
     trace = load(workload)
     assert "steps of training" in trace.provenance["pgp_recorded"]
