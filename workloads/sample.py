@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from testbed.workload.catalogue import load
+from testbed.workload.catalogue import FAMILIES, load
 from workloads.models import MODELS, Inputs
 
 BLOCK = 256
@@ -101,12 +101,43 @@ def text(seed: int, length: int = 1024) -> tuple[Batches, str]:
 
 SOURCES = {"resnet50": digits, "vgg16": digits, "bert-base": sentences, "gpt2": text}
 RATES = {"resnet50": 0.001, "vgg16": 0.003, "bert-base": 1e-4, "gpt2": 1e-4}
+"""Data and learning rates, by family of models."""
 
 
-def _optimizer(name: str, network: nn.Module) -> torch.optim.Optimizer:
-    if SOURCES[name] is digits:
-        return torch.optim.SGD(network.parameters(), lr=RATES[name], momentum=0.9)
-    return torch.optim.AdamW(network.parameters(), lr=RATES[name])
+class Training:
+    """A model trained from random weights, with the parameters in ``trace``'s (forward) order."""
+
+    def __init__(self, name: str, batch: int, seed: int) -> None:
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+        family = FAMILIES[name]
+        self.trace = load(name)
+        self.losses: list[float] = []
+        self._name, self._batch = name, batch
+        self._batches, self.source = SOURCES[family](seed)
+        self._network = MODELS[name].build()
+        self._network.train()
+        weights = self._network.parameters()
+        self.optimizer: torch.optim.Optimizer = (
+            torch.optim.SGD(weights, lr=RATES[family], momentum=0.9)
+            if SOURCES[family] is digits
+            else torch.optim.AdamW(weights, lr=RATES[family])
+        )
+        by_name = dict(self._network.named_parameters())
+        self.parameters = [by_name[tensor.name] for tensor in self.trace.tensors]
+
+    def gradient(self) -> None:
+        """Give each parameter the gradient of the next batch."""
+        self._network.zero_grad(set_to_none=True)
+        loss = self._network(**self._batches(self._batch)).loss
+        loss.backward()
+        self.losses.append(loss.item())
+
+    def step(self, number: int) -> None:
+        """Train on the next batch."""
+        self.gradient()
+        self.optimizer.step()
+        print(f"{self._name}: step {number}: loss {self.losses[-1]:.3f}", flush=True)
 
 
 def take(
@@ -116,24 +147,10 @@ def take(
 
     ``positions``: a block's first value in gradient-ready order; ``steps``: the step it is of.
     """
-    torch.manual_seed(seed)
-    torch.set_num_threads(1)
-    batches, source = SOURCES[name](seed)
-    network = MODELS[name].build()
-    network.train()
-    optimizer = _optimizer(name, network)
-    trace = load(name)
-    by_name = dict(network.named_parameters())
-    order = [by_name[trace.tensors[i].name] for i in trace.ready]
+    training = Training(name, batch, seed)
+    trace, losses, optimizer = training.trace, training.losses, training.optimizer
+    order = [training.parameters[i] for i in trace.ready]
     rng = np.random.default_rng(seed)
-    losses: list[float] = []
-
-    def gradient() -> None:
-        network.zero_grad(set_to_none=True)
-        loss = network(**batches(batch)).loss
-        loss.backward()
-        losses.append(loss.item())
-
     kept, positions = [], []
     for step in range(1, max(steps) + 1):
         if step in steps:
@@ -141,16 +158,14 @@ def take(
             positions.append(places)
             shares = []
             for _ in range(workers):
-                gradient()
+                training.gradient()
                 flat = torch.cat([p.grad.flatten() for p in order if p.grad is not None]).numpy()
                 shares.append(flat[places[:, None] + np.arange(BLOCK)])
             kept.append(np.stack(shares))
-        gradient()
-        optimizer.step()
-        print(f"{name}: step {step}: loss {losses[-1]:.3f}", flush=True)
+        training.step(step)
     provenance = {
         "model": f"{MODELS[name].description}, trained from random weights",
-        "data": source,
+        "data": training.source,
         "loss": f"from {losses[0]:.3f} to {losses[-1]:.3f} in {max(steps)} steps",
         "batch": f"{batch} a worker",
         "optimizer": repr(optimizer).split(" (")[0] + f", rate {optimizer.defaults['lr']}",

@@ -36,6 +36,7 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     aggregates=True,
+    carries=True,
     plan=plan,
     options=WithWindow,
 )

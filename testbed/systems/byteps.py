@@ -78,6 +78,7 @@ SYSTEM = System(
         "Priority orders what is pushed. On a connection, what was pushed first arrives first.",
     ),
     servers=(0, 64),
+    carries=True,
     plan=plan,
     options=BytePsOptions,
 )

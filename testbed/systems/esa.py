@@ -78,6 +78,7 @@ SYSTEM = System(
     ),
     servers=(1, 64),
     aggregates=True,
+    carries=True,
     plan=plan,
     options=EsaOptions,
 )

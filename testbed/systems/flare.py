@@ -9,29 +9,26 @@ pipeline lacks; and the choice among one buffer, several, and a tree of buffers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.plan.trees import Tree
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems import ring
-from testbed.systems.racks import by_rack
+from testbed.systems.racks import Ways, by_rack, merged, way
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
 Racks: TypeAlias = Mapping[str, tuple[str, ...]]
-Ways: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Of each rack's ToR, the aggregating switches towards the root, which is the last one."""
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """One tree, or ring all-reduce if no switch could sum."""
     racks = by_rack(job.workers, fabric)
     able = [
-        {tor: tuple(_way(fabric, tor, root)) for tor in racks}
+        {tor: way(fabric, tor, root) for tor in racks}
         for root in fabric.switches
         if root in fabric.ina
     ]
@@ -44,23 +41,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(_tree(ways, racks, job.workers),),
+        trees=(merged(ways, job.workers, fabric, SWITCHML),),
     )
-
-
-def _way(fabric: Fabric, tor: str, root: str) -> Iterator[str]:
-    """The INA switches from ``tor`` to ``root``, both included.
-
-    A switch has one way to the root, over INA switches where it has a choice, so that streams meet
-    as early as they can.
-    """
-    node = tor
-    while node != root:
-        if node in fabric.ina:
-            yield node
-        hops = fabric.next_hops(node, root)
-        node = next((hop for hop in hops if hop in fabric.ina), hops[0])
-    yield root
 
 
 def _size(ways: Ways, racks: Racks, fabric: Fabric) -> tuple[int, int]:
@@ -71,22 +53,6 @@ def _size(ways: Ways, racks: Racks, fabric: Fabric) -> tuple[int, int]:
         len(members) * (1 + fabric.distance(tor, ways[tor][0])) for tor, members in racks.items()
     )
     return links, sum(len(members) * len(ways[tor]) for tor, members in racks.items())
-
-
-def _tree(ways: Ways, racks: Racks, workers: tuple[str, ...]) -> Tree:
-    """The tree of ``ways``, without switches that would have a single child."""
-    parent = {child: above for way in ways.values() for child, above in pairwise(way)}
-    parent |= {host: ways[tor][0] for tor, members in racks.items() for host in members}
-    children: dict[str, set[str]] = {}
-    for child, above in parent.items():
-        children.setdefault(above, set()).add(child)
-    for switch in [node for node in parent if len(children.get(node, ())) == 1]:
-        (child,), above = children[switch], parent.pop(switch)
-        parent[child] = above
-        children[above] = children[above] - {switch} | {child}
-    ranks = {host: rank for rank, host in enumerate(workers)}
-    (root,) = {way[-1] for way in ways.values()}
-    return Tree(root, ranks, {host: parent[host] for host in workers} | parent, SWITCHML)
 
 
 SYSTEM = System(

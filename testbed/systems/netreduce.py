@@ -11,7 +11,7 @@ from testbed.experiment.options import Options
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.systems import ring
-from testbed.systems.racks import merging, two_levels
+from testbed.systems.racks import by_rack, merged, merging, way
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
@@ -36,13 +36,14 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
             f"slot's last sum is kept while the next is made; lower the option window or "
             f"message, or raise fabric.slots to {needed}"
         )
+    ways = {tor: way(fabric, tor, tops[0]) for tor in by_rack(job.workers, fabric)}
     return Plan(
         system="netreduce",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(two_levels(job.workers, fabric, tops[0], NETREDUCE),),
+        trees=(merged(ways, job.workers, fabric, NETREDUCE),),
     )
 
 
@@ -92,8 +93,11 @@ SYSTEM = System(
         "For workers in one rack, their ToR is the root. For several racks, the root is the INA "
         "switch above the ToRs that is nearest to all of them; without one, the INA ToR with the "
         "most workers.",
+        "Every INA switch on the way to the root merges what passes, so in a fat-tree ToRs, "
+        "aggregation switches and a core are three tiers of sums; a switch that would have a "
+        "single child is left out. The published fabric has leaves and spines, two tiers.",
         "The published deployment has an FPGA at every leaf. Here workers in a rack without INA, "
-        "and workers alone in their rack, address their packets to the root.",
+        "and workers alone in their rack, address their packets to the next switch that sums.",
         "If neither the workers' ToRs nor a switch above them aggregates, the workers run ring "
         "all-reduce: their connections are a ring.",
         "Values are int32 instead of the paper's floats.",

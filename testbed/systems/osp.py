@@ -29,18 +29,23 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     carried = _carrier_plan(job, fabric, options["carrier"], given)
     pace = model.seconds_per_byte(carried, fabric)
     hidden = job.trace.compute_s / pace if pace else float(job.trace.bytes)
+    bound = hidden / (1 + options["packet_loss"])
     asked = options["deferred"]
-    if asked != "auto" and asked * job.trace.bytes > hidden:
+    if asked != "auto" and asked * job.trace.bytes > bound:
         raise ValueError(
-            f"osp: option deferred: found {asked}, wanted at most {hidden / job.trace.bytes:.3g}: "
-            f"compute of {format_time(job.trace.compute_s)} hides {format_size(hidden)} of "
+            f"osp: option deferred: found {asked}, wanted at most {bound / job.trace.bytes:.3g}: "
+            f"compute of {format_time(job.trace.compute_s)} hides {format_size(bound)} of "
             f"{format_size(job.trace.bytes)} over {options['carrier']}; lower it or take auto"
         )
-    budget = hidden if asked == "auto" else asked * job.trace.bytes
+    budget = bound * (1 - options["training_loss"])
+    if asked != "auto":
+        budget = asked * job.trace.bytes
     order = by_importance(job.trace, options["importance"], options["seed"])
     deferred = second_stage(job.trace, order, budget)
     if not deferred:
-        fix = "take faster links or the carrier alone" if asked == "auto" else "raise deferred"
+        fix = "take faster links or the carrier alone"
+        if asked != "auto" or options["training_loss"]:
+            fix = "raise deferred" if asked != "auto" else "lower training_loss"
         raise ValueError(
             f"osp has nothing to defer: {format_size(budget)} may wait for the second stage over "
             f"{options['carrier']}, and no tensor of {job.trace.name} but the most important is "
@@ -56,7 +61,7 @@ def by_importance(trace: Trace, importance: str, seed: int = 1) -> list[int]:
         order.reverse()
     elif importance == "size":
         order.sort(key=lambda index: -trace.tensors[index].elements)
-    elif importance == "pgp":
+    elif importance == "pgp" or (importance == "auto" and "pgp" in trace.provenance):
         products = _pgp(trace)
         order.sort(key=lambda index: -products[index])
     elif importance == "random":
@@ -65,15 +70,15 @@ def by_importance(trace: Trace, importance: str, seed: int = 1) -> list[int]:
 
 
 def _pgp(trace: Trace) -> list[float]:
-    """The product of parameter and gradient of each tensor, as recorded with the trace."""
+    """The mean product of parameter and gradient of each tensor's values, as recorded."""
     products = [float(each) for each in trace.provenance.get("pgp", "").split()]
     if len(products) != len(trace.tensors):
         raise ValueError(
             f"osp: option importance: found pgp for {trace.name}, which has no product of parameter"
-            " and gradient for each tensor, wanted one that was made from a training script; take"
-            " first"
+            " and gradient for each tensor; wanted a shipped model, or a trace made from a training"
+            " script; take first"
         )
-    return products
+    return [each / t.elements for each, t in zip(products, trace.tensors, strict=True)]
 
 
 def second_stage(trace: Trace, order: list[int], budget: float) -> frozenset[int]:
@@ -127,11 +132,12 @@ class OspOptions(WithWindow):
         examples=["ps"],
         json_schema_extra=lambda schema: schema.update(enum=[*_carriers()]),
     )
-    importance: Literal["first", "last", "size", "random", "pgp"] = Field(
-        default="first",
-        description="which tensors matter most, one of first (nearest to the input), last, size,"
-        " random or pgp (product of parameter and gradient, of a training script's workload)",
-        examples=["first"],
+    importance: Literal["auto", "pgp", "first", "last", "size", "random"] = Field(
+        default="auto",
+        description="which tensors matter most, one of pgp (product of parameter and gradient, as"
+        " recorded with the workload), first (nearest to the input), last, size, random or auto"
+        " (pgp if the workload has it, otherwise first)",
+        examples=["pgp"],
     )
     deferred: Annotated[
         Literal["auto"] | float,
@@ -149,6 +155,22 @@ class OspOptions(WithWindow):
         description="auto, or a part of the gradient's bytes above 0 and below 1",
         examples=["auto"],
     )
+    packet_loss: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="the share of packets that the network loses, by which the bound of what is"
+        " deferred falls, a ratio of at least 0 and below 1",
+        examples=[0.01],
+    )
+    training_loss: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="with deferred: auto, the training loss as a part of that of the first epoch, a"
+        " ratio of at least 0 (the end of training, all of the bound) and below 1",
+        examples=[0.5],
+    )
     servers: Literal["dedicated", "best", "colocated"] = Field(
         default="dedicated",
         description="which hosts serve if the carrier is ps, one of dedicated, best or colocated",
@@ -160,6 +182,10 @@ class OspOptions(WithWindow):
         description="the seed of random importance, a whole number of at least 0",
         examples=[1],
     )
+
+    def draws_anew(self) -> bool:
+        """Whether the carrier's plan depends on the seed of each repeat."""
+        return systems.registry[self.carrier].options().draws_anew()
 
 
 SYSTEM = System(
@@ -174,17 +200,24 @@ SYSTEM = System(
         "A correction with local gradients (LGP) compensates for stale parameters.",
     ),
     reading=(
-        "The paper's text was not available to us: all but the two stages and LGP is our reading.",
+        "The paper's text was not available to us: all but the two stages and LGP is our reading. "
+        "PGP, the bound U of what is deferred and its growth are from memory, not looked up.",
         "The second stage of an iteration begins with the next iteration and ends before it does. "
         "It goes first: the first stage of the next iteration queues behind it.",
         "The second stage takes at most the bytes that compute hides: its time over the carrier, "
-        "alone on the fabric, is not longer than forward and backward. For N workers and one "
-        "server of bandwidth b that is b*T/N bytes.",
-        "Importance is the product of parameter and gradient (PGP), which a trace without values "
-        "does not have. Instead a tensor is more important the nearer it is to the input (first, "
-        "because the next forward pass needs it first), the nearer to the output (last), the "
-        "larger it is (size), or by a seeded draw (random). The trace of a training script has the "
-        "product at the initial parameters (pgp): the sum of magnitudes over the tensor.",
+        "alone on the fabric, is not longer than forward and backward, T. For N workers, one "
+        "server of bandwidth b and a share l of packets lost that is the remembered bound, "
+        "U = b*T/((1+l)*N) bytes; other carriers have their own time for a byte instead of N/b.",
+        "U grows during training with (1 - loss/first loss). A job here is a moment of it, by "
+        "default the end (option training_loss: 0), where all of U is deferred. The paper's upper "
+        "limit, a part of the gradient, is not known and not applied.",
+        "A tensor's importance is the mean magnitude of parameter times gradient (PGP) of its "
+        "values: what is deferred then matters least for its bytes. By the sum, which may be what "
+        "the paper takes, the largest tensors would be the most important ones.",
+        "Most shipped workloads have PGP, recorded early in training (workloads/README.md), and a "
+        "training script's at its initial parameters. Without it, a tensor is more important the "
+        "nearer it is to the input (first), because the next forward pass needs it first. It can "
+        "also be by the output (last), by size, or by a seeded draw.",
         "The least important tensors are deferred; a tensor that no longer fits is skipped; the "
         "most important one is never deferred.",
         "On the carrier ps the job's own servers serve, one by default (option servers).",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
+from typing import TypeAlias
 
 from testbed.plan.trees import Rules, Tree
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import path
+
+Ways: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Of each rack's ToR, the aggregating switches towards the root, which is the last one."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,38 @@ def two_levels(
             parent[tor] = root
     ranks = {host: rank for rank, host in enumerate(workers)}
     return Tree(root, ranks, parent, protocol, root_rank)
+
+
+def way(fabric: Fabric, tor: str, root: str) -> tuple[str, ...]:
+    """The INA switches from ``tor`` to ``root``; ``root``, the last, need not be one.
+
+    A switch has one way to the root, over INA switches where it has a choice, so that streams meet
+    as early as they can.
+    """
+    summing = []
+    node = tor
+    while node != root:
+        if node in fabric.ina:
+            summing.append(node)
+        hops = fabric.next_hops(node, root)
+        node = next((hop for hop in hops if hop in fabric.ina), hops[0])
+    return (*summing, root)
+
+
+def merged(ways: Ways, workers: Sequence[str], fabric: Fabric, protocol: Rules) -> Tree:
+    """The tree of ``ways``, at any tier, without switches that would have a single child."""
+    parent = {child: above for each in ways.values() for child, above in pairwise(each)}
+    parent |= {host: ways[fabric.tor_of(host)][0] for host in workers}
+    children: dict[str, set[str]] = {}
+    for child, above in parent.items():
+        children.setdefault(above, set()).add(child)
+    for switch in [node for node in parent if len(children.get(node, ())) == 1]:
+        (child,), above = children[switch], parent.pop(switch)
+        parent[child] = above
+        children[above] = children[above] - {switch} | {child}
+    ranks = {host: rank for rank, host in enumerate(workers)}
+    (root,) = {each[-1] for each in ways.values()}
+    return Tree(root, ranks, {host: parent[host] for host in workers} | parent, protocol)
 
 
 def fullest(workers: Sequence[str], fabric: Fabric) -> str | None:

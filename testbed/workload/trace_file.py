@@ -58,6 +58,7 @@ PROVENANCE_KEYS = (
     "iteration_time_source",
     "imported_from",
     "pgp",
+    "pgp_recorded",
 )
 _RULE = "---"
 _KEY_VALUE = re.compile(r"([a-z0-9_]+): (.*\S)\s*")

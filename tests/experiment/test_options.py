@@ -32,7 +32,7 @@ jobs:
         ("atp", "window: 65", "9:15: .*needs 65 slots of a switch, wanted at most the 64"),
         ("netreduce", "message: 17", "9:16: .*needs 68 slots"),
         ("ring", "order: nave", "9:14: .*found 'nave', wanted one of rack, naive.*\"naive\""),
-        ("osp", "carrier: ring", "9:16: .*found 'ring', wanted one of atp, grid, ps, switchml"),
+        ("osp", "carrier: ring", "9:16: .*found 'ring', wanted one of a2tp, atp, byteps, esa"),
         ("osp", "deferred: 1", "9:17: .*found 1, wanted auto, or a part"),
         ("grid", "rate: fast", "9:13: .*found 'fast', wanted the rate that each worker"),
         ("rina", "agents: [h0, 3]", "9:20: .*found 3, wanted a list of hosts"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from testbed.plan import chain
@@ -18,6 +20,7 @@ from testbed.workload.trace import Tensor, Trace
 RATE = 1e10
 FABRIC = leaf_spine(2, 2, 5, RATE, RATE, 256_000).with_ina(["t0", "t1"])
 OSP = registry["osp"]
+CARRIERS = [name for name, system in registry.items() if system.carries]
 SMALL = Trace("small", 1, tuple(Tensor(f"t{i}", n, 0.5, 0.5) for i, n in enumerate((9, 4, 4, 2))))
 
 
@@ -33,7 +36,7 @@ def size(trace, tensors):
 
 @pytest.mark.parametrize("workload", ["resnet50", "bert-base"])
 @pytest.mark.parametrize("carrier", ["ps", "atp", "switchml"])
-@pytest.mark.parametrize("importance", ["first", "last", "size", "random"])
+@pytest.mark.parametrize("importance", ["pgp", "first", "last", "size", "random"])
 def test_compute_hides_what_is_deferred_and_hardly_more(workload, carrier, importance):
     trace = load(workload)
     plan = osp(trace, carrier=carrier, importance=importance)
@@ -55,9 +58,20 @@ def test_over_one_server_the_bound_is_bandwidth_times_compute_over_workers():
     assert 0.9 * bound < size(trace, plan.deferred) <= bound
 
 
+def test_the_bound_falls_with_lost_packets_and_grows_as_training_goes_on():
+    trace = load("resnet50")
+    bound = RATE / 8 * trace.compute_s / 8
+    for options, part in (({"packet_loss": 0.25}, 0.8), ({"training_loss": 0.6}, 0.4)):
+        assert part * bound - 2e6 < size(trace, osp(**options).deferred) <= part * bound
+    with pytest.raises(ValueError, match=r"wanted at most 0.244: .*"):
+        osp(deferred=0.26, packet_loss=0.25)
+    with pytest.raises(ValueError, match=r"nothing to defer: .* lower training_loss"):
+        osp(training_loss=1 - 1e-9)
+
+
 def test_the_plan_is_the_carriers():
     hosts = FABRIC.hosts
-    for carrier in ("ps", "atp", "switchml"):
+    for carrier in CARRIERS:
         system = registry[carrier]
         carried = system.plan(Assignment(hosts[:8], hosts[9:], system.settle({})), FABRIC)
         plan = osp(carrier=carrier, servers="best")
@@ -78,6 +92,39 @@ def test_importance_by_hand():
     assert sorted(drawn) == [0, 1, 2, 3]
     assert drawn == by_importance(SMALL, "random", 3)
     assert len({tuple(by_importance(SMALL, "random", seed)) for seed in range(9)}) > 1
+
+
+def test_importance_is_the_recorded_product_where_there_is_one():
+    known = replace(SMALL, provenance={"pgp": "1 3 0.5 2"})
+    assert by_importance(known, "pgp") == by_importance(known, "auto") == [3, 1, 2, 0]
+    assert by_importance(SMALL, "auto") == by_importance(SMALL, "first")
+    for broken in (SMALL, replace(SMALL, provenance={"pgp": "1 2"})):
+        with pytest.raises(ValueError, match=r"found pgp for small, which has no product .* first"):
+            by_importance(broken, "pgp")
+
+
+@pytest.mark.parametrize(
+    "workload", ["bert-base", "gpt2", "resnet18", "resnet50", "resnet101", "vgg16"]
+)
+def test_shipped_workloads_have_a_recorded_importance(workload):
+    trace = load(workload)
+    assert "steps of training" in trace.provenance["pgp_recorded"]
+    order = by_importance(trace, "pgp")
+    assert order not in (by_importance(trace, "first"), by_importance(trace, "size"))
+    assert osp(trace).deferred == osp(trace, importance="pgp").deferred
+
+
+def test_the_biases_of_keys_matter_least_in_bert():
+    """Softmax ignores a constant added to all scores of a query: their gradient is zero."""
+    trace = load("bert-base")
+    order = by_importance(trace, "pgp")
+    assert all(trace.tensors[i].name.endswith("self.key.bias") for i in order[-12:])
+
+
+def test_each_repeat_has_its_own_draw_if_the_carrier_draws():
+    settled = OSP.options.model_validate
+    assert settled({"carrier": "grid"}).draws_anew()
+    assert not settled({"carrier": "atp"}).draws_anew()
 
 
 def test_the_least_important_go_first_and_what_does_not_fit_is_passed_over():
@@ -155,9 +202,7 @@ def test_what_is_hidden_is_won():
 
 
 def test_a_carrier_without_servers_is_given_none(monkeypatch):
-    from dataclasses import replace
-
-    from testbed.systems import registry, ring
+    from testbed.systems import ring
 
     seen = []
 

@@ -92,6 +92,7 @@ def test_a_sample_is_of_the_workers_gradients(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sample.MODELS, "tiny", tiny(Tiny))
     monkeypatch.setitem(sample.SOURCES, "tiny", lambda _: (lambda _: {"words": next(words)}, "x"))
     monkeypatch.setitem(sample.RATES, "tiny", 0.1)
+    monkeypatch.setitem(sample.FAMILIES, "tiny", "tiny")
     taken = sample.take("tiny", batch=2, workers=3, blocks=4, steps=(1, 3), seed=1)
     assert taken["values"].shape == (3, 8, 8) and taken["values"].dtype == np.float32
     assert taken["steps"].tolist() == [1] * 4 + [3] * 4
@@ -105,3 +106,39 @@ def test_a_sample_is_of_the_workers_gradients(monkeypatch: pytest.MonkeyPatch) -
     flat = torch.cat(ready).numpy()
     for position, block in zip(taken["positions"][:4], taken["values"][0], strict=False):
         assert block == pytest.approx(flat[position : position + 8])
+
+
+def test_importance_is_parameter_times_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample: Any = pytest.importorskip("workloads.sample")
+    importance: Any = pytest.importorskip("workloads.importance")
+    torch.manual_seed(3)
+    trace = record.record("tiny", tiny(Tiny), batch=2, warmup=0, iterations=2, seed=1)
+    words = [torch.tensor([i, 7 - i]) for i in range(4)]
+    left = iter(words)
+    for place, mine in (
+        (sample.MODELS, tiny(Tiny)),
+        (sample.SOURCES, lambda _: (lambda _: {"words": next(left)}, "x")),
+        (sample.RATES, 0.1),
+        (sample.FAMILIES, "tiny"),
+    ):
+        monkeypatch.setitem(place, "tiny", mine)
+    monkeypatch.setattr(sample, "load", lambda _: trace)
+    found = importance.record("tiny", batch=2, steps=2, batches=2, seed=1).provenance
+
+    torch.manual_seed(1)
+    again = Tiny()
+    optimizer = torch.optim.AdamW(again.parameters(), lr=0.1)
+    shares = dict.fromkeys((tensor.name for tensor in trace.tensors), 0.0)
+    for step, batch in enumerate(words):
+        optimizer.zero_grad()
+        again(batch).loss.backward()
+        if step < 2:
+            optimizer.step()
+            continue
+        for name, parameter in again.named_parameters():
+            if name in shares:
+                shares[name] += float((parameter * parameter.grad).detach().abs().sum()) / 2
+    assert [float(each) for each in found["pgp"].split()] == pytest.approx(
+        list(shares.values()), rel=1e-4
+    )
+    assert "after 2 steps" in found["pgp_recorded"]

@@ -12,6 +12,7 @@ from tiny import FRAGMENTS, data
 
 import testbed
 from testbed.deployment.errors import DeploymentError
+from testbed.systems import registry
 
 SLOWER = {
     "ring": 0.02, "ps": 0.3, "atp": 0.01, "switchml": 0.01, "rina": 0.03, "netreduce": 0.01,
@@ -63,6 +64,41 @@ def test_grids_streams_take_the_paths_of_its_plan(ina, tmp_path):
     (row,) = found.results.itertuples()
     assert (row.error, row.verdict) == ("", "valid")
     assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.05)
+
+
+@pytest.mark.parametrize("system", ["netreduce", "flare"])
+def test_sums_pass_three_tiers_of_switches(system, tmp_path):
+    found = run(
+        tmp_path,
+        fabric={"kind": "fat-tree", "k": 4, "host_rate": "10Gbit", "queue": "512KB", "ina": "all",
+                "ina_tier": "any"},
+        jobs__0__system=system,
+        jobs__0__workload="synthetic/8MB",
+        jobs__0__workers=12,
+        emulation__scale="1/4",
+    )  # fmt: skip
+    (row,) = found.results.itertuples()
+    assert (row.error, row.verdict) == ("", "valid")
+    assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.05)
+    # Every link carries the gradient once; with two tiers only, a core's links carry it twice.
+    assert row.jct_s < 1.2 * row.iterations * 8 * 8e6 / 10e9
+
+
+@pytest.mark.parametrize("carrier", [name for name, each in registry.items() if each.carries])
+def test_osps_stages_run_over_each_carrier(carrier, tmp_path):
+    found = run(
+        tmp_path,
+        jobs__0__system="osp",
+        jobs__0__options={"carrier": carrier},
+        jobs__0__workload="synthetic/8x1MB/20ms",
+        jobs__0__iterations=2,
+        emulation__scale="1/4",
+        fabric__queue="4MB",
+    )
+    (row,) = found.results.itertuples()
+    assert (row.error, row.verdict) == ("", "valid")
+    slower = 1.1 if registry[carrier].aggregates else 1 + SLOWER["ps"]
+    assert 0.99 * row.expected_jct_s <= row.jct_s <= slower * row.expected_jct_s
 
 
 @pytest.mark.parametrize("system", ["ring", "atp", "rina"])
