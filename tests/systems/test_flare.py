@@ -135,7 +135,7 @@ def test_losses_change_no_sum(tmp_path):
     [
         ({"emulation__carried_values": "few"}, "density: found 0.1 with packets that carry few"),
         ({"jobs__0__density": "recorded", "jobs__0__gradients": "real",
-          "jobs__0__workload": "vgg16"}, "found recorded with the system flare, which skips single"),
+          "jobs__0__workload": "vgg16"}, "found recorded with the system flare, which skips"),
     ],
 )  # fmt: skip
 def test_a_density_that_packets_cannot_show_is_refused(tmp_path, changes, told):

@@ -1,4 +1,4 @@
-"""Pairs of index and value, merged in every entry of a slot, on both targets and for every build."""
+"""Pairs of index and value, merged in every entry of a slot, on both targets, in every width."""
 
 from __future__ import annotations
 
