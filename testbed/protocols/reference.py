@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -164,9 +164,9 @@ class Model:
     names_next: bool = False
     combine: Combine | None = None
 
-    def total(self, contributions: Sequence[Values]) -> Values:
-        """What a slot holds after ``contributions`` of int32; sums wrap around."""
-        parts = [np.asarray(each).astype(np.int32) for each in contributions]
+    def total(self, contributions: Sequence[npt.NDArray[np.integer[Any]]]) -> Values:
+        """What a slot holds after ``contributions`` of integers, which become int32."""
+        parts = [each.astype(np.int32) for each in contributions]
         found: Values = reduce(self.combine or np.add, parts)
         return found
 
