@@ -16,6 +16,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     Rack() rack;
     NetReduce() netreduce;
     OmniReduce() omnireduce;
+    Flare() flare;
 #ifdef OWN_PROTOCOL
     Own() own;
 #endif
@@ -83,6 +84,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         } else if (meta.style == Style.OMNIREDUCE) {
             switchml.apply(hdr, meta, std);
             omnireduce.apply(hdr, meta);
+        } else if (meta.style == Style.FLARE) {
+            switchml.apply(hdr, meta, std);
+            flare.apply(meta);
         } else if (meta.style == Style.RACK) {
             rack.apply(hdr, meta, std);
 #ifdef OWN_PROTOCOL
@@ -111,7 +115,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         }
         if (meta.operation == LaneOperation.STORE || meta.operation == LaneOperation.SWAP) {
             write_record();
-        } else if (meta.operation == LaneOperation.ADD || meta.record.changed) {
+        } else if (meta.operation == LaneOperation.ADD || meta.operation == LaneOperation.MERGE
+                   || meta.record.changed) {
             write_rest();
         }
     }

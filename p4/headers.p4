@@ -142,7 +142,8 @@ enum bit<8> Style {
     PANAMA     = 5,
     A2TP       = 6,
     ESA        = 7,
-    OMNIREDUCE = 9
+    OMNIREDUCE = 9,
+    FLARE      = 10
 }
 
 // What a switch did with a packet of a job, for the job's counters.
@@ -165,7 +166,8 @@ enum bit<8> LaneOperation {
     STORE = 1,                  // memory <- packet
     ADD   = 2,                  // memory, packet <- memory + packet
     LOAD  = 3,                  // packet <- memory
-    SWAP  = 4                   // memory <-> packet
+    SWAP  = 4,                  // memory <-> packet
+    MERGE = 5                   // memory, packet <- pairs of both: flare.p4
 }
 
 // A slot's record in switch memory, as read and as written back. The owner changes only with

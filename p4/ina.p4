@@ -8,6 +8,7 @@
 
 #include "headers.p4"
 #include "parser.p4"
+#include "flare.p4"
 #include "lanes.p4"
 #include "pool.p4"
 #include "atp.p4"

@@ -64,6 +64,15 @@ control Lanes(in LaneOperation operation, in bit<32> slot, in bit<1> watch, inou
         EACH(ADD_UP)
     }
 
+    action merge() {
+#define MERGE_UP(x)                                                                        \
+        lanes_t theirs_##x = PAIRS_KEPT(held_##x, values.x);                               \
+        values.x = PAIRS_KEPT(values.x, held_##x);                                         \
+        values.x = PAIRS_TOGETHER(values.x, theirs_##x);                                   \
+        memory_##x.write(slot, values.x);
+        EACH(MERGE_UP)
+    }
+
     action load() {
 #define LOAD_UP(x) memory_##x.read(values.x, slot);
         EACH(LOAD_UP)
@@ -79,6 +88,9 @@ control Lanes(in LaneOperation operation, in bit<32> slot, in bit<1> watch, inou
                 }
             }
             add();
+        } else if (operation == LaneOperation.MERGE) {
+            read();
+            merge();
         } else if (operation == LaneOperation.STORE) {
             write();
         } else if (operation == LaneOperation.LOAD) {

@@ -179,9 +179,10 @@ def _sent(job: DeployedJob) -> str:
     """The part of its packets that a job with a density should send; empty for others."""
     if (density := job.job.density) == 1:
         return ""
-    always = f"and the first {job.window.fragments} of each bucket whatever they hold"
+    always = f", and the first {job.window.fragments} of each bucket whatever they hold"
     shown = density if isinstance(density, str) else f"{density:g}"
-    return f"density {shown}: {job.plan.sent:.3g} of all packets are sent, {always}"
+    sent = f"density {shown}: {job.plan.sent:.3g} of all packets are sent"
+    return sent + always * (job.system.sparse == "packets")
 
 
 def _counted(found: JobMeasurements) -> dict[str, Any]:

@@ -221,7 +221,11 @@ def _deploy(
     try:
         options = system.settle(job.options)
         seed = experiment.emulation.seed
-        plan = system.plan(replace(assignment, options=options, trace=trace, seed=seed), fabric)
+        sample = _sample(job.workload) if job.gradients == "real" else None
+        block = 1 if system.sparse == "values" else fabric.values
+        union = _union(job, len(assignment.workers), block, sample)
+        assignment = replace(assignment, options=options, trace=trace, seed=seed, union=union)
+        plan = system.plan(assignment, fabric)
         paths.check(fabric, plan.routes)
         check(plan)
     except (ValueError, PlanError) as error:
@@ -245,12 +249,9 @@ def _deploy(
             plan, pipelining=Pipelining(partition, credit or PRIORITY_CREDIT, "priority")
         )
     units = cut(buckets, plan, scale, fabric.values)
-    sample = _sample(job.workload) if job.gradients == "real" else None
     space = window(plan, fabric, options)
     if job.density != 1:
-        plan = replace(
-            plan, sent=sent(plan, units, space, fabric, _union(job, plan, fabric, sample))
-        )
+        plan = replace(plan, sent=sent(plan, units, space, fabric, union))
     if plan.pipelining.order == "priority":
         units = by_priority(units, buckets, seconds_per_byte(plan, fabric))
     if plan.trees:
@@ -280,15 +281,15 @@ def _deploy(
     )
 
 
-def _union(job: Job, plan: Plan, fabric: Fabric, sample: Sample | None) -> float:
+def _union(job: Job, workers: int, block: int, sample: Sample | None) -> float:
     """The share of blocks that some worker has values for: of independent ones, each with
     probability D at a worker, 1 - (1 - D)^N."""
     if not isinstance(job.density, str):
-        return 1 - (1 - job.density) ** plan.workers
+        return 1 - (1 - job.density) ** workers
     from testbed.workload.sparse import union_of
 
     assert sample is not None, "a recorded density is checked to have real gradients"
-    return union_of(sample, plan.workers, fabric.values)
+    return union_of(sample, workers, block)
 
 
 def _with_priority(unit: Unit, priority: int) -> Unit:

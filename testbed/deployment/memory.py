@@ -55,19 +55,19 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
 
 
 def sent(plan: Plan, units: Sequence[Unit], window: Window, fabric: Fabric, union: float) -> float:
-    """The part of the packets of ``units`` that the plan's trees carry, if a part ``union`` of them
-    holds values at some worker, and the protocol skips zeros. The first packets of a chunk, one for
-    each of the window, are always sent."""
+    """The part of the packets of ``units`` that the plan's trees carry. ``union`` is the share of
+    the packets, or of the values, that are not zero at some worker; each protocol has its rule."""
+    protocol = protocol_of(plan.trees[0]) if plan.trees else None
+    if protocol is None or not protocol.skips_zeros:
+        return 1.0
     whole = carried = 0.0
     for unit in units:
         cuts = plan.cuts(unit.elements, fabric.values)
         for first, last in pairwise(cuts):
             packets = -(-(last - first) // fabric.values)
-            always = min(packets, window.fragments)
             whole += packets
-            carried += always + (packets - always) * union
-    skipping = any(protocol_of(tree).skips_zeros for tree in plan.trees)
-    return carried / whole if whole and skipping else 1.0
+            carried += protocol.carried(packets, window.fragments, fabric.values, union)
+    return carried / whole if whole else 1.0
 
 
 def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Allocation]]:

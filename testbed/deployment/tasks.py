@@ -86,7 +86,7 @@ def gradients(job: DeployedJob, seed: int, carried: int | None = None) -> Gradie
         return SparseGradients(
             seed,
             workers,
-            layout.packets(),
+            [1] * elements if job.system.sparse == "values" else layout.packets(),
             cast(Density, told.density),
             fixed_point=told.fixed_point,
             sample=job.sample,

@@ -47,10 +47,11 @@ class Known:
             return self.systems[system].servers if system in self.systems else (0, 0)
         return None
 
-    def sparse(self, system: str) -> bool:
-        """Whether a system sends no blocks of zeros; true where that is not known."""
+    def sparse(self, system: str) -> str:
+        """What zeros are skipped by in a system: packets, or values; packets where that is not
+        known."""
         known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
-        return known is None or known.sparse
+        return "packets" if known is None else known.sparse
 
     @property
     def sparse_systems(self) -> list[str]:
@@ -109,7 +110,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     if data.get("backend") == "packet":
         yield from _compiled_to_c(emulation) if emulation is not None else ()
         few = emulation is None or emulation.carried_values == "few"
-        yield from _recorded(jobs) if few else ()
+        yield from _in_whole_packets(jobs, known) if few else ()
     else:
         yield from _without_packets(fabric, emulation, emulated)
 
@@ -312,6 +313,12 @@ def _density(index: int, job: Job, known: Known) -> Iterator[Finding]:
         )
     elif job.density == "recorded" and job.gradients != "real":
         yield Finding(place, f"{found}, wanted real gradients with it; write gradients: real")
+    elif job.density == "recorded" and known.sparse(job.system) == "values":
+        yield Finding(
+            place,
+            f"{found} with the system {job.system}, which skips single values, wanted a ratio;"
+            " write one above 0, at most 1",
+        )
     elif job.quantisation == "block_exponent":
         yield Finding(
             ("jobs", index, "quantisation"),
@@ -319,13 +326,15 @@ def _density(index: int, job: Job, known: Known) -> Iterator[Finding]:
         )
 
 
-def _recorded(jobs: Mapping[int, Job]) -> Iterator[Finding]:
+def _in_whole_packets(jobs: Mapping[int, Job], known: Known) -> Iterator[Finding]:
     """In packets that carry few values, others are zero than in whole ones."""
     for index, job in jobs.items():
-        if job.density == "recorded":
+        by_value = job.density != 1 and known.sparse(job.system) == "values"
+        if job.density == "recorded" or by_value:
+            shown = job.density if isinstance(job.density, str) else format(job.density, "g")
             yield Finding(
                 ("jobs", index, "density"),
-                "found recorded with packets that carry few of their values, wanted whole packets;"
+                f"found {shown} with packets that carry few of their values, wanted whole packets;"
                 " write emulation.carried_values: all",
             )
 

@@ -55,8 +55,8 @@ class Takes(Protocol):
         """Least and most parameter servers."""
 
     @property
-    def sparse(self) -> bool:
-        """Whether it sends no blocks of zeros."""
+    def sparse(self) -> str:
+        """What a density counts: packets or values; empty if it sends zeros like all values."""
 
     @property
     def options(self) -> type[Options]:

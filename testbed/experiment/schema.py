@@ -198,9 +198,9 @@ class Job(Model):
     )
     density: Density = Field(
         default=1.0,
-        description="for a system that sends no blocks of zeros, the share of a worker's blocks (a"
-        " packet's values) that are not zero, a ratio above 0, at most 1, or recorded (those of"
-        " real gradients)",
+        description="for a system that skips zeros, the share of a worker's blocks (a packet's"
+        " values, or single ones where the system skips those) that are not zero, a ratio above 0,"
+        " at most 1, or recorded (those of real gradients, for blocks of a packet)",
         examples=[0.1],
     )
     fixed_point: Annotated[

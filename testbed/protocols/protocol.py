@@ -59,9 +59,7 @@ class TreeProtocol(Protocol):
         survives_restart: a switch that loses its memory while a member misses a result keeps no
             rank waiting; otherwise that member has nobody to ask, and the run ends with an error.
         watches_overflow: switches detect sums that leave the range of int32.
-        skips_zeros: a packet of which all values are 0 at all ranks is not sent, except for the
-            first of a chunk, one for each fragment of the window; a rank without values for a
-            packet that others send sends zeros.
+        skips_zeros: what is 0 at all ranks is not sent; `carried` says how many packets are.
     """
 
     number: int
@@ -98,6 +96,12 @@ class TreeProtocol(Protocol):
     def own_slots(self, fragments: int) -> int:
         """Number of a switch's slots reserved for a tree with ``fragments`` in flight."""
         return 0 if self.shares_slots else 2 * fragments
+
+    def carried(self, packets: int, window: int, values: int, union: float) -> float:
+        """How many of a chunk's ``packets`` of ``values`` values are sent, on average, with a
+        ``window``. ``union`` is the share of what zeros are skipped by that some rank has: of
+        packets, or of values."""
+        return packets
 
     def slots(self, place: Place) -> Sequence[int]:
         """The slots that a host uses, counted from the first of its tree's."""

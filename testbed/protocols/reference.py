@@ -6,9 +6,10 @@ on trees has its own part in ``<name>/reference.py``; this module has the common
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ CHILDREN = "children"
 NOWHERE = None
 
 Values: TypeAlias = npt.NDArray[np.int32]
+Combine: TypeAlias = Callable[[Values, Values], Values]
+"""How the values of two contributions become one."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,8 @@ class Slot:
         """Whether the sum already contains any of the packet's contributions."""
         return self.holds(packet) and self.who & packet.bitmap != 0
 
-    def add(self, packet: Ina, watch: bool = False) -> None:
-        """Add the packet to its fragment, or start that fragment."""
+    def add(self, packet: Ina, watch: bool = False, combine: Combine | None = None) -> None:
+        """Add the packet to its fragment, or ``combine`` them, or start that fragment."""
         begins = not self.holds(packet)
         if begins:
             self.fragment, self.who, self.flags, self.answered = packet.fragment, 0, 0, False
@@ -121,6 +124,9 @@ class Slot:
         if packet.values is None:  # a receipt
             return
         self.flags |= packet.flags & KEPT_FLAGS
+        if combine is not None and not begins:
+            self.values = combine(self.values, packet.values.astype(np.int32))
+            return
         exact = packet.values.astype(np.int64) + (0 if begins else self.values)
         limits = np.iinfo(np.int32)
         if watch and ((exact < limits.min) | (exact > limits.max)).any():
@@ -150,11 +156,19 @@ class Model:
     ``handle`` takes the switch's part, the packet, its slot (None beyond the tree's own part of
     the memory) and the packet's sender. It changes the packet into the one that leaves.
     ``names_next``: upwards, `next_slot` is not the number of a node on a tree of many workers.
+    ``combine``: what replaces the sum, if it is not one.
     """
 
     kinds: frozenset[int]
     handle: Callable[[Part, Ina, Slot | None, int], Event]
     names_next: bool = False
+    combine: Combine | None = None
+
+    def total(self, contributions: Sequence[npt.NDArray[np.integer[Any]]]) -> Values:
+        """What a slot holds after ``contributions`` of integers, which become int32."""
+        parts = [each.astype(np.int32) for each in contributions]
+        found: Values = reduce(self.combine or np.add, parts)
+        return found
 
 
 def older(sequence: int, than: int) -> bool:
@@ -169,7 +183,7 @@ def pool(part: Part, packet: Ina, slot: Slot | None) -> Event:
     if slot.has(packet):
         return Event.DUPLICATE
     event = Event.ADDED if slot.holds(packet) else Event.STORED
-    slot.add(packet, part.watch)
+    slot.add(packet, part.watch, part.model.combine)
     return Event.COMPLETED if slot.who == part.members else event
 
 

@@ -1,10 +1,12 @@
-"""Flare: a tree of switches at any tier sums what passes; dense int32 here.
+"""Flare: a tree of switches at any tier sums what passes, dense or sparse; int32 here.
 
 A P4 program can do the dense part: blocks of integers, a bitmap of the children that have been
-counted, trees of any depth, and repetition after a host's timeout. Three things need Flare's
-hardware, processors in the switch: floats, which the P4 targets here do not add; sparse packets
-of (index, value) pairs, whose loops over a hash table, locks, and flushes of many packets a P4
-pipeline lacks; and the choice among one buffer, several, and a tree of buffers for a sum.
+counted, trees of any depth, and repetition after a host's timeout. Of the sparse part it can keep
+pairs of an index and a value in a hash table without a loop, if hosts put each index into its
+entry, and send again what another index kept out. These need Flare's hardware, processors in the
+switch: floats, which the P4 targets here do not add; probing and a stash for pairs that collide,
+with locks, and flushes of several packets, so that a link carries only the pairs from below it; and
+the choice among one buffer, several, and a tree of buffers for a sum.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from testbed.plan.program import Plan, SwitchAllReduce
-from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
+from testbed.protocols.flare.protocol import PROTOCOL as SPARSE
+from testbed.protocols.switchml.protocol import PROTOCOL as DENSE
 from testbed.systems import ring
 from testbed.systems.racks import Ways, by_rack, merged, way
 from testbed.systems.system import Assignment, System, WithWindow
@@ -23,9 +26,13 @@ from testbed.topology.fabric import Fabric
 
 Racks: TypeAlias = Mapping[str, tuple[str, ...]]
 
+_HALF = 0.5
+"""Of the values; as pairs with their indices, more would take more packets than all values."""
+
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree, or ring all-reduce if no switch could sum."""
+    """One tree, or ring all-reduce if no switch could sum. Pairs are sent where they are fewer
+    than half of the values."""
     racks = by_rack(job.workers, fabric)
     able = [
         {tor: way(fabric, tor, root) for tor in racks}
@@ -34,6 +41,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     ]
     if not able:
         return replace(ring.plan(replace(job, options={}), fabric), system="flare")
+    protocol = SPARSE if job.union < _HALF else DENSE
     ways = min(able, key=lambda each: _size(each, racks, fabric))
     return Plan(
         system="flare",
@@ -41,7 +49,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(merged(ways, job.workers, fabric, SWITCHML),),
+        trees=(merged(ways, job.workers, fabric, protocol),),
     )
 
 
@@ -57,7 +65,7 @@ def _size(ways: Ways, racks: Racks, fabric: Fabric) -> tuple[int, int]:
 
 SYSTEM = System(
     name="flare",
-    title="Flare (dense)",
+    title="Flare",
     colour="#b5179e",
     marker="d",
     citation="De Sensi et al., Flare: Flexible In-Network Allreduce, SC 2021; arXiv 2106.15565",
@@ -71,10 +79,16 @@ SYSTEM = System(
     reading=(
         "The paper's text was not available to us; its abstract, and handlers that are probably "
         "its, were. The second of the rules above is from memory.",
-        "Only the dense part is here, for int32. Floats cannot be added by the P4 targets, and a "
-        "sparse packet needs loops, a hash table with locks, and flushes of several packets.",
-        "Slots, versions and answers are SwitchML's: the same memory holds a block's sum and the "
-        "children counted. The choice among buffers in a switch is left out.",
+        "Values are int32: the P4 targets cannot add floats. The choice among buffers in a switch "
+        "is left out.",
+        "Dense, it is SwitchML's slots, versions and answers: the same memory holds a block's sum "
+        "and the children counted.",
+        "Sparse, packets have pairs of an index and a value: if fewer than half of the values are "
+        "expected not to be zero at some worker, which is 1 - (1 - D)^N of them where each is "
+        "independent with density D. Otherwise it is dense.",
+        "An index that finds another in its entry of a switch's hash table stays at its host, not "
+        "in a stash. So all links of the tree carry as many packets as the root sums; in Flare "
+        "their number grows towards the root.",
         "The tree is the one whose streams take the fewest links and, among equals, pass the "
         "fewest switches that sum; among those, the first in the fabric's order. Every INA switch "
         "on the way sums, unless it has a single child.",
@@ -82,6 +96,7 @@ SYSTEM = System(
     ),
     servers=(0, 0),
     aggregates=True,
+    sparse="values",
     plan=plan,
     options=WithWindow,
 )

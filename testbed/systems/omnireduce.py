@@ -96,7 +96,7 @@ SYSTEM = System(
     ),
     servers=(0, 0),
     aggregates=True,
-    sparse=True,
+    sparse="packets",
     plan=plan,
     fallback={"without_ina": "ring"},
     options=OmniReduceOptions,

@@ -25,6 +25,7 @@ class Assignment:
         options: a value for every option of the system.
         trace: the training trace; None where the plan does not depend on it.
         seed: of whatever a plan draws; each repeat has its own.
+        union: the share of packets or values (`System.sparse`) that are not zero at some worker.
     """
 
     workers: tuple[str, ...]
@@ -32,6 +33,7 @@ class Assignment:
     options: Mapping[str, Any] = field(default_factory=dict)
     trace: Trace | None = None
     seed: int = 1
+    union: float = 1.0
 
 
 class WithWindow(Options):
@@ -70,7 +72,8 @@ class System:
         aggregates: whether switches sum for it, by default and with INA everywhere.
         waits: whether, by default, every worker waits for all others' gradients in each iteration.
         fallback: the options with which it runs even where no switch sums; empty if it always does.
-        sparse: whether blocks of zeros are not sent, so that a job may have a density.
+        sparse: what a job's density counts, and zeros are skipped by: packets or values; empty if
+            zeros are sent like all values.
         carries: whether OSP may use it for both its stages.
         calibrates: what `ina-testbed calibrate` measures with it: the TCP throughput of hosts, or
             the aggregation rate of switches.
@@ -91,7 +94,7 @@ class System:
     aggregates: bool = False
     waits: bool = True
     fallback: Mapping[str, Any] = field(default_factory=dict)
-    sparse: bool = False
+    sparse: Literal["", "packets", "values"] = ""
     carries: bool = False
     calibrates: Literal["", "hosts", "switches"] = ""
 

@@ -1,8 +1,9 @@
 """Gradients with blocks of zeros, whose sum is known as well.
 
-A block is what one packet carries. Which blocks of a rank are not zero is drawn for each rank, or
-is as in recorded gradients. The constants of `gradients` are added only to blocks that are not
-zero, so that a block of zeros stays one in every iteration.
+A block is what a protocol skips if it is zero: what one packet carries, or a value. Which blocks of
+a rank are not zero is drawn for each rank, or is as in recorded gradients. The constants of
+`gradients` are added only to blocks that are not zero, so that a block of zeros stays one in every
+iteration.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class SparseGradients(Gradients):
     ``blocks``: the number of values of each block, in order. ``density``: the share of each rank's
     blocks that are not zero, rounded to whole blocks, each rank's drawn by itself; ``recorded``:
     blocks are zero where the real gradients are, as integers; each block of the sample begins
-    a packet. Other arguments are those of
+    one. Other arguments are those of
     `Gradients`; raises ValueError as it does, and for other blocks than the elements.
     """
 

@@ -31,6 +31,7 @@ def test_the_engine_touches_only_its_own_memory():
     }
     tests = [
         "test_ina_packets.py", "test_ring_packets.py", "test_lanes_packets.py",
+        "test_pairs_packets.py",
         "test_engine_virtual_time.py",
     ]  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "sanitized", *tests]

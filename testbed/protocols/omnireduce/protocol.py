@@ -5,7 +5,18 @@ from __future__ import annotations
 from testbed.plan.program import SwitchAllReduce
 from testbed.protocols.protocol import TreeProtocol
 
-PROTOCOL = TreeProtocol(
+
+class OmniReduce(TreeProtocol):
+    """A packet of which all values are 0 at all ranks is not sent, except for the first of a chunk,
+    one for each fragment of the window; a rank without values for a packet that others send sends
+    zeros."""
+
+    def carried(self, packets: int, window: int, values: int, union: float) -> float:
+        always = min(packets, window)
+        return always + (packets - always) * union
+
+
+PROTOCOL = OmniReduce(
     name="omnireduce",
     citation="Fei et al., Efficient Sparse Collective Communication and its Application to "
     "Accelerate Distributed Deep Learning, SIGCOMM 2021",

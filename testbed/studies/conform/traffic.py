@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed import wire
+from testbed.protocols import protocol_of
 from testbed.studies.conform.scene import ADDRESSING, FABRIC, MESSAGE, SWITCH, WINDOW, Place, Scene
 from testbed.switches.frames import BTH, LINK, UDP, Packet, parse, set_checksum, set_number
 
@@ -125,8 +126,8 @@ class Setting:
             hosts = [host for host in hosts if ranks[host] in below]
         elif place.multicasts:
             hosts = [place.tree.root]
-        total = sum((self._of(place, host, step.fragment) for host in hosts), np.int64(0))
-        return np.asarray(total).astype(np.int32)
+        model = protocol_of(place.tree).reference
+        return model.total([self._of(place, host, step.fragment) for host in hosts])
 
     def _of(self, place: Place, host: str, fragment: int) -> npt.NDArray[np.int64]:
         number, lanes = FABRIC.hosts.index(host), self.scene.lanes

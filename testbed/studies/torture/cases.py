@@ -95,6 +95,8 @@ def _world(draw: random.Random, system: str) -> dict[str, Any]:
     for what, share in (("loss", 0.03), ("duplication", 0.1)):
         if draw.random() < 0.4:
             emulation[what] = {"all": round(share * draw.random() ** 2, 6)}
+    if any(registry[job["system"]].sparse == "values" for job in jobs):
+        emulation["carried_values"] = "all"
     return {
         "schema_version": 1,
         "name": "torture",

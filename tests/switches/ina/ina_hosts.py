@@ -284,9 +284,9 @@ def contributors(packet: Packet, tree: Tree) -> frozenset[int]:
 
 
 def total(tree: int, ranks: Iterable[int], sequence: int, style: TreeProtocol) -> np.ndarray:
-    """The sum of these ranks' contributions, with wrap-around."""
+    """What a slot makes of these ranks' contributions: their sum, for most protocols."""
     parts = [contribution(tree, rank, sequence, style) for rank in ranks]
-    return np.sum(parts, axis=0, dtype=np.int64).astype(np.int32).astype(">i4")
+    return style.reference.total(parts).astype(">i4")
 
 
 def wrong(packet: Packet, trees: Mapping[int, Allocation], multicasts: bool) -> bool:

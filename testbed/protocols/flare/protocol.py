@@ -1,0 +1,70 @@
+"""Sparse Flare (De Sensi et al., SC 2021): the behaviour of its switches and hosts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from testbed.plan.program import SwitchAllReduce
+from testbed.protocols.protocol import TreeProtocol
+
+PAIR: Final = 2
+"""The 32-bit values that an index and its value take in a packet."""
+
+
+class Flare(TreeProtocol):
+    """Its hosts send the values that are not zero, each with its index."""
+
+    def carried(self, packets: int, window: int, values: int, union: float) -> float:
+        """Packets of an average slot's share, for all slots.
+
+        An entry of a packet has a pair for each index that some worker has; the fullest entry
+        of a slot's share decides, and one packet without pairs ends it. Indices are independent: an
+        entry's pairs have a binomial distribution, and the mean of the fullest of K is the sum over
+        n of 1 - P(pairs <= n)^K.
+        """
+        import numpy as np
+        from scipy.stats import binom  # slow to import, and few jobs need it
+
+        entries = values // PAIR
+        share, longer = divmod(packets, window)
+        found = 0.0
+        for length, slots in ((share, window - longer), (share + 1, longer)):
+            if length and slots:
+                most = PAIR * length
+                fewer = binom.cdf(np.arange(most), most, union)
+                found += slots * (1 + float((1 - fewer**entries).sum()))
+        return found
+
+
+PROTOCOL = Flare(
+    name="flare",
+    citation="De Sensi et al., Flare: Flexible In-Network Allreduce, SC 2021; arXiv 2106.15565",
+    published=(
+        "Hosts send pairs of an index and a value; a switch sums those of equal indices, in an "
+        "array or in a hash table, and sends on the pairs that it has (handlers that are probably "
+        "the paper's).",
+        "A pair whose entry in the hash table another index has goes to a stash; a full stash goes "
+        "to the parent.",
+        "The last packet of a child's share of a block has their number, so that a switch knows "
+        "when it has all.",
+    ),
+    reading=(
+        "An index is hashed to its entry by its place in the gradient, modulo the entries of a "
+        "packet; hosts put it there, because a P4 program has no loop.",
+        "Of two indices in an entry the lesser stays. There is no stash: a host that sees another "
+        "index in the sum sends its pair again. So no switch sends more packets than it receives.",
+        "A host's pairs come in the order of their indices, so that each index is summed once, and "
+        "a packet has as many pairs as a dense one has values, halved.",
+        "No number of packets is announced: a sum without pairs ends a slot's share of a tensor, "
+        "everywhere. All links carry the same packets, as many as the root sums.",
+        "Slots, versions and answers are SwitchML's.",
+        "Hosts detect loss by gaps and silence.",
+    ),
+    loss="Members retransmit the same packet. A switch that has the result answers; one that has "
+    "only the sum sends it up again.",
+    operations=(SwitchAllReduce,),
+    number=10,
+    control="flare.p4",
+    switch_may_be_root=True,
+    skips_zeros=True,
+)
