@@ -39,18 +39,25 @@ class Interpreter:
         self._plan, self._cuts = plan, cuts
         self._send, self._aggregate, self._finished = send, aggregate, finished
         self._later = later
-        self._program: list[list[Operation]] = [[] for _ in range(plan.chunks)]
-        for operation in plan.programs[rank]:
-            self._program[operation.chunk].append(operation)
-        self.receivers = {op.to for op in plan.programs[rank] if isinstance(op, Send)}
+        self._programs: list[list[list[Operation]]] = []
+        self.receivers: set[int] = set()
+        for collective, _ in plan.collectives:
+            by_chunk: list[list[Operation]] = [[] for _ in range(plan.chunks)]
+            for operation in collective.programs[rank]:
+                by_chunk[operation.chunk].append(operation)
+                if isinstance(operation, Send):
+                    self.receivers.add(operation.to)
+            self._programs.append(by_chunk)
         self._units: dict[int, _Unit] = {}
         self._early: dict[tuple[int, int, int], Values] = {}
 
-    def begin(self, unit: int, values: Values) -> None:
-        """Start a unit on ``values``, shape (elements,), which the sum replaces in place."""
+    def begin(self, unit: int, values: Values, gathers: bool = False) -> None:
+        """Start a unit on ``values``, shape (elements,), which the sum replaces in place. If it
+        ``gathers`` parameters, it runs the plan's program for that."""
         cuts = self._cuts(unit)
         self._units[unit] = _Unit(
-            [values[cuts[chunk] : cuts[chunk + 1]] for chunk in range(self._plan.chunks)]
+            self._programs[gathers],
+            [values[cuts[chunk] : cuts[chunk + 1]] for chunk in range(self._plan.chunks)],
         )
         for chunk in range(self._plan.chunks):
             self._advance(unit, chunk)
@@ -80,8 +87,8 @@ class Interpreter:
         self._retire(unit)
 
     def _advance(self, unit: int, chunk: int) -> None:
-        state, program = self._units[unit], self._program[chunk]
-        values = state.chunks[chunk]
+        state = self._units[unit]
+        program, values = state.program[chunk], state.chunks[chunk]
         while (position := state.position[chunk]) < len(program):
             operation = program[position]
             if isinstance(operation, Receive):
@@ -105,18 +112,18 @@ class Interpreter:
 
     def _retire(self, unit: int) -> None:
         state = self._units.get(unit)
-        if state is not None and state.ended(self._program):
+        if state is not None and state.ended():
             del self._units[unit]
             self._finished(unit)
 
 
 class _Unit:
-    """Progress of one unit: its chunks, and each one's position in the program."""
+    """Progress of one unit: each chunk's operations, its values, and its position in them."""
 
-    __slots__ = ("chunks", "position", "waited")
+    __slots__ = ("chunks", "position", "program", "waited")
 
-    def __init__(self, chunks: list[Values]) -> None:
-        self.chunks = chunks
+    def __init__(self, program: list[list[Operation]], chunks: list[Values]) -> None:
+        self.program, self.chunks = program, chunks
         self.position = [0] * len(chunks)
         self.waited = [False] * len(chunks)
 
@@ -124,7 +131,8 @@ class _Unit:
         self.position[chunk] += 1
         self.waited[chunk] = False
 
-    def ended(self, program: Sequence[Sequence[Operation]]) -> bool:
+    def ended(self) -> bool:
         return all(
-            at == len(operations) for at, operations in zip(self.position, program, strict=True)
+            at == len(operations)
+            for at, operations in zip(self.position, self.program, strict=True)
         )
