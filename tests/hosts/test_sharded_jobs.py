@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 import virtual
 
@@ -97,17 +96,21 @@ def test_computation_waits_for_what_is_gathered_one_group_ahead(collectives, lon
             assert each.stalled > 0
 
 
-def test_a_chunk_that_is_not_gathered_is_noticed(monkeypatch):
-    class Forgetful(Interpreter):
+def test_parameters_that_are_kept_instead_of_gathered_again_are_noticed(monkeypatch):
+    job = tasks("ring")
+    (again,) = (index for index, unit in enumerate(job[0].units) if unit.needed == 3)
+
+    class Keeping(Interpreter):
         def begin(self, unit, values, gathers=False):
-            before = values.copy()
+            if unit == again:
+                self.before = values.copy()
             super().begin(unit, values, gathers)
-            self.before = before
 
         def arrived(self, source, message):
-            if message.unit == 1 and message.chunk == 0:
-                message = message._replace(values=np.zeros_like(message.values))
+            if message.unit == again and self.has_begun(again):
+                first, end = self._cuts(again)[message.chunk : message.chunk + 2]
+                message = message._replace(values=self.before[first:end])
             super().arrived(source, message)
 
-    monkeypatch.setattr(worker, "Interpreter", Forgetful)
-    assert sum(outcome.wrong for outcome in virtual.run(tasks("ring"))) > 0
+    monkeypatch.setattr(worker, "Interpreter", Keeping)
+    assert sum(outcome.wrong for outcome in virtual.run(job)) > 0
