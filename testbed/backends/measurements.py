@@ -79,10 +79,10 @@ def of_ranks(
         raise SumMismatch(f"job {job.number} ({job.system.name}): values that differ: {ranks}")
     workers = outcomes[: job.plan.workers]
     layout = Layout(job.plan, job.units, job.fabric.values, carried)
-    values = (job.job.iterations + job.job.warmup) * layout.elements
+    iterations = job.job.iterations + job.job.warmup
     return JobMeasurements(
         iterations=[each.iterations for each in workers],
-        verified=all(each.checked == values for each in workers),
+        verified=all(each.checked == iterations * layout.compared(each.rank) for each in workers),
         retransmitted=sum(each.retransmitted for each in outcomes),
         collisions=max(each.collisions for each in outcomes),
         overflows=max(each.overflows for each in outcomes),

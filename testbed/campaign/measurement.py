@@ -36,8 +36,10 @@ def measure(
     # The job communicates from its first ready bucket to its last sum.
     first_ready_s = min(unit.ready_s for unit in job.units)
     share = first_ready_s / job.compute_s if job.compute_s else 0.0
+    # Waiting for an earlier iteration's sums is not this one's communication.
+    apart = 0 if job.parts else 1
     transfer = [
-        max(each.end - each.start - each.stalled for each in ranks) - share * min(took)
+        max(each.end - each.start - apart * each.stalled for each in ranks) - share * min(took)
         for ranks, took in zip(
             zip(*measured, strict=True), zip(*computed, strict=True), strict=True
         )

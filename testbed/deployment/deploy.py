@@ -11,7 +11,7 @@ from testbed import extensions
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import sent, window
-from testbed.experiment.findings import suggestion
+from testbed.experiment.findings import shown, suggestion
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import PlanError, check
 from testbed.plan.cost import ClosedForm, Expected, Timing, seconds_per_byte
@@ -23,7 +23,7 @@ from testbed.systems import Assignment, System, registry
 from testbed.topology import paths
 from testbed.topology.fabric import Fabric
 from testbed.topology.placement import place
-from testbed.workload import replay
+from testbed.workload import replay, sharded
 from testbed.workload.buckets import Bucket, after_compute, fill
 from testbed.workload.catalogue import load
 from testbed.workload.trace import Trace, TraceError
@@ -50,6 +50,8 @@ class DeployedJob:
         start_s: when the job begins.
         forward: the parts of the forward pass, each with the bucket that it waits for; empty if the
             pass waits for all sums.
+        parts: the lengths of the parts of the computation for which parameters are gathered; empty
+            if they are not sharded.
         learnt: the gradients of a job that learns while it runs; None for drawn ones.
     """
 
@@ -68,12 +70,13 @@ class DeployedJob:
     window: Window
     forward: tuple[replay.Need, ...]
     buckets: tuple[Bucket, ...] = ()
+    parts: tuple[float, ...] = ()
     learnt: Gradients | None = None
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes that one iteration synchronises, scaled."""
-        return 4 * sum(unit.elements for unit in self.units)
+        """Bytes of the gradients that one iteration synchronises, scaled."""
+        return 4 * sum(unit.elements for unit in self.units if not unit.gathers)
 
     @property
     def quantisation(self) -> str:
@@ -128,6 +131,8 @@ class DeployedJob:
             least_pace=least_pace,
             buckets=[unit.bucket for unit in self.units],
             forward=self.forward,
+            parts=[part * pace for part in self.parts],
+            waits=[(unit.after, unit.needed) for unit in self.units if self.parts],
         )
 
     @property
@@ -241,6 +246,8 @@ def _deploy(
         )
     buckets = fill(trace, job.bucket, job.first_bucket, scale, plan.deferred)
     compute_s = trace.compute_s * scale
+    if plan.sharding is not None:
+        _check_sharded(number, job)
     if not job.overlap:
         buckets = after_compute(buckets, compute_s)
     if job.order == "priority":
@@ -248,7 +255,11 @@ def _deploy(
         plan = replace(
             plan, pipelining=Pipelining(partition, credit or PRIORITY_CREDIT, "priority")
         )
-    units = cut(buckets, plan, scale, fabric.values)
+    issued: Sequence[Bucket] = buckets
+    parts: tuple[float, ...] = ()
+    if plan.sharding is not None:
+        issued, parts = sharded.schedule(trace.scaled(scale), buckets, plan.sharding.reshard)
+    units = cut(issued, plan, scale, fabric.values)
     space = window(plan, fabric, options)
     if job.density != 1:
         plan = replace(plan, sent=sent(plan, units, space, fabric, union))
@@ -278,7 +289,30 @@ def _deploy(
         window=space,
         forward=replay.needs(trace.scaled(scale), buckets) if job.forward == "by_tensor" else (),
         buckets=tuple(buckets),
+        parts=parts,
     )
+
+
+def _check_sharded(number: int, job: Job) -> None:
+    """DeploymentError for what gathered parameters leave no choice in."""
+    left = {
+        "forward": ("whole", "passes wait for the parameters that they gather"),
+        "order": ("backward", "the computation sets the order"),
+        "overlap": (True, "only what computes next is gathered ahead"),
+    }
+    for key, (wanted, why) in left.items():
+        if (found := getattr(job, key)) != wanted:
+            raise DeploymentError(
+                f"{key}: found {shown(found)}, wanted {shown(wanted)} or nothing where parameters"
+                f" are sharded: {why}",
+                ("jobs", number, key),
+            )
+    if job.training is not None:
+        raise DeploymentError(
+            "training: found a script, wanted none where parameters are sharded: no worker has all"
+            " sums when an iteration ends; leave it out, or keep the parameters in all workers",
+            ("jobs", number, "training"),
+        )
 
 
 def _union(job: Job, workers: int, block: int, sample: Sample | None) -> float:

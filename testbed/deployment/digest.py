@@ -17,6 +17,9 @@ from typing import Any
 from testbed.deployment.deploy import DeployedJob
 from testbed.protocols import Protocol
 
+_LATER = ("after", "needed")
+"""Fields that count if they are set: without them, digests of older rows stay the same."""
+
 
 def digest(job: DeployedJob) -> str:
     """Sixteen hexadecimal digits for a job's plan and timing, without the system's name."""
@@ -29,6 +32,7 @@ def digest(job: DeployedJob) -> str:
         [job.units, job.compute_s, job.paces, job.step_s, job.start_s, job.window],
         [job.job.iterations, job.job.warmup],
         *([made.sent] if made.sent != 1 else []),
+        *([made.sharding, job.parts] if made.sharding is not None else []),
     ]  # fmt: skip
     text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -41,7 +45,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Protocol):
         return value.name
     if is_dataclass(value) and not isinstance(value, type):
-        content = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        content = {
+            each.name: _plain(getattr(value, each.name))
+            for each in fields(value)
+            if each.name not in _LATER or getattr(value, each.name) != each.default
+        }
         return [type(value).__name__, content]
     if isinstance(value, float):
         return f"{value:.9g}"

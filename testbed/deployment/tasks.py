@@ -61,6 +61,7 @@ def tasks(
             carried=carried,
             burst=max(1, min(job.window.fragments // 8, superframe(job.fabric))),
             forward=tuple(replace(part, seconds=part.seconds * dilation) for part in job.forward),
+            parts=tuple(part * dilation for part in job.parts),
             notes_updates=job.job.training is not None,
         )
         for rank in plan.ranks

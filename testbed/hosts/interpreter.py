@@ -39,22 +39,27 @@ class Interpreter:
         self._plan, self._cuts = plan, cuts
         self._send, self._aggregate, self._finished = send, aggregate, finished
         self._later = later
-        self._program: list[list[Operation]] = [[] for _ in range(plan.chunks)]
-        self._operations = len(plan.programs[rank])
-        for operation in plan.programs[rank]:
-            self._program[operation.chunk].append(operation)
-        self.receivers = {op.to for op in plan.programs[rank] if isinstance(op, Send)}
+        self._programs: list[list[list[Operation]]] = []
+        self.receivers: set[int] = set()
+        for collective, _ in plan.collectives:
+            by_chunk: list[list[Operation]] = [[] for _ in range(plan.chunks)]
+            for operation in collective.programs[rank]:
+                by_chunk[operation.chunk].append(operation)
+                if isinstance(operation, Send):
+                    self.receivers.add(operation.to)
+            self._programs.append(by_chunk)
         self._units: dict[int, _Unit] = {}
         self._early: dict[tuple[int, int, int], Values] = {}
 
-    def begin(self, unit: int, values: Values) -> None:
-        """Start a unit on ``values``, shape (elements,), which the sum replaces in place."""
+    def begin(self, unit: int, values: Values, gathers: bool = False) -> None:
+        """Start a unit on ``values``, shape (elements,), which the sum replaces in place. If it
+        ``gathers`` parameters, it runs the plan's program for that."""
         cuts = self._cuts(unit)
         self._units[unit] = _Unit(
+            self._programs[gathers],
             [values[cuts[chunk] : cuts[chunk + 1]] for chunk in range(self._plan.chunks)],
-            self._operations,
         )
-        for chunk, program in enumerate(self._program):
+        for chunk, program in enumerate(self._programs[gathers]):
             if program:
                 self._advance(unit, chunk)
         self._retire(unit)
@@ -83,8 +88,8 @@ class Interpreter:
         self._retire(unit)
 
     def _advance(self, unit: int, chunk: int) -> None:
-        state, program = self._units[unit], self._program[chunk]
-        values = state.chunks[chunk]
+        state = self._units[unit]
+        program, values = state.program[chunk], state.chunks[chunk]
         while (position := state.position[chunk]) < len(program):
             operation = program[position]
             if isinstance(operation, Receive):
@@ -114,13 +119,14 @@ class Interpreter:
 
 
 class _Unit:
-    """Progress of one unit: its chunks, each one's position in the program, and how many operations
-    are left in all."""
+    """Progress of one unit: each chunk's operations, its values, its position in them, and how many
+    operations are left in all."""
 
-    __slots__ = ("chunks", "left", "position", "waited")
+    __slots__ = ("chunks", "left", "position", "program", "waited")
 
-    def __init__(self, chunks: list[Values], operations: int) -> None:
-        self.chunks, self.left = chunks, operations
+    def __init__(self, program: list[list[Operation]], chunks: list[Values]) -> None:
+        self.program, self.chunks = program, chunks
+        self.left = sum(map(len, program))
         self.position = [0] * len(chunks)
         self.waited = [False] * len(chunks)
 

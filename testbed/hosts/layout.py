@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from operator import sub
 
 from testbed.hosts.messages import Message, Turn, size
 from testbed.plan.program import Plan
@@ -17,6 +19,8 @@ class Layout:
     ``values``, so a full packet carries ``carried``, and a partly filled one fewer. Message sizes
     stay those of the whole gradient.
 
+    A unit that gathers parameters has the place of the gradients of the same bucket.
+
     Args:
         plan, units: the plan, and the units of one iteration.
         values: int32 values in a packet.
@@ -28,19 +32,27 @@ class Layout:
     ) -> None:
         self._plan, self._units = plan, units
         self._values, self.carried = values, carried or values
-        self._starts = (0, *accumulate(self._at(unit.elements) for unit in units))
+        sizes = [0 if unit.gathers else self._at(unit.elements) for unit in units]
+        self.elements = sum(sizes)  # that a rank carries
+        starts = list(accumulate(sizes, initial=0))
+        summed: dict[int, list[int]] = {}
+        for start, unit in zip(starts, units, strict=False):
+            if not unit.gathers:
+                summed.setdefault(unit.bucket, []).append(start)
+        pieces: Counter[tuple[int, int | None]] = Counter()
+        for index, unit in enumerate(units):
+            if unit.gathers:
+                pieces[unit.bucket, unit.needed] += 1
+                starts[index] = summed[unit.bucket][pieces[unit.bucket, unit.needed] - 1]
+        self._starts = starts[: len(units)]
         self._whole: dict[int, tuple[int, ...]] = {}
         self._cuts: dict[int, tuple[int, ...]] = {}
-
-    @property
-    def elements(self) -> int:
-        """Number of values that a rank carries."""
-        return self._starts[-1]
 
     def unit(self, number: int) -> slice:
         """The part of the values that is unit ``number``, counted over all iterations."""
         index = number % len(self._units)
-        return slice(self._starts[index], self._starts[index + 1])
+        start = self._starts[index]
+        return slice(start, start + self._at(self._units[index].elements))
 
     def cuts(self, number: int) -> tuple[int, ...]:
         """Where each chunk of unit ``number`` begins, and the last one ends, within the unit."""
@@ -53,6 +65,19 @@ class Layout:
         """The part of the values that is ``chunk`` of unit ``number``."""
         first, cuts = self.unit(number).start, self.cuts(number)
         return slice(first + cuts[chunk], first + cuts[chunk + 1])
+
+    def compared(self, rank: int) -> int:
+        """The number of values of an iteration that worker ``rank`` compares with true sums: all of
+        them; or all that it gathers, and the sums of the chunks that it owns."""
+        if self._plan.sharding is None:
+            return self.elements
+        owned = self._plan.owned(rank)
+        return sum(
+            size
+            for number, unit in enumerate(self._units)
+            for chunk, size in enumerate(map(sub, self.cuts(number)[1:], self.cuts(number)))
+            if unit.gathers or chunk in owned
+        )
 
     def packets(self) -> list[int]:
         """The number of values in each packet of an iteration, in order."""

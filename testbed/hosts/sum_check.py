@@ -15,11 +15,15 @@ from testbed.workload.gradients import Gradients
 _BLOCK = 1 << 15
 
 
-class SumCheck:
-    """Fills ``values``, int32[task.layout.elements], with gradients; checks the sums.
+def sum_check(task: Task, gradients: Gradients, values: Values, outcome: RankOutcome) -> SumCheck:
+    """The check of ``task``'s values, int32[task.layout.elements]. Results are added to
+    ``outcome``."""
+    kind = SumCheck if task.plan.sharding is None else ShardCheck
+    return kind(task, gradients, values, outcome)
 
-    Results are added to ``outcome``.
-    """
+
+class SumCheck:
+    """Fills all values with gradients before an iteration, and checks all sums after it."""
 
     def __init__(
         self, task: Task, gradients: Gradients, values: Values, outcome: RankOutcome
@@ -33,6 +37,12 @@ class SumCheck:
         for unit, part in self._parts():
             origin = _origin(unit, iteration)
             self._gradients.fill(self._task.rank, origin, self._values[part], part.start)
+
+    def begins(self, iteration: int, number: int) -> None:
+        """Unit ``number`` of ``iteration`` is about to begin."""
+
+    def ended(self, iteration: int, number: int) -> None:
+        """Unit ``number`` of ``iteration`` has ended."""
 
     def note_floats(self, values: Values, fragments: npt.NDArray[np.int64]) -> None:
         """These ``fragments`` of ``values``, a part of the whole, were summed as floats."""
@@ -83,6 +93,48 @@ class SumCheck:
             self._outcome.wrong += int(np.count_nonzero(self._values[part] != truth.view(np.int32)))
             self._outcome.floats += 1
             self._values[part] = gradients.total(iteration, part.start, part.stop)
+
+
+class ShardCheck(SumCheck):
+    """Checks parameters in shards: they are the sums of the iteration before.
+
+    The optimizer is the identity: a worker keeps the sums of the chunks that it owns, and these are
+    what others gather. What it does not own is dropped before it is gathered.
+    """
+
+    def __init__(
+        self, task: Task, gradients: Gradients, values: Values, outcome: RankOutcome
+    ) -> None:
+        super().__init__(task, gradients, values, outcome)
+        self._owned = task.plan.owned(task.rank)
+
+    def fill(self, iteration: int) -> None:
+        if iteration == 0:  # the parameters that training begins with
+            self._values[:] = self._gradients.total(-1, 0, self._values.size)
+
+    def begins(self, iteration: int, number: int) -> None:
+        layout, part = self._task.layout, self._task.layout.unit(number)
+        if not self._task.units[number].gathers:
+            self._gradients.fill(self._task.rank, iteration, self._values[part], part.start)
+            return
+        for chunk in set(range(self._task.plan.chunks)) - self._owned:
+            self._values[layout.chunk(number, chunk)] = 0
+
+    def ended(self, iteration: int, number: int) -> None:
+        layout, gathers = self._task.layout, self._task.units[number].gathers
+        for chunk in range(self._task.plan.chunks):
+            if gathers or chunk in self._owned:
+                part = layout.chunk(number, chunk)
+                self._outcome.wrong += self._gradients.wrong(
+                    self._values[part], part.start, iteration - gathers
+                )
+                self._outcome.checked += part.stop - part.start
+
+    def quantise(self, iteration: int) -> None:
+        """No rank has all sums at once."""
+
+    def check(self, iteration: int) -> None:
+        """Everything has been checked when its unit ended."""
 
 
 def _origin(unit: Unit, iteration: int) -> int:

@@ -26,6 +26,7 @@ class Task:
         units: the pieces of one iteration in sending order: one that is ready waits for those
             before it.
         compute_s: forward and backward of one iteration, seconds on the emulator's clock.
+        parts: its parts, if parameters are gathered for them; empty if it has only one.
         gradients: every worker's contribution, and so the true sum; drawn before the fork, so
             that all ranks share one copy. None: values are neither filled in nor checked.
         paces: for each iteration, warm-up included, this rank's compute time as a multiple of
@@ -60,6 +61,7 @@ class Task:
     carried: int | None = None
     burst: int = 1
     forward: tuple[Need, ...] = ()
+    parts: tuple[float, ...] = ()
     times_units: bool = False
     notes_updates: bool = False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from testbed.hosts.messages import Values
 from testbed.hosts.transport import Flow
 from testbed.plan.program import Plan, TreeOperation
+from testbed.plan.units import Unit
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,20 @@ class Pushed:
 class TreeQueue:
     """The operations of rank ``rank`` on tree ``tree`` of ``plan``, pushed in turn to ``flow``.
 
-    ``priorities`` are those of an iteration's units.
+    ``units`` are those of an iteration.
     """
 
-    def __init__(
-        self, plan: Plan, rank: int, tree: int, flow: Flow, priorities: Sequence[int] = (0,)
-    ) -> None:
-        self._flow, self._priorities = flow, priorities
-        self._order = [
-            op for op in plan.programs[rank] if isinstance(op, TreeOperation) and op.tree == tree
+    def __init__(self, plan: Plan, rank: int, tree: int, flow: Flow, units: Sequence[Unit]) -> None:
+        self._flow, self._units = flow, units
+        self._orders = [
+            [
+                op
+                for op in collective.programs[rank]
+                if isinstance(op, TreeOperation) and op.tree == tree
+            ]
+            for collective, _ in plan.collectives
         ]
+        self._first = (0, *accumulate(len(self._orders[unit.gathers]) for unit in units))
         self._ready: dict[int, tuple[TreeOperation, int, Values]] = {}
         self._turn = 0
         self._end = 0
@@ -49,7 +55,9 @@ class TreeQueue:
 
     def ready(self, operation: TreeOperation, unit: int, values: Values) -> None:
         """``operation`` of ``unit`` is ready; it begins when its turn comes."""
-        turn = unit * len(self._order) + self._order.index(operation)
+        iteration, index = divmod(unit, len(self._units))
+        order = self._orders[self._units[index].gathers]
+        turn = iteration * self._first[-1] + self._first[index] + order.index(operation)
         self._ready[turn] = operation, unit, values
         while (next_one := self._ready.pop(self._turn, None)) is not None:
             self._push(*next_one)
@@ -58,7 +66,7 @@ class TreeQueue:
     def _push(self, operation: TreeOperation, unit: int, values: Values) -> None:
         first = self._end
         # A chunk of a small unit may be empty: then there is nothing to carry.
-        priority = self._priorities[unit % len(self._priorities)]
+        priority = self._units[unit % len(self._units)].priority
         self._end += self._flow.push(operation, values, priority) if values.size else 0
         self._pushed.append(Pushed(unit, operation.chunk, values, first, self._end))
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Generator
 
 import numpy as np
 
 from testbed.hosts.interpreter import Interpreter
 from testbed.hosts.messages import Chunk, Values
-from testbed.hosts.sum_check import SumCheck
+from testbed.hosts.sum_check import sum_check
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
 from testbed.hosts.tree_queue import TreeQueue
 from testbed.plan.program import TreeOperation
 from testbed.workload.iteration import IterationTimes, UnitTimes
-from testbed.workload.replay import forward, lasting_s
+from testbed.workload.replay import Computation, forward, lasting_s
 
 
 class Worker:
@@ -27,7 +28,7 @@ class Worker:
         self._layout = task.layout
         self._values = np.zeros(self._layout.elements, np.int32)
         self._check = (
-            SumCheck(task, task.gradients, self._values, self._outcome) if task.gradients else None
+            sum_check(task, task.gradients, self._values, self._outcome) if task.gradients else None
         )
         self._unfinished = 0
         self._iteration = 0
@@ -35,9 +36,9 @@ class Worker:
         self._summed: dict[int, float] = {}
         self._begun: dict[int, float] = {}
         self._later: list[tuple[float, int, int]] = []
-        priorities = [unit.priority for unit in task.units]
+        self._needed = Counter(unit.needed for unit in task.units)
         self._queues = {
-            tree: TreeQueue(task.plan, task.rank, tree, flow, priorities)
+            tree: TreeQueue(task.plan, task.rank, tree, flow, task.units)
             for tree, flow in transport.flows.items()
         }
         self._interpreter = Interpreter(
@@ -61,9 +62,12 @@ class Worker:
                 check.fill(iteration)
             # All sums arrive before a backward pass begins, so their times are known by now.
             _, stalls = forward(task.forward, start, self._summed, pace)
-            stalled = lasting_s(stalls)
-            end = yield from self._synchronise(start, stalled, pace)
-            compute_end = start + stalled + task.compute_s * pace
+            begin = start + lasting_s(stalls)
+            parts = task.parts or (task.compute_s,)
+            missing = [self._needed[part] for part in range(len(parts))]
+            self._computation = computation = Computation(parts, missing, begin, pace)
+            end = yield from self._synchronise(start, pace)
+            compute_end, stalls = computation.end_s, (*stalls, *computation.waits)
             self._outcome.iterations.append(IterationTimes(start, compute_end, end, stalls))
             if iteration == task.iterations - 1:
                 self._transport.flush()
@@ -80,25 +84,28 @@ class Worker:
             self._outcome.weights = self._task.gradients.weights
         return self._outcome
 
-    def _synchronise(
-        self, start: float, stalled: float, pace: float
-    ) -> Generator[float, float, float]:
+    def _synchronise(self, start: float, pace: float) -> Generator[float, float, float]:
         """Sum all units; returns the time when that and the computation have ended."""
-        units, released = self._task.units, 0
-        # Deferred units were ready before the forward pass, whatever it waits for.
-        ready = [
-            start + (0.0 if unit.deferred else stalled) + unit.ready_s * pace for unit in units
-        ]
-        compute_end = start + stalled + self._task.compute_s * pace
+        units, released, check = self._task.units, 0, self._check
+
+        def ready(index: int) -> float:
+            unit = units[index]
+            if unit.deferred:  # was ready before the forward pass, whatever that waits for
+                return start + unit.ready_s * pace
+            return self._computation.ready_s(unit.ready_s, unit.after)
+
         self._unfinished = len(units)
         until = AT_ONCE
         while True:
             now = self._now = yield until
             moved = self._collect()
-            while released < len(units) and ready[released] <= now and self._may_begin(released):
+            while released < len(units) and ready(released) <= now and self._may_begin(released):
                 number = self._number(released)
                 self._begun[released] = now
-                self._interpreter.begin(number, self._values[self._layout.unit(number)])
+                if check is not None:
+                    check.begins(self._iteration, released)
+                values, gathers = self._values[self._layout.unit(number)], units[released].gathers
+                self._interpreter.begin(number, values, gathers)
                 released += 1
                 moved = True
             while self._later and self._later[0][0] <= now:
@@ -108,11 +115,12 @@ class Worker:
             if moved:
                 until = AT_ONCE  # what has begun may be done already and allow more to begin
                 continue
+            compute_end = self._computation.end_s
             if released == len(units) and not self._unfinished and now >= compute_end:
                 return now if units else compute_end
             until = compute_end if now < compute_end else NEVER
-            if released < len(units) and ready[released] > now:
-                until = min(until, ready[released])
+            if released < len(units) and ready(released) > now:
+                until = min(until, ready(released))
             if self._later:
                 until = min(until, self._later[0][0])
 
@@ -148,7 +156,12 @@ class Worker:
     def _finish(self, unit: int) -> None:
         self._unfinished -= 1
         index = unit % len(self._task.units)
-        self._summed[self._task.units[index].bucket] = self._now
+        its = self._task.units[index]
+        self._summed[its.bucket] = self._now
+        if self._check is not None:
+            self._check.ended(self._iteration, index)
+        if its.needed is not None:
+            self._computation.arrived(its.needed, self._now)
         if self._task.times_units:
             times = UnitTimes(self._iteration, index, self._begun[index], self._now)
             self._outcome.units.append(times)

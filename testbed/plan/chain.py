@@ -30,11 +30,14 @@ WRITTEN_OUT = 64
 
 
 def length(plan: Plan) -> int:
-    """The number of transfers on the longest chain of dependent ones.
+    """The number of transfers on the longest chain of dependent ones, those of all collectives of
+    a bucket added up.
 
     Large plans of stages are not written out for this: the lengths of their stages are added, which
     is exact where all ranks have equally many rounds.
     """
+    if plan.sharding is not None:
+        return sum(times * length(each) for each, times in plan.collectives)
     programs = plan.programs
     if isinstance(programs, Stages) and plan.workers > WRITTEN_OUT:
         return sum(max(ring.rounds for ring in stage) for stage in programs.stages)

@@ -1,9 +1,10 @@
 """Runs a plan on sets instead of numbers.
 
 A chunk at a rank is the multiset of contributions summed in it. When the program ends, each
-worker must hold each chunk with every worker's contribution exactly once. Where workers update
-parameters instead, the parameters must hold that, and each worker must hold its own contribution
-and no contribution twice.
+worker must hold each chunk with every worker's contribution exactly once. Where parameters are
+sharded, each chunk's owner must hold that; and so must each worker, once the owners' chunks, and
+nothing else, have been gathered. Where workers update parameters instead, the parameters must hold
+that, and each worker must hold its own contribution and no contribution twice.
 
 Chunks are independent, except for the order in which they use a tree. Of a large plan only some
 chunks are followed, evenly spaced: following all takes time and memory cubic in the workers.
@@ -50,21 +51,30 @@ def check(plan: Plan) -> None:
     For a plan with more than `WHOLE` workers this is proved for a sample of its chunks.
     """
     faults = [fault for tree in plan.trees for fault in _tree_faults(plan, tree)]
-    if len(plan.programs) != len(plan.hosts):
-        faults.append(f"{len(plan.programs)} programs for {len(plan.hosts)} ranks")
+    for each, _ in plan.collectives:
+        if len(each.programs) != len(plan.hosts):
+            faults.append(f"{len(each.programs)} programs for {len(plan.hosts)} ranks")
     if sum(plan.share(chunk) for chunk in range(plan.chunks)) != 1:
         faults.append("the chunks' shares do not add up to a bucket")
     chunks: Sequence[int] = range(plan.chunks)
     if plan.workers > WHOLE and not faults:
         chunks = _sample(plan)
-        plan = replace(plan, programs=_only(plan, frozenset(chunks)))
+        plan = _only(plan, frozenset(chunks))
     if not faults:
         faults = _update_faults(plan, chunks)
-    if not faults:
-        uses = _uses(plan)
-        faults = [fault for index in range(len(plan.trees)) for fault in _order(plan, index, uses)]
-    if not faults:
-        faults = _Run(plan, chunks, uses).faults()
+    owner: dict[int, int] | None = None
+    if not faults and plan.sharding is not None:
+        owned = [(chunk, rank) for rank in plan.ranks for chunk in plan.owned(rank) & {*chunks}]
+        owner = dict(owned)
+        if sorted(chunk for chunk, _ in owned) != [*chunks]:
+            faults = ["wanted one owner for each chunk"]
+    for gathers, (each, _) in enumerate(plan.collectives):
+        if not faults:
+            uses = _uses(each)
+            trees = range(len(plan.trees))
+            faults = [fault for index in trees for fault in _order(each, index, uses)]
+        if not faults:
+            faults = _Run(each, chunks, uses, owner, bool(gathers)).faults()
     if faults:
         raise PlanError(f"{plan.system}: " + "; ".join(faults))
 
@@ -75,12 +85,20 @@ def _sample(plan: Plan) -> Sequence[int]:
     return sorted({place * (plan.chunks - 1) // max(1, count - 1) for place in range(count)})
 
 
-def _only(plan: Plan, chunks: Collection[int]) -> tuple[Program, ...]:
-    """What the programs do with ``chunks``."""
-    if isinstance(plan.programs, Stages):
-        return plan.programs.written(chunks)
+def _only(plan: Plan, chunks: Collection[int]) -> Plan:
+    """The plan with what its programs do with ``chunks``."""
+    programs = _written(plan.programs, chunks)
+    if plan.sharding is None:
+        return replace(plan, programs=programs)
+    gather = _written(plan.sharding.gather, chunks)
+    return replace(plan, programs=programs, sharding=replace(plan.sharding, gather=gather))
+
+
+def _written(programs: Sequence[Program], chunks: Collection[int]) -> tuple[Program, ...]:
+    if isinstance(programs, Stages):
+        return programs.written(chunks)
     same = cache(lambda program: tuple(op for op in program if op.chunk in chunks))
-    return tuple(map(same, plan.programs))
+    return tuple(map(same, programs))
 
 
 def _tree_faults(plan: Plan, tree: Tree) -> list[str]:
@@ -201,13 +219,18 @@ class _Sum(NamedTuple):
 class _Run:
     """Executes all ranks' programs until nothing more can move."""
 
-    def __init__(self, plan: Plan, chunks: Sequence[int], uses: Uses) -> None:
-        self.plan, self.chunks = plan, chunks
+    def __init__(
+        self,
+        plan: Plan,
+        chunks: Sequence[int],
+        uses: Uses,
+        owner: Mapping[int, int] | None = None,
+        gathers: bool = False,
+    ) -> None:
+        self.plan, self.chunks, self.owner, self.gathers = plan, chunks, owner, gathers
         self.everyone = _Sum((1 << plan.workers) - 1)
         self.held = {
-            (rank, chunk): _Sum(1 << rank if rank < plan.workers else 0)
-            for rank in plan.ranks
-            for chunk in chunks
+            (rank, chunk): self._before(rank, chunk) for rank in plan.ranks for chunk in chunks
         }
         self.wire: dict[tuple[int, int, int], deque[_Sum]] = {}
         self.released: set[tuple[int, int]] = set()
@@ -222,6 +245,12 @@ class _Run:
         for rank, program in enumerate(plan.programs):
             for operation in program:
                 self.todo.setdefault((rank, operation.chunk), deque()).append(operation)
+
+    def _before(self, rank: int, chunk: int) -> _Sum:
+        """Its own contribution; before owners' chunks are gathered, the sum at the owner only."""
+        if self.gathers and self.owner is not None:
+            return self.everyone if self.owner[chunk] == rank else _Sum()
+        return _Sum(1 << rank if rank < self.plan.workers else 0)
 
     def faults(self) -> list[str]:
         while self._sweep():
@@ -252,7 +281,10 @@ class _Run:
         return moved
 
     def _final(self) -> list[tuple[int, int]]:
-        """Every rank and chunk whose end is checked: workers, and servers with updates."""
+        """Every rank and chunk whose end is checked: workers, owners where only these have the
+        sums, and servers with updates."""
+        if self.owner is not None and not self.gathers:
+            return [(self.owner[chunk], chunk) for chunk in self.chunks]
         servers = {
             (op.server, op.chunk)
             for ops in self.plan.programs

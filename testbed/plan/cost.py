@@ -10,7 +10,7 @@ ECMP's hash happens to put on one link are slower than the even share.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -24,7 +24,7 @@ from testbed.plan.stages import Stages, stretches
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
 from testbed.topology.paths import EvenPaths, Flow
-from testbed.workload.replay import Need, stalled_s
+from testbed.workload.replay import Computation, Need, stalled_s
 
 Load = dict[tuple[str, str], float]
 
@@ -63,6 +63,12 @@ def flows(plan: Plan) -> dict[Flow, float]:
 
 def _phases(plan: Plan) -> list[Phase]:
     """The plan's stages or, where it has none, the steps of its chain."""
+    if plan.sharding is not None:
+        return [
+            [(what, times * share) for what, share in phase]
+            for each, times in plan.collectives
+            for phase in _phases(each)
+        ]
     found = stretches(plan)
     if not found:
         return [[(what, plan.share(what.chunk)) for what in step] for step in chain.steps(plan)]
@@ -175,6 +181,8 @@ class Timing:
             even share (s).
         buckets: the bucket of each piece, for iterations that wait for buckets.
         forward: the parts of the forward pass, each with the bucket that it waits for.
+        parts: the lengths of the parts of the computation for which parameters are gathered (s).
+        waits: of each piece, the part after whose begin it is ready, and the part that needs it.
     """
 
     pieces: Sequence[tuple[float, float]]
@@ -182,6 +190,8 @@ class Timing:
     least_pace: float = 0.0
     buckets: Sequence[int] = ()
     forward: Sequence[Need] = ()
+    parts: Sequence[float] = ()
+    waits: Sequence[tuple[int | None, int | None]] = ()
 
 
 class ClosedForm:
@@ -210,6 +220,12 @@ class ClosedForm:
         return pace, sum(_busiest(phase, self._fabric) for phase in loads)
 
     @cached_property
+    def _links(self) -> dict[tuple[str, str], float]:
+        """The seconds of a byte on each link."""
+        loads = link_loads(self._plan, self._fabric)
+        return {link: 8 * load / _rate(self._fabric, *link) for link, load in loads.items()}
+
+    @cached_property
     def _chain_s(self) -> float:
         return self._step_s * chain.length(self._plan) if self._step_s else 0.0
 
@@ -227,6 +243,8 @@ class ClosedForm:
         Each server has another worker's turn, so that all their links are busy.
         """
         plan, consistency = self._plan, self._plan.consistency
+        if plan.sharding is not None:
+            return self._sharded(timing)
         if consistency is None or consistency.is_barrier:
             finish = max(timing.compute_s, self._end(timing))
             return Expected(finish, finish - timing.compute_s)
@@ -269,6 +287,35 @@ class ClosedForm:
             before, over = over, max(start, *arrived.values())
             found.append(Expected(over - before, max(0.0, over - before - computed)))
         return tuple(found)
+
+    def _sharded(self, timing: Timing) -> Expected:
+        """An iteration that gathers parameters and sums gradients, piece after piece on each link.
+
+        For a ring of N workers, and computation that needs no time, that is (N-1)/N·M/B for each
+        time that parameters are gathered, and as much for the sums.
+        """
+        collectives = [
+            ClosedForm(each, self._fabric, self._step_s) for each, _ in self._plan.collectives
+        ]
+        slower = max(1.0, timing.least_pace / self._seconds[0]) if self._seconds[0] else 1.0
+        missing = Counter(needed for _, needed in timing.waits)
+        parts = range(len(timing.parts))
+        computation = Computation(timing.parts, [missing[part] for part in parts], 0.0)
+        free: defaultdict[tuple[str, str], float] = defaultdict(float)
+        finish = 0.0
+        for (ready_s, size), (after, needed) in zip(timing.pieces, timing.waits, strict=True):
+            form = collectives[needed is not None]
+            begin = computation.ready_s(ready_s, after)
+            for link, seconds in form._links.items():
+                free[link] = max(free[link], begin) + size * seconds * slower
+            fixed_s, per_byte = form._alone((size,))
+            rest_s = fixed_s + size * max(0.0, per_byte - form._seconds[0])
+            end = rest_s + max((free[link] for link in form._links), default=begin)
+            finish = max(finish, end)
+            if needed is not None:
+                computation.arrived(needed, end)
+        finish = max(finish, computation.end_s)
+        return Expected(finish, finish - timing.compute_s)
 
     def _end(self, timing: Timing) -> float:
         return max(self._ends(timing), default=0.0)

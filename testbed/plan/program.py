@@ -8,7 +8,7 @@ chunks are independent; on one chunk they run in program order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Literal, TypeAlias
@@ -129,6 +129,23 @@ Program: TypeAlias = tuple[Operation, ...]
 
 
 @dataclass(frozen=True)
+class Sharding:
+    """Parameters that workers hold in shards, and gather when they compute with them.
+
+    The owner of a chunk is the rank that has its sum when the plan's programs end.
+
+    Attributes:
+        gather: one sequence of operations per rank, after which all workers have every chunk as
+            its owner had it before.
+        reshard: whether workers drop the parameters after the forward pass, and gather them again
+            before the backward pass.
+    """
+
+    gather: Sequence[Program]
+    reshard: bool = True
+
+
+@dataclass(frozen=True)
 class Plan:
     """How one job synchronises one bucket.
 
@@ -147,6 +164,8 @@ class Plan:
         consistency: for programs of updates; None means that every worker receives the sum.
         sent: the part of its packets that trees carry, where they skip packets of zeros.
         routes: the flows between hosts that take a path of their own; all others follow ECMP.
+        sharding: if parameters are sharded, how they are gathered. The programs then end when
+            owners have the sums, not all workers.
     """
 
     system: str
@@ -161,10 +180,31 @@ class Plan:
     consistency: Consistency | None = None
     sent: float = 1.0
     routes: Routes = field(default_factory=dict)
+    sharding: Sharding | None = None
 
     @property
     def ranks(self) -> range:
         return range(len(self.hosts))
+
+    @property
+    def collectives(self) -> tuple[tuple[Plan, int], ...]:
+        """Each program as a plan of its own, and how often a bucket runs it in an iteration."""
+        if self.sharding is None:
+            return ((self, 1),)
+        gather = replace(self, programs=self.sharding.gather, sharding=None)
+        return (replace(self, sharding=None), 1), (gather, 1 + self.sharding.reshard)
+
+    def owned(self, rank: int) -> frozenset[int]:
+        """The chunks that ``rank`` owns, if parameters are sharded: those that it never takes from
+        others when they are gathered."""
+        assert self.sharding is not None
+        taken = {
+            operation.chunk
+            for operation in self.sharding.gather[rank]
+            if isinstance(operation, Receive)
+            or (isinstance(operation, Multicast) and self.trees[operation.tree].root_rank != rank)
+        }
+        return frozenset(range(self.chunks)) - taken
 
     def share(self, chunk: int) -> Fraction:
         """The part of a bucket that ``chunk`` is."""

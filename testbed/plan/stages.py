@@ -137,6 +137,17 @@ class Stages(Sequence[Program]):
             len(ring.segments[0]) > 1 for stage in self.stages for ring in stage
         )
 
+    def halves(self) -> tuple[Stages, Stages]:
+        """What sums each chunk at one rank, and what passes the sums on to all."""
+        return self._half(Turn.SCATTER), self._half(Turn.GATHER)
+
+    def _half(self, turn: Turn) -> Stages:
+        stages = [
+            tuple(replace(ring, turn=turn) for ring in stage if ring.turn in (turn, Turn.BOTH))
+            for stage in self.stages
+        ]
+        return Stages(self._ranks, stages, self._trees)
+
     @property
     def transfers(self) -> int:
         """How many times chunks are passed on, in all."""

@@ -18,6 +18,10 @@ class Unit:
     ``elements`` is its number of values; ``ready_s`` is the time after the start of an iteration
     when its gradients exist (s). A ``deferred`` unit holds the gradients of the iteration before.
     ``priority`` is that of its packets in switches' memory, for protocols in which it counts.
+
+    Where computation has parts (`testbed.workload.replay.Computation`), a unit is not ready before
+    the part ``after`` has begun, and the part ``needed`` does not begin before the unit has ended.
+    A unit that is ``needed`` gathers parameters; all others sum gradients.
     """
 
     bucket: int
@@ -25,6 +29,13 @@ class Unit:
     ready_s: float
     deferred: bool = False
     priority: int = 0
+    after: int | None = None
+    needed: int | None = None
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it gathers parameters, for a part of the computation."""
+        return self.needed is not None
 
 
 def grain(plan: Plan, values: int) -> int:
@@ -53,6 +64,7 @@ def cut(
         left = bucket.bytes // 4
         while left > 0:
             taken = left if most is None else min(left, most)
-            units.append(Unit(bucket.index, taken, bucket.ready_s, bucket.deferred))
+            when = bucket.ready_s, bucket.deferred
+            units.append(Unit(bucket.index, taken, *when, after=bucket.after, needed=bucket.needed))
             left -= taken
     return tuple(units)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ _MOST_DOTS = 60
 """The most settings of a system that are shown, from the lowest to the highest."""
 _HIDDEN = "#c9d3de"
 _LINE = 0.185  # inches
+_LONGEST = 30  # letters in a line of a name
 
 
 def times(panels: Panels, styles: SeriesStyles) -> Figure:
@@ -226,7 +228,7 @@ def _empty(
     named = [[_wrapped(name) for name in own] for own in named]
     longest = max(len(line) for own in named for name in own for line in name.split("\n"))
     most = max(len(own) for own in named)
-    line = _LINE if all("\n" not in name for own in named for name in own) else 1.35 * _LINE
+    line = _LINE * (1 + 0.35 * max(name.count("\n") for own in named for name in own))
     figure, all_axes = canvas.panels(
         [panel.title for panel in panels], height=line * max(most, 2), left=0.18 + 0.062 * longest,
         right=0.78, legend=legend, facets=[panel.facets for panel in panels] if shared else [],
@@ -243,7 +245,10 @@ def _empty(
 
 
 def _wrapped(name: str) -> str:
-    return name.replace(" (", "\n(") if len(name) > 20 else name
+    if len(name) <= 20:
+        return name
+    lines = name.replace(" (", "\n(").split("\n")
+    return "\n".join(textwrap.fill(line, _LONGEST) for line in lines)
 
 
 def _keys(part: pd.DataFrame) -> list[Series]:

@@ -28,6 +28,7 @@ class Bucket:
     ``tensors`` are indices into the trace's tensors, in gradient-ready order; ``ready_s`` is the
     time when the last of them is ready, in seconds from the iteration's start (forward, then
     backward). A ``deferred`` bucket is synchronised in the iteration after the one that made it.
+    ``after`` and ``needed`` are those of its units (`testbed.plan.units.Unit`).
     """
 
     index: int
@@ -35,6 +36,8 @@ class Bucket:
     bytes: int
     ready_s: float
     deferred: bool = False
+    after: int | None = None
+    needed: int | None = None
 
 
 def fill(

@@ -1,9 +1,10 @@
 """The times at which a worker computes, given when the sums of its gradients arrived.
 
-A worker pauses for one reason only: a forward pass needs the parameters of its tensors, and so the
-sums of their gradients from the previous iteration. It waits for each bucket just before the
+A worker pauses for one reason only: it needs the parameters of its tensors, and so the sums of
+their gradients from the previous iteration. Its forward pass waits for each bucket just before the
 bucket's first tensor (as SwitchML's dnn_benchmark and ByteScheduler, Peng et al., SOSP 2019, do),
-or for all of them at once (as PyTorch's DDP with one optimizer step does).
+or for all of them at once (as PyTorch's DDP with one optimizer step does). Where parameters are
+sharded, it gathers them within the iteration, and waits for each bucket of them (`Computation`).
 
 This module is arithmetic on times in seconds; nothing sleeps. The trace must have the same scale
 as the buckets.
@@ -11,8 +12,10 @@ as the buckets.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from testbed.workload.buckets import Bucket
 from testbed.workload.trace import Trace
@@ -105,6 +108,51 @@ def forward(
             now = there
         now += part.seconds * factor
     return now, tuple(waits)
+
+
+class Computation:
+    """One iteration's computation in parts, each of which waits for the units that it needs.
+
+    The first part begins at ``start_s`` at the earliest. ``parts``: their lengths in seconds, to be
+    multiplied by ``factor``. ``missing``: the number of units that each part needs.
+    """
+
+    def __init__(
+        self, parts: Sequence[float], missing: Sequence[int], start_s: float, factor: float = 1.0
+    ) -> None:
+        self._parts, self._missing, self._factor = parts, list(missing), factor
+        self._before = (0.0, *accumulate(parts))
+        self._start_s = self._free_s = start_s
+        self._begun: list[float] = []
+        self.waits: tuple[Span, ...] = ()
+        self._go_on(start_s)
+
+    @property
+    def end_s(self) -> float:
+        """When the last part ends; infinity as long as some part waits."""
+        return self._free_s if len(self._begun) == len(self._parts) else math.inf
+
+    def ready_s(self, compute_s: float, after: int | None) -> float:
+        """When ``compute_s`` seconds of computation are over, and the part ``after`` has begun;
+        infinity as long as that is unknown. That time must not lie beyond that part."""
+        if after is None:
+            return self._start_s + compute_s * self._factor
+        if after >= len(self._begun):
+            return math.inf
+        return self._begun[after] + (compute_s - self._before[after]) * self._factor
+
+    def arrived(self, part: int, now_s: float) -> None:
+        """A unit that ``part`` needs has ended."""
+        self._missing[part] -= 1
+        self._go_on(now_s)
+
+    def _go_on(self, now_s: float) -> None:
+        while (part := len(self._begun)) < len(self._parts) and not self._missing[part]:
+            begun_s = max(self._free_s, now_s)
+            if begun_s > self._free_s:
+                self.waits += (Span(self._free_s, begun_s),)
+            self._begun.append(begun_s)
+            self._free_s = begun_s + self._parts[part] * self._factor
 
 
 def stalled_s(

@@ -20,6 +20,7 @@ from testbed.hosts.transport import AT_ONCE, NEVER
 from testbed.hosts.tree_queue import TreeQueue
 from testbed.plan.program import Plan, Receive, Send, SwitchAllReduce
 from testbed.plan.trees import Tree
+from testbed.plan.units import Unit
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
@@ -110,7 +111,7 @@ def queue(chunks):
     program = tuple(SwitchAllReduce(chunk, 0) for chunk in range(chunks))
     flow = Counted()
     plan = Plan("queued", ("h0", "h1"), 2, chunks, (program, program), (TREE,))
-    return TreeQueue(plan, 0, 0, flow), flow, program
+    return TreeQueue(plan, 0, 0, flow, [Unit(0, 8, 0.0)]), flow, program
 
 
 @given(st.integers(1, 3), st.integers(1, 4), st.data())

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 from testbed.backends.flow.agenda import Agenda
 from testbed.backends.flow.channels import Channels
 from testbed.backends.flow.routes import Ways
 from testbed.backends.flow.scenario import Job
-from testbed.plan.program import Operation, Receive, Send, TreeOperation
+from testbed.plan.program import Operation, Program, Receive, Send, TreeOperation
 from testbed.plan.units import grain, in_packets
 
 Place = tuple[int, int, int]
@@ -20,11 +20,19 @@ Place = tuple[int, int, int]
 
 @dataclass
 class _Turns:
-    """The operations on a tree, one after another: unit by unit, in the program's order."""
+    """The operations on a tree, one after another: unit by unit, in the program's order.
 
-    order: dict[TreeOperation, int]
+    ``order``: the turn of each, by its unit's place in an iteration.
+    """
+
+    order: dict[tuple[int, TreeOperation], int]
     waiting: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     next: int = 0
+
+    @cached_property
+    def uses(self) -> list[tuple[int, TreeOperation]]:
+        """The operations in that order, each with its unit's place in an iteration."""
+        return list(self.order)
 
 
 class Programs:
@@ -50,7 +58,11 @@ class Programs:
         self._values = ways.framing.values
         self._grain = grain(job.plan, self._values)
         plan = job.plan
-        self._code = [self._by_chunk(rank) for rank in plan.ranks]
+        self._gathers = [unit.gathers for unit in job.units]
+        self._codes = [
+            [_by_chunk(collective.programs[rank]) for rank in plan.ranks]
+            for collective, _ in plan.collectives
+        ]
         self._sizes = [self._cut(unit.elements) for unit in job.units]
         self._turns = [_Turns(self._order(index)) for index in range(len(plan.trees))]
         self._participants = [tuple(sorted(tree.participants)) for tree in plan.trees]
@@ -60,20 +72,19 @@ class Programs:
         self._waited: set[Place] = set()
         self._served = -1
 
-    def _by_chunk(self, rank: int) -> dict[int, list[Operation]]:
-        code: dict[int, list[Operation]] = defaultdict(list)
-        for operation in self._plan.programs[rank]:
-            code[operation.chunk].append(operation)
-        return dict(code)
+    def _code(self, rank: int, number: int) -> dict[int, list[Operation]]:
+        """The operations of ``rank`` on each chunk of a unit."""
+        return self._codes[self._gathers[number % len(self._gathers)]][rank]
 
-    def _order(self, index: int) -> dict[TreeOperation, int]:
-        someone = min(self._plan.trees[index].participants)
+    def _order(self, tree: int) -> dict[tuple[int, TreeOperation], int]:
+        """The turn of each operation on ``tree``, with its unit's place in an iteration."""
+        someone = min(self._plan.trees[tree].participants)
         uses = [
-            op
-            for op in self._plan.programs[someone]
-            if isinstance(op, TreeOperation) and op.tree == index
+            [op for op in of if isinstance(op, TreeOperation) and op.tree == tree]
+            for of in (each.programs[someone] for each, _ in self._plan.collectives)
         ]
-        return {operation: turn for turn, operation in enumerate(uses)}
+        turns = ((at, op) for at, gathers in enumerate(self._gathers) for op in uses[gathers])
+        return {use: turn for turn, use in enumerate(turns)}
 
     def _cut(self, elements: int) -> list[int]:
         cuts = self._plan.cuts(elements, self._grain)
@@ -88,7 +99,7 @@ class Programs:
         self._start(rank, number)
 
     def _start(self, rank: int, number: int) -> None:
-        code = self._code[rank]
+        code = self._code(rank, number)
         self._unfinished[rank, number] = len(code)
         if not code:
             self._retire(rank, number)
@@ -99,7 +110,7 @@ class Programs:
 
     def _advance(self, place: Place) -> None:
         rank, number, chunk = place
-        code, at = self._code[rank][chunk], self._position[place]
+        code, at = self._code(rank, number)[chunk], self._position[place]
         while at < len(code):
             operation = code[at]
             if isinstance(operation, Receive):
@@ -146,12 +157,14 @@ class Programs:
     def _come_to(self, operation: TreeOperation, number: int) -> None:
         """One more rank is ready for ``operation``; it runs once all are and its turn has come."""
         turns = self._turns[operation.tree]
-        turns.waiting[number * len(turns.order) + turns.order[operation]] += 1
+        iteration, at = divmod(number, len(self._gathers))
+        turns.waiting[iteration * len(turns.order) + turns.order[at, operation]] += 1
         everyone = len(self._participants[operation.tree])
         while turns.waiting.get(turns.next) == everyone:
             del turns.waiting[turns.next]
-            unit, turn = divmod(turns.next, len(turns.order))
-            self._run(list(turns.order)[turn], unit)
+            iteration, turn = divmod(turns.next, len(turns.order))
+            at, next_one = turns.uses[turn]
+            self._run(next_one, iteration * len(self._gathers) + at)
             turns.next += 1
 
     def _run(self, operation: TreeOperation, number: int) -> None:
@@ -168,3 +181,10 @@ class Programs:
             self._position[place] += 1
             self._waited.discard(place)
             self._advance(place)
+
+
+def _by_chunk(program: Program) -> dict[int, list[Operation]]:
+    code: dict[int, list[Operation]] = defaultdict(list)
+    for operation in program:
+        code[operation.chunk].append(operation)
+    return dict(code)

@@ -28,6 +28,8 @@ class Job:
         window: fragments that a sender on a tree may have in flight; None means any number.
         forward: the parts of the forward pass, which wait for their own bucket's sums only; empty
             if an iteration waits for all sums of the one before.
+        parts: the lengths of the parts of the computation for which parameters are gathered (s);
+            empty if they are not sharded.
         notes_updates: whether updates of shared parameters are recorded.
     """
 
@@ -40,6 +42,7 @@ class Job:
     step_s: float = 0.0
     window: int | None = None
     forward: tuple[Need, ...] = ()
+    parts: tuple[float, ...] = ()
     notes_updates: bool = False
 
     def __post_init__(self) -> None:
@@ -122,5 +125,6 @@ def of(job: DeployedJob) -> Job:
         step_s=job.step_s,
         window=job.window.fragments or None,
         forward=job.forward,
+        parts=job.parts,
         notes_updates=job.job.training is not None,
     )

@@ -47,9 +47,11 @@ class Stretches:
         self._hops: dict[Hop, Demand] = {}
         packet = ways.framing.values if job.plan.trees else 1
         self._sizes = [in_packets(unit.elements, packet) for unit in job.units]
-        found = stretches(job.plan)
-        parts = [[each] for each in found] if job.plan.trees else [found]
-        self._cycles = [self._cycle(part) for part in parts]
+        self._cycles: list[list[Cycle]] = []
+        for collective, _ in job.plan.collectives:
+            found = stretches(collective)
+            parts = [[each] for each in found] if job.plan.trees else [found]
+            self._cycles.append([self._cycle(part) for part in parts])
         self._arrived: dict[int, int] = {}
 
     def begin(self, rank: int, number: int) -> None:
@@ -59,12 +61,13 @@ class Stretches:
             self._go_on(number, 0)
 
     def _go_on(self, number: int, cycle: int) -> None:
-        if cycle == len(self._cycles):
+        cycles = self._cycles[self._job.units[number % len(self._sizes)].gathers]
+        if cycle == len(cycles):
             for rank in range(self._job.plan.workers):
                 self._finished(rank, number)
             return
         size = 4.0 * self._sizes[number % len(self._sizes)]
-        self._channels.turn(self._cycles[cycle], size, self._go_on, number, cycle + 1)
+        self._channels.turn(cycles[cycle], size, self._go_on, number, cycle + 1)
 
     def _cycle(self, stages: Sequence[Stretch]) -> Cycle:
         together = _sum(chain.from_iterable(map(self._sent, chain.from_iterable(stages))))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from testbed.backends.flow.agenda import Agenda
 from testbed.backends.flow.scenario import Job
 from testbed.workload.iteration import IterationTimes
-from testbed.workload.replay import forward, lasting_s
+from testbed.workload.replay import Computation, forward, lasting_s
 
 
 class Synchroniser(Protocol):
@@ -47,6 +48,9 @@ class Training:
         self._releasing = [False] * workers
         self._ending: list[int] = []
         self._arrived: list[dict[int, float]] = [{} for _ in range(workers)]
+        self._needed = Counter(unit.needed for unit in job.units)
+        self._computations: dict[int, Computation] = {}  # by rank, if they have parts
+        self._foreseen = [0] * workers
         starts = defaultdict(list)
         for rank in range(workers):
             starts[job.start_s + rank * job.gap_s].append(rank)
@@ -64,6 +68,9 @@ class Training:
         if self._job.forward:
             bucket = self._job.units[number % len(self._job.units)].bucket
             self._arrived[rank][bucket] = self._agenda.now
+        if (needed := self._job.units[number % len(self._job.units)].needed) is not None:
+            self._computations[rank].arrived(needed, self._agenda.now)
+            self._foresee(rank)
         self._release(rank)
         self._end(rank)
 
@@ -81,10 +88,37 @@ class Training:
             own.append(IterationTimes(start, end, end, stalls))
             self._ready[rank] = self._begun[rank] = self._done[rank] = 0
             self._computing[rank], self._ended[rank] = True, False
+            if self._job.parts:
+                missing = [self._needed[part] for part in range(len(self._job.parts))]
+                parts = self._job.parts
+                self._computations[rank] = Computation(parts, missing, start, pace)
+                self._foreseen[rank] = 0
+                self._foresee(rank)
+                continue
             alike[start + stalled, pace].append(rank)
         for (origin, pace), group in alike.items():
             self._await(group, origin, pace, 0)
             self._agenda.at(origin + self._job.compute_s * pace, self._computed, group)
+
+    def _foresee(self, rank: int) -> None:
+        """Await the next unit of ``rank``, or the end of its computation, once that is known."""
+        computation, next_one = self._computations[rank], self._foreseen[rank]
+        if next_one < len(self._job.units):
+            unit = self._job.units[next_one]
+            ready = computation.ready_s(unit.ready_s, unit.after)
+            if ready < math.inf:
+                self._foreseen[rank] += 1
+                self._agenda.at(ready, self._is_next, rank)
+        if next_one == len(self._job.units) and computation.end_s < math.inf:
+            self._foreseen[rank] += 1
+            own = self.iterations[rank][-1]
+            own.compute_end, own.stalls = computation.end_s, computation.waits
+            self._agenda.at(computation.end_s, self._computed, [rank])
+
+    def _is_next(self, rank: int) -> None:
+        self._ready[rank] += 1
+        self._release(rank)
+        self._foresee(rank)
 
     def _await(self, ranks: Sequence[int], origin: float, pace: float, piece: int) -> None:
         """Wait until ``piece``, and so all before it, are ready. ``origin`` is the iteration's

@@ -46,7 +46,8 @@ class Timeline:
                 for stall in each.stalls:
                     self._span(compute, "waits for sums", stall.start_s, stall.end_s)
             for unit in outcome.units:
-                name = f"unit {unit.unit} of iteration {unit.iteration - job.job.warmup}"
+                gathers = " (parameters)" if job.units[unit.unit].gathers else ""
+                name = f"unit {unit.unit} of iteration {unit.iteration - job.job.warmup}{gathers}"
                 self._overlapping(process, f"rank {outcome.rank}", name, unit.begun_s, unit.ended_s)
 
     def links(self, spells: Mapping[str, Iterable[Spell]]) -> None:

@@ -139,8 +139,11 @@ def _wrong(deployment: Deployment, outcomes: list[list[RankOutcome]], partial: b
             return f"wrong sum: job {job.number}, values that differ by rank: {wrong}"
         carried = backend.carried(deployment)
         layout = Layout(job.plan, job.units, job.fabric.values, carried)
-        values = (job.job.iterations + job.job.warmup) * layout.elements
-        if not partial and any(each.checked != values for each in own[: job.plan.workers]):
+        iterations = job.job.iterations + job.job.warmup
+        if not partial and any(
+            each.checked != iterations * layout.compared(each.rank)
+            for each in own[: job.plan.workers]
+        ):
             return f"unchecked: job {job.number} did not compare every value"
     return ""
 
