@@ -2,7 +2,8 @@
 
 ``python -m testbed.report.quote FILE...`` fills the text between two marks:
 
-    <!-- quote winners.md -->the whole file<!-- /quote -->
+    <!-- quote winners.md -->a whole table<!-- /quote -->
+    <!-- quote winners.md ResNet-50 -->the rows of its table that have this<!-- /quote -->
     <!-- quote claims.csv claim=rina-over-atp shown -->one value of a row<!-- /quote -->
     <!-- quote evaluation/run.json took -->how long a run took<!-- /quote -->
 
@@ -41,13 +42,14 @@ def filled(text: str, reference: Path = REFERENCE) -> str:
 
 
 def quoted(asked: str, reference: Path) -> str:
-    """The text for a mark: a whole file, on its own lines, or one value of a table."""
+    """The text for a mark: a file or rows of its table, on their own lines, or one value."""
     name, *words = asked.split()
     path = reference / name
     if not path.is_file():
         raise Unquotable(f"{asked}: found no {name} in {reference}")
-    if not words:
-        return f"\n{path.read_text().strip()}\n"
+    if path.suffix == ".md":
+        title, rule, *rows = path.read_text().strip().splitlines()
+        return "\n".join(["", title, rule, *_with(asked, rows, " ".join(words)), ""])
     if path.suffix == ".json":
         return _of_run(asked, path, words[0])
     *conditions, column = words
@@ -60,6 +62,12 @@ def quoted(asked: str, reference: Path) -> str:
                 value = row[column]
                 return number(float(value)) if _REAL.fullmatch(value) else value
     raise Unquotable(f"{asked}: {name} has no such row")
+
+
+def _with(asked: str, rows: list[str], words: str) -> list[str]:
+    if not (found := [row for row in rows if words in row]):
+        raise Unquotable(f"{asked}: found no row with {words}")
+    return found
 
 
 def _of_run(asked: str, path: Path, key: str) -> str:

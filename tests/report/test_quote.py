@@ -29,6 +29,9 @@ def test_quotations_are_filled_and_stay_filled(reference):
     assert filled(once, reference) == once
     rounded = filled("<!-- quote claims.csv claim=one number --><!-- /quote -->", reference)
     assert "-->1.54<!--" in rounded
+    (reference / "winners.md").write_text("| who |\n| --- |\n| ATP |\n| PS |\n| ATP 2 |\n")
+    some = filled("<!-- quote winners.md ATP --><!-- /quote -->", reference)
+    assert "\n| who |\n| --- |\n| ATP |\n| ATP 2 |\n" in some
     assert filled("nothing is quoted", reference) == "nothing is quoted"
 
 
@@ -36,6 +39,7 @@ def test_quotations_are_filled_and_stay_filled(reference):
     ("asked", "said"),
     [
         ("losers.md", "found no losers.md"),
+        ("winners.md ESA", "found no row with ESA"),
         ("claims.csv claim=three shown", "no such row"),
         ("claims.csv claim=two seen", "no column seen"),
     ],
