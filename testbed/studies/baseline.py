@@ -134,6 +134,8 @@ def _parsed(content: Any, path: Path) -> Outcome:
             for cell, repeat, job, *record in run.get("records", ()):
                 kept[name, cell, repeat, job] = Record.of(*record)
         return Outcome(pd.concat(tables, ignore_index=True), experiments, facts, kept)
+    except Unreadable:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"{path}: found no stored baseline, {wanted}") from error
 

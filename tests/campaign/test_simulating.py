@@ -47,6 +47,8 @@ def test_every_experiment_can_be_simulated(path, tmp_path):
     cells = [replace(cell, experiment=short(cell.experiment)) for cell in distinct(read(path))]
     planned = plan(cells)
     for cell in (planned[0], planned[-1]):
+        if len(cell.deployment.jobs[0].plan.hosts) > 100:
+            continue  # takes minutes
         for each in run_cell(cell.cell, cell.deployment, tmp_path).jobs:
             assert each.verdict == "valid" and each.jct_s > 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
@@ -39,7 +41,7 @@ def test_one_is_shown_in_full(system):
         assert one_line(rule) in said[reading:]
     assert one_line(system.citation) in said
     for name, option in system.options.model_fields.items():
-        default = "unset" if option.default is None else option.default or "[]"
+        default = "unset" if option.default is None else json.dumps(option.default).strip('"')
         start = said.index(f" {name}: ")
         assert f"; default {default} {one_line(option.description)}" in said[start:]
 
