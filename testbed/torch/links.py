@@ -10,7 +10,6 @@ import ctypes
 import mmap
 import os
 import socket
-import struct
 import sys
 from ctypes import (
     POINTER,
@@ -24,17 +23,31 @@ from ctypes import (
     c_void_p,
 )
 from functools import cache
+from ipaddress import IPv4Address
 from pathlib import Path
+
+import numpy as np
 
 from testbed import wire
 from testbed.compiler import Signatures, compiled, declare
 from testbed.hosts.aggregation import Engine
+from testbed.switches.frames import (
+    IPV4,
+    LINK,
+    PROTOCOL_UDP,
+    UDP,
+    VERSION_AND_LENGTH,
+    Packet,
+    set_checksum,
+)
 from testbed.switches.native.embedded import EmbeddedSwitch
-from testbed.torch.wiring import Address, Wiring, full_frame
+from testbed.topology.framing import Framing
+from testbed.torch.wiring import Address, Wiring
 
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-fno-math-errno"]
 _FLAGS += ["-ffp-contract=off", "-fno-trapping-math", "-Wall", "-Wextra", "-shared", "-fPIC"]
 _BELL = 64  # bytes
+_WHOLE = 0x4000  # IPv4's bit for a packet that is not to be cut
 
 
 class EngineCalls(ctypes.Structure):
@@ -120,7 +133,7 @@ class Memory:
     def __init__(self, wiring: Wiring, descriptor: int | None = None) -> None:
         self._wiring = wiring
         self._frames = 1 << (wiring.window - 1).bit_length()
-        self._full = full_frame(wiring.values)
+        self._full = Framing(wiring.values).frame
         self._link_bytes = int(core().link_bytes(self._frames, self._full))
         self._links = {ends: number for number, ends in enumerate(wiring.links)}
         size = self._link(len(self._links))
@@ -155,7 +168,8 @@ class Memory:
             if source == name:
                 there = self._wiring.addresses[to]
                 frames = [
-                    headers(own, there, size) for size in (self._full - 42, wire.HEADER_BYTES)
+                    headers(own, there, wire.HEADER_BYTES + size)
+                    for size in (4 * self._wiring.values, 0)
                 ]
                 address = int.from_bytes(socket.inet_aton(there.ip), sys.byteorder)
                 if library.node_reach(node, address, link, self.bell(to), *frames):
@@ -169,14 +183,15 @@ class Memory:
 
 def headers(source: Address, to: Address, size: int) -> bytes:
     """Ethernet, IPv4 and UDP headers of an INA packet of ``size`` bytes."""
-    ethernet = to.mac.to_bytes(6, "big") + source.mac.to_bytes(6, "big") + b"\x08\x00"
-    ends = socket.inet_aton(source.ip) + socket.inet_aton(to.ip)
-    ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + size, 0, 0x4000, 64, socket.IPPROTO_UDP, 0) + ends
-    total = sum(struct.unpack(">10H", ip))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    ip = ip[:10] + struct.pack(">H", ~total & 0xFFFF) + ip[12:]
-    return ethernet + ip + struct.pack(">HHHH", wire.PORT, wire.PORT, 8 + size, 0)
+    link, udp = np.zeros(1, LINK), np.zeros(1, UDP)
+    link["to_mac"], link["from_mac"] = (np.void(end.mac.to_bytes(6, "big")) for end in (to, source))
+    link["type"], link["version_ihl"], link["ttl"] = IPV4, VERSION_AND_LENGTH, 64
+    link["length"], link["fragment"], link["protocol"] = 28 + size, _WHOLE, PROTOCOL_UDP
+    link["src"], link["dst"] = (int(IPv4Address(end.ip)) for end in (source, to))
+    set_checksum(link)
+    udp["sport"] = udp["dport"] = wire.PORT
+    udp["length"] = 8 + size
+    return bytes(Packet(link, udp))
 
 
 def _made(pointer: int | None) -> int:

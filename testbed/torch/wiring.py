@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from testbed import wire
 from testbed.deployment import experiments
 from testbed.deployment.deploy import DeployedJob, deploy
 from testbed.deployment.errors import DeploymentError
@@ -141,8 +140,3 @@ def _links(plan: Plan, allocation: Allocation) -> tuple[tuple[str, str], ...]:
     for server in plan.hosts[plan.workers :]:
         ends |= {(worker, server) for worker in plan.hosts[: plan.workers]}
     return tuple(sorted(ends | {(b, a) for a, b in ends}))
-
-
-def full_frame(values: int) -> int:
-    """Bytes of a frame with values."""
-    return 42 + wire.HEADER_BYTES + 4 * values
