@@ -101,6 +101,10 @@ def _child(
     expected: tuple[type[Exception], ...],
 ) -> None:
     die_with_parent(parent, signal.SIGTERM)
+    # Before and after the function there is nothing to clean up. The parent's handlers would raise
+    # there, and leave a traceback.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_DFL)
     try:
         with termination_unwinds():
             answer = ("done", function(*arguments), "")

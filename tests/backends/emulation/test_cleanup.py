@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from leftovers import command_of, descendants
@@ -26,6 +27,8 @@ def sleeper():
             environment[TAG] = run
         process = subprocess.Popen(["sleep", "60"], env=environment)
         started.append(process)
+        # The kernel shows it some time after it has begun to run.
+        awaited(Path(f"/proc/{process.pid}/environ").read_bytes)
         return process
 
     yield start
