@@ -98,7 +98,10 @@ class Worker:
         until = AT_ONCE
         while True:
             now = self._now = yield until
-            moved = self._collect()
+            unfinished = self._unfinished
+            arrived = self._collect()
+            # Messages alone allow nothing more to begin, unless a unit has ended.
+            moved = arrived and (bool(self._queues) or self._unfinished < unfinished)
             while released < len(units) and ready(released) <= now and self._may_begin(released):
                 number = self._number(released)
                 self._begun[released] = now
@@ -119,8 +122,8 @@ class Worker:
             if released == len(units) and not self._unfinished and now >= compute_end:
                 return now if units else compute_end
             until = compute_end if now < compute_end else NEVER
-            if released < len(units) and ready(released) > now:
-                until = min(until, ready(released))
+            if released < len(units) and (next_s := ready(released)) > now:
+                until = min(until, next_s)
             if self._later:
                 until = min(until, self._later[0][0])
 

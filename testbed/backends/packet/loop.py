@@ -116,23 +116,27 @@ class Loop:
         for number, job in enumerate(self._jobs):
             for rank, steps in enumerate(job.steps):
                 self._wait(number, rank, next(steps), 0.0)
+        simulation, timers, actions = self._simulation, self._timers, self._actions
         while any(job.working for job in self._jobs):
-            planned = [queue[0][0] for queue in (self._timers, self._actions) if queue]
-            until = min(planned, default=self._simulation.now + longest_silence)
-            until = min(until, limit)
-            event = self._simulation.run(until)
-            now = self._simulation.now / SECOND
+            is_planned = bool(timers or actions)
+            until = limit if is_planned else min(limit, simulation.now + longest_silence)
+            if timers and timers[0][0] < until:
+                until = timers[0][0]
+            if actions and actions[0][0] < until:
+                until = actions[0][0]
+            event = simulation.run(until)
+            now = simulation.now / SECOND
             if event is not None:
                 self._take(*event, now)
-            elif not planned:
+            elif not is_planned:
                 raise Stalled(f"these ranks wait for ever: {self._left()}")
-            if self._simulation.now >= limit:
+            if simulation.now >= limit:
                 raise Stalled(
                     f"these ranks have not ended after {limit / SECOND:g} s: {self._left()}"
                 )
             self._act()
-            while self._timers and self._timers[0][0] <= self._simulation.now:
-                _, count, number, rank, due = heapq.heappop(self._timers)
+            while timers and timers[0][0] <= simulation.now:
+                _, count, number, rank, due = heapq.heappop(timers)
                 if self._jobs[number].timers[rank] == count:
                     self._resume(number, rank, max(now, due))
 
@@ -167,21 +171,21 @@ class Loop:
                 f" {now:.6g} s, after many timeouts in a row"
             )
         _, rank = streams.ends(number)
+        deliver = partial(streams.deliver, number)
         for _ in range(streams.arrived(number)):
-            self._handle(job, rank, partial(streams.deliver, number))
+            self._handle(job, rank, deliver)
 
     def _handle(self, job: int, rank: int, message: Callable[[], None]) -> None:
         """Resume a rank with a message when its host has handled that."""
         at = self._simulation.handle_message(self._jobs[job].nodes[rank])
-
-        def resume() -> None:
-            message()
-            self._resume(job, rank, at / SECOND)
-
         if at > self._simulation.now:
-            self.at(at, resume)
+            self.at(at, partial(self._hand, message, job, rank, at / SECOND))
         else:
-            resume()
+            self._hand(message, job, rank, at / SECOND)
+
+    def _hand(self, message: Callable[[], None], job: int, rank: int, now: float) -> None:
+        message()
+        self._resume(job, rank, now)
 
     def _resume(self, number: int, rank: int, now: float) -> None:
         """Resume a rank, and those on its own host to which it has sent messages."""
@@ -194,10 +198,11 @@ class Loop:
             if job.nodes[each] in self._paused:
                 self._paused[job.nodes[each]].append((number, each))
                 continue
+            step = job.steps[each].send
             try:
-                until = job.steps[each].send(now)
+                until = step(now)
                 while until <= now:
-                    until = job.steps[each].send(now)
+                    until = step(now)
             except StopIteration:
                 job.working.discard(each)
                 until = math.inf

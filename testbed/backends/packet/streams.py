@@ -41,16 +41,16 @@ class Streams:
             self.inboxes[to].append((source, copy))
             self.woken.append(to)
             return
-        if (source, to) not in self._connections:
-            number = self._simulation.connect(
+        connection, simulation = self._connections.get((source, to)), self._simulation
+        if connection is None:
+            number = simulation.connect(
                 self._hosts[source],
                 self._hosts[to],
                 _FIRST_EPHEMERAL + len(self._connections) % _FIRST_EPHEMERAL,
                 PORT + to,
             )
-            found = _Connection(number, source, to)
-            self._connections[source, to] = self._by_number[number] = found
-        connection, simulation = self._connections[source, to], self._simulation
+            connection = _Connection(number, source, to)
+            self._connections[source, to] = self._by_number[number] = connection
         size = self._message_bytes(message)
         connection.written += size
         connection.messages.append((connection.written, copy))
@@ -112,5 +112,6 @@ def _copied(message: Message) -> Message:
     if isinstance(message, Answer):
         return message._replace(values=message.values.copy(), counts=tuple(message.counts))
     if isinstance(message, Chunk):
-        return message._replace(values=message.values.copy())
+        unit, chunk, values = message
+        return Chunk(unit, chunk, values.copy())
     return message
