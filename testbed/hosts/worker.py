@@ -9,7 +9,7 @@ from collections.abc import Generator
 import numpy as np
 
 from testbed.hosts.interpreter import Interpreter
-from testbed.hosts.messages import Chunk, Values
+from testbed.hosts.messages import Chunk, Message, Values
 from testbed.hosts.sum_check import sum_check
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
@@ -77,6 +77,22 @@ class Worker:
             if check is not None:
                 check.check(iteration)
             start = compute_end if task.forward else end
+
+    @property
+    def takes(self) -> bool:
+        """Whether a driver may call :meth:`take`."""
+        return not self._queues
+
+    def take(self, source: int, message: Message, now: float) -> bool:
+        """Process a message from rank ``source``, which its transport then does not deliver,
+        while the worker waits for its transport only. Returns whether it must be resumed.
+
+        Resuming steps for each message would take most of the time of a large ring.
+        """
+        assert isinstance(message, Chunk)
+        self._now, unfinished = now, self._unfinished
+        self._interpreter.arrived(source, message)
+        return self._unfinished < unfinished or bool(self._later)
 
     def outcome(self) -> RankOutcome:
         self._transport.account(self._outcome)
