@@ -18,7 +18,7 @@ int lanes_open(struct flow *flow, const struct role *role, const struct lane_rul
     all->lowest = role->begins;
     all->silence = FIRST_SILENCE;
     all->probe_at = INFINITY;
-    all->newest = all->stalled = all->oldest = -INFINITY;
+    all->newest = all->answered = all->oldest = -INFINITY;
     all->probes = 1;
     all->lanes = calloc(all->count, sizeof *all->lanes);
     all->ready = calloc(all->count, sizeof *all->ready);
@@ -89,20 +89,21 @@ static bool resend(struct lanes *all, uint32_t number, double now)
     return true;
 }
 
-/* A round trip is measured only if no loss can have made it longer: see window.c. */
+/* Any answer to a lane that was sent once is measured, unless others overtook it. */
 static void measure(struct lanes *all, const struct lane *lane, double now)
 {
     const double sample = now - lane->sent_at;
     const bool in_turn = lane->turn >= all->overtaken;
     if (in_turn)
         all->overtaken = lane->turn + 1;
-    if (now >= all->probe_at)
-        all->stalled = now; /* the silence was not noticed in time */
-    if (!lane->resent && in_turn && lane->sent_at > all->stalled)
-        rtt_sample(&all->flow.rtt, sample);
-    /* Karn: the answer may be that to the first sending, if it is too early for one to the second. */
-    if (lane->sent_at > all->newest && (!lane->resent || 2 * sample > all->flow.rtt.smoothed))
-        all->newest = lane->sent_at;
+    if (!lane->resent) {
+        all->newest = fmax(all->newest, lane->sent_at);
+        all->first_answers = true;
+        if (in_turn)
+            rtt_sample(&all->flow.rtt, sample);
+    } else if (2 * sample > all->flow.rtt.smoothed) {
+        all->answered = fmax(all->answered, lane->sent_at);
+    }
 }
 
 void lanes_take(struct flow *flow, const void *data, size_t size, double now)
@@ -131,9 +132,9 @@ void lanes_take(struct flow *flow, const void *data, size_t size, double now)
 }
 
 /* Retransmits fragments that were not answered although others sent well after them were. */
-static void resend_missing(struct lanes *all, double now)
+static void resend_missing(struct lanes *all, double newest, double now)
 {
-    const double late = all->newest - LATER * rtt_or(&all->flow.rtt, FIRST_SILENCE);
+    const double late = newest - LATER * rtt_or(&all->flow.rtt, FIRST_SILENCE);
     if (all->oldest >= late)
         return;
     double oldest = now;
@@ -165,6 +166,13 @@ static void send_ready(struct lanes *all, double now)
    rank's alone would be of no use. The answers show which others are missing. */
 static void end_silence(struct lanes *all, double now)
 {
+    if (all->answered > all->newest) {
+        resend_missing(all, all->answered, now);
+        all->answered = -INFINITY;
+        all->silence = fmin(2 * all->silence, LONGEST_SILENCE);
+        all->probe_at = now + all->silence;
+        return;
+    }
     uint64_t above = 0; /* fragments below it have been retransmitted */
     for (uint32_t probe = 0; probe < all->probes; probe++) {
         uint32_t found = all->count;
@@ -176,7 +184,6 @@ static void end_silence(struct lanes *all, double now)
             break;
         above = all->lanes[found].current + 1;
     }
-    all->stalled = now;
     all->probes = all->probes < all->count ? 2 * all->probes : all->count;
     all->silence = fmin(2 * all->silence, LONGEST_SILENCE);
     all->probe_at = now + all->silence;
@@ -197,6 +204,9 @@ static void settle(struct lanes *all, double now)
             fmax(rtt->smoothed + fmax(rtt->smoothed, 2 * rtt->variation), LEAST_SILENCE);
     all->probes = 1;
     all->probe_at = now + all->silence;
+    if (all->first_answers)
+        all->answered = -INFINITY;
+    all->first_answers = false;
 }
 
 void lanes_pump(struct flow *flow, double now)
@@ -209,7 +219,7 @@ void lanes_pump(struct flow *flow, double now)
     if (!queue_is_empty(&flow->queues[0]))
         return;
     if (touched)
-        resend_missing(all, now);
+        resend_missing(all, all->newest, now);
     send_ready(all, now);
     if (all->in_flight && now >= all->probe_at)
         end_silence(all, now);

@@ -29,9 +29,10 @@ struct lanes {
     uint64_t turns, overtaken; /* sendings so far; one past the latest that was answered */
     double newest;  /* latest time of sending among those answered */
     double oldest;  /* no fragment in flight was sent earlier */
-    double stalled; /* fragments sent before this were in flight during a silence */
+    double answered; /* latest time of sending among those answered that were sent twice */
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
     uint32_t probes;          /* fragments to retransmit then */
+    bool first_answers;
     bool touched;             /* answers have come since the last pump */
 };
 
