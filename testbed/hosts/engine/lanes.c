@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 static const double FIRST_SILENCE = 0.2, LONGEST_SILENCE = 1.0;
+enum { REORDERING = 3 };
 
 int lanes_open(struct flow *flow, const struct role *role, const struct lane_rules *rules)
 {
@@ -18,7 +19,7 @@ int lanes_open(struct flow *flow, const struct role *role, const struct lane_rul
     all->lowest = role->begins;
     all->silence = FIRST_SILENCE;
     all->probe_at = INFINITY;
-    all->newest = all->answered = all->oldest = -INFINITY;
+    all->newest = all->answered = -INFINITY;
     all->probes = 1;
     all->lanes = calloc(all->count, sizeof *all->lanes);
     all->ready = calloc(all->count, sizeof *all->ready);
@@ -131,21 +132,19 @@ void lanes_take(struct flow *flow, const void *data, size_t size, double now)
         make_ready(all, number);
 }
 
-/* Retransmits fragments that were not answered although others sent well after them were. */
-static void resend_missing(struct lanes *all, double newest, double now)
+/* Retransmits fragments that were not answered although others sent well after them were; or, in a
+   hurry, although others sent a few turns later were. Returns whether there were any. */
+static bool resend_missing(struct lanes *all, double newest, bool hurry, double now)
 {
     const double late = newest - LATER * rtt_or(&all->flow.rtt, FIRST_SILENCE);
-    if (all->oldest >= late)
-        return;
-    double oldest = now;
+    const uint64_t before = all->flow.counters.retransmitted;
     for (uint32_t i = 0; i < all->count; i++) {
         const struct lane *lane = &all->lanes[i];
-        if (lane->sent && lane->sent_at < late)
+        const bool passed = hurry && !lane->resent && lane->turn + REORDERING + 1 < all->overtaken;
+        if (lane->sent && (passed || lane->sent_at < late))
             resend(all, i, now);
-        if (lane->sent)
-            oldest = fmin(oldest, lane->sent_at);
     }
-    all->oldest = oldest;
+    return all->flow.counters.retransmitted > before;
 }
 
 static void send_ready(struct lanes *all, double now)
@@ -166,13 +165,12 @@ static void send_ready(struct lanes *all, double now)
    rank's alone would be of no use. The answers show which others are missing. */
 static void end_silence(struct lanes *all, double now)
 {
-    if (all->answered > all->newest) {
-        resend_missing(all, all->answered, now);
-        all->answered = -INFINITY;
-        all->silence = fmin(2 * all->silence, LONGEST_SILENCE);
-        all->probe_at = now + all->silence;
+    const double answered = all->answered;
+    all->answered = -INFINITY;
+    all->silence = fmin(2 * all->silence, LONGEST_SILENCE);
+    all->probe_at = now + all->silence;
+    if (answered > all->newest && resend_missing(all, answered, true, now))
         return;
-    }
     uint64_t above = 0; /* fragments below it have been retransmitted */
     for (uint32_t probe = 0; probe < all->probes; probe++) {
         uint32_t found = all->count;
@@ -185,8 +183,6 @@ static void end_silence(struct lanes *all, double now)
         above = all->lanes[found].current + 1;
     }
     all->probes = all->probes < all->count ? 2 * all->probes : all->count;
-    all->silence = fmin(2 * all->silence, LONGEST_SILENCE);
-    all->probe_at = now + all->silence;
 }
 
 /* After answers. */
@@ -218,8 +214,9 @@ void lanes_pump(struct flow *flow, double now)
         settle(all, now);
     if (!queue_is_empty(&flow->queues[0]))
         return;
+    const bool hurry = all->ready_head == all->ready_tail;
     if (touched)
-        resend_missing(all, all->newest, now);
+        resend_missing(all, all->newest, hurry, now);
     send_ready(all, now);
     if (all->in_flight && now >= all->probe_at)
         end_silence(all, now);

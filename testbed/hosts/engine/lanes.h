@@ -28,7 +28,6 @@ struct lanes {
     uint32_t *ready, ready_head, ready_tail; /* lanes to send in, in order: a ring of `count` */
     uint64_t turns, overtaken; /* sendings so far; one past the latest that was answered */
     double newest;  /* latest time of sending among those answered */
-    double oldest;  /* no fragment in flight was sent earlier */
     double answered; /* latest time of sending among those answered that were sent twice */
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
     uint32_t probes;          /* fragments to retransmit then */
