@@ -147,6 +147,18 @@ static bool resend_missing(struct lanes *all, double newest, bool hurry, double 
     return all->flow.counters.retransmitted > before;
 }
 
+/* Whether the answer to a lane that was sent twice is surely that to its second sending: otherwise
+   answers to those sent once before it will follow. */
+static bool is_confirmed(const struct lanes *all)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        const struct lane *lane = &all->lanes[i];
+        if (lane->sent && !lane->resent && lane->sent_at < all->answered)
+            return false;
+    }
+    return true;
+}
+
 static void send_ready(struct lanes *all, double now)
 {
     for (; all->ready_head != all->ready_tail; all->ready_head++) {
@@ -214,6 +226,8 @@ void lanes_pump(struct flow *flow, double now)
         settle(all, now);
     if (!queue_is_empty(&flow->queues[0]))
         return;
+    if (all->answered > all->newest && is_confirmed(all))
+        all->newest = all->answered;
     const bool hurry = all->ready_head == all->ready_tail;
     if (touched)
         resend_missing(all, all->newest, hurry, now);
