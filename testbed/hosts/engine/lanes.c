@@ -18,7 +18,7 @@ int lanes_open(struct flow *flow, const struct role *role, const struct lane_rul
     all->count = role->window;
     all->lowest = role->begins;
     all->silence = FIRST_SILENCE;
-    all->probe_at = INFINITY;
+    all->probe_at = all->shortest = INFINITY;
     all->newest = all->answered = -INFINITY;
     all->probes = 1;
     all->lanes = calloc(all->count, sizeof *all->lanes);
@@ -90,7 +90,10 @@ static bool resend(struct lanes *all, uint32_t number, double now)
     return true;
 }
 
-/* Any answer to a lane that was sent once is measured, unless others overtook it. */
+/* A queue may become longer than any round trip before. So every lane that was sent once is measured
+   when it is answered in turn, also after a silence: that it was too short is then learned. A lane
+   that was sent twice is not (Karn), and its answer shows no loss unless it is surely that to the
+   second sending: otherwise a probe into such a queue would have everything in it sent again. */
 static void measure(struct lanes *all, const struct lane *lane, double now)
 {
     const double sample = now - lane->sent_at;
@@ -99,10 +102,11 @@ static void measure(struct lanes *all, const struct lane *lane, double now)
         all->overtaken = lane->turn + 1;
     if (!lane->resent) {
         all->newest = fmax(all->newest, lane->sent_at);
+        all->shortest = fmin(all->shortest, sample);
         all->first_answers = true;
         if (in_turn)
             rtt_sample(&all->flow.rtt, sample);
-    } else if (2 * sample > all->flow.rtt.smoothed) {
+    } else if (all->shortest == INFINITY || sample >= all->shortest) {
         all->answered = fmax(all->answered, lane->sent_at);
     }
 }
@@ -226,6 +230,7 @@ void lanes_pump(struct flow *flow, double now)
         settle(all, now);
     if (!queue_is_empty(&flow->queues[0]))
         return;
+    /* Otherwise it is confirmed by silence: see end_silence. */
     if (all->answered > all->newest && is_confirmed(all))
         all->newest = all->answered;
     const bool hurry = all->ready_head == all->ready_tail;
