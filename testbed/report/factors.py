@@ -22,7 +22,9 @@ from testbed.report.ranking import Ranking
 from testbed.report.system_style import Styles, ordered, style_of
 from testbed.report.tables import Table, number
 
-_USUAL = re.compile(r"jobs\.\d+\.(system|options|servers|workload)|fabric\.ina|backend")
+_USUAL = re.compile(
+    r"jobs\.\d+\.(system|options|servers|workload)|fabric\.ina|backend|emulation\.target"
+)
 _MOST = 3.0
 """The largest multiple of the fastest's time that is drawn."""
 
