@@ -30,6 +30,8 @@ from testbed.workload.catalogue import title
 
 WINNERS = "winners.md"
 FIGURE = "jct-ina"
+_SAME = 0.001
+"""How far apart repeats may be that no draw sets apart."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Parts:
     """The directories of runs by what they are for.
 
     Attributes:
-        matrix: fabrics, workloads and places of INA; everything else if nothing else is left.
+        matrix: fabrics, workloads and places of INA; all runs if none is of these.
         factors: one field varies (`factors.varied`).
         emulated: in Mininet, with packets in virtual time beside it.
         sensitivity: dilations and scales vary.
@@ -65,7 +67,7 @@ def parted(run_dirs: Sequence[Path]) -> Parts:
         else:
             found["matrix"].append(run)
     if not found["matrix"]:
-        found["matrix"], found["emulated"] = found["emulated"], []
+        found = {**dict.fromkeys(found, []), "matrix": [*run_dirs]}
     return Parts(**found)
 
 
@@ -90,7 +92,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "total": len(rows),
         "most_workers": int(rows["workers"].max()),
         "repeats": sorted(set(found.means["used_rows"].astype(int))),
-        "same": int((_spreads(found.means) == 0).sum()),
+        "same": int((_spreads(found.means) < _SAME).sum()),
         "means": len(found.means),
         "dilations": sorted({f"{value:g}" for value in rows["dilation"]}),
         "scales": [template.fraction(value) for value in sorted({*rows["scale"]}, reverse=True)],
@@ -110,7 +112,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
 
 def _spreads(means: pd.DataFrame) -> pd.Series:
     """How far apart the repeats behind each mean are, as a share."""
-    return means["times"].map(lambda own: round(float(max(own) / min(own) - 1), 6))
+    return means["times"].map(lambda own: float(max(own) / min(own) - 1))
 
 
 def _factor(run: Path, out: Path, styles: Styles) -> dict[str, Any]:
