@@ -67,7 +67,7 @@ def parted(run_dirs: Sequence[Path]) -> Parts:
         else:
             found["matrix"].append(run)
     if not found["matrix"]:
-        found = {**dict.fromkeys(found, []), "matrix": [*run_dirs]}
+        return Parts([*run_dirs], [], [], [])
     return Parts(**found)
 
 

@@ -19,7 +19,7 @@ from testbed import results
 from testbed.report import canvas, data, names, runs
 from testbed.report.differences import Record, differences
 from testbed.report.ranking import Ranking
-from testbed.report.system_style import Styles, ordered, style_of
+from testbed.report.system_style import Styles, ordered, series_styles, style_of
 from testbed.report.tables import Table, number
 
 _USUAL = re.compile(
@@ -173,12 +173,17 @@ def drawn(study: Study, styles: Styles) -> Figure:
         [str(row["system"]) for ranking in study.rankings for row in _all(ranking)], styles
     )
     titles = [f"INA at {ina}" for ina in study.places]
-    legend = [canvas.line(style_of(name, styles)) for name in systems]
+    known = series_styles([(name, "") for name in systems], styles)
+    series = {name: style for (name, _), style in known.items()}
+    legend = [canvas.line(series[name]) for name in systems]
+    highest = max(
+        row["jct_s"] / ranking.best["jct_s"] for ranking in study.rankings for row in _all(ranking)
+    )
     figure, all_axes = canvas.panels(titles, legend=legend, height=1.9, left=0.5)
     for axes, ina in zip(all_axes, study.places, strict=True):
         own = study.at(ina)
         for order, name in enumerate(systems):
-            style = style_of(name, styles)
+            style = series[name]
             shift = 0.05 * (order - (len(systems) - 1) / 2)  # no marker hides another
             points = [
                 (at + shift, row["jct_s"] / ranking.best["jct_s"])
@@ -193,7 +198,7 @@ def drawn(study: Study, styles: Styles) -> Figure:
                 )  # fmt: skip
                 canvas.note(line, "mark", system=name, words=style.title)
         axes.set_xticks(range(len(own)), [ranking.place["value"] for ranking in own])
-        axes.set_ylim(0.95, _MOST)
+        axes.set_ylim(0.95, min(_MOST, 1.05 * highest))
         axes.set_xlabel(study.factor, labelpad=1)
         axes.set_ylabel("JCT, in multiples of the fastest's")
     return figure
