@@ -2,7 +2,8 @@
 
 ``ina-testbed reference RUN...`` makes ``reports/reference/`` from results directories:
 
-- ``README.md``: the summary; ``report.html``, ``report.md`` and ``figures/``;
+- ``README.md``: the summary; ``report.html``, ``report.md`` and ``figures/`` (of the
+  matrix: `testbed.report.answer.Parts`);
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
 - ``claims.*``, if the page on claims was made, with digests of the code and of the files that it
   answers.
