@@ -104,11 +104,15 @@ def study(run: Path, styles: Styles) -> Study:
             if known:
                 ranked = sorted(known, key=lambda row: float(row["jct_s"]))
                 found.append(({"value": value, "ina": ina}, ranked))
-    pairs = [(ranked[0], other) for _, ranked in found for other in ranked[1:]]
-    each = iter(differences(pairs))
-    rankings = [Ranking(place, own[0], [next(each) for _ in own[1:]]) for place, own in found]
     factor = names.settings(path.rpartition(".")[2])
-    return Study(str(about.experiment["name"]), about.description, factor, rankings, missing)
+    return Study(str(about.experiment["name"]), about.description, factor, _ranked(found), missing)
+
+
+def _ranked(found: Sequence[tuple[Mapping[str, Any], Sequence[Record]]]) -> list[Ranking]:
+    """Places with their systems, fastest first, compared as one table."""
+    pairs = [(own[0], other) for _, own in found for other in own[1:]]
+    each = iter(differences(pairs))
+    return [Ranking(place, own[0], [next(each) for _ in own[1:]]) for place, own in found]
 
 
 def _text(value: Any) -> str:
@@ -121,30 +125,45 @@ def leaders(ranking: Ranking) -> list[str]:
 
 
 def flips(study: Study, styles: Styles) -> list[str]:
-    """A sentence for each place of INA: between which values no leader remains one."""
+    """A sentence for each place of INA: between which values no leader remains one.
+
+    Where one system alone leads at every value, it also says so of the others.
+    """
+    found = []
+    for ina in study.places:
+        own = study.at(ina)
+        said, always = _flips(own, styles)
+        rest = [
+            (ranking.place, [row for row in _all(ranking) if row["system"] not in always])
+            for ranking in own
+        ]
+        if len(always) == 1 and all(len(rows) > 1 for _, rows in rest):
+            others, _ = _flips(_ranked(rest), styles)
+            said += f"; without {style_of(always[0], styles).title}, {others}"
+        found.append(f"INA at {ina}: {said}.")
+    return found
+
+
+def _flips(own: Sequence[Ranking], styles: Styles) -> tuple[str, list[str]]:
+    """Where the answer flips as text, and the systems that lead at every value."""
 
     def named(systems: Sequence[str]) -> str:
         return " = ".join(style_of(name, styles).title for name in systems)
 
-    found = []
-    for ina in study.places:
-        own = study.at(ina)
-        changes = [
-            f"between {before.place['value']} and {after.place['value']}, from"
-            f" {named(leaders(before))} to {named(leaders(after))}"
-            for before, after in pairwise(own)
-            if not {*leaders(before)} & {*leaders(after)}
-        ]
-        always = [name for name in leaders(own[0]) if all(name in leaders(each) for each in own)]
-        if changes:
-            said = "it flips " + "; ".join(changes)
-        elif always:
-            said = f"it does not flip: {named(always)} is among the fastest at every value"
-            said = said.replace(" is among", " are among") if len(always) > 1 else said
-        else:
-            said = "it changes step by step, with a tie between neighbours; no system leads always"
-        found.append(f"INA at {ina}: {said}.")
-    return found
+    changes = [
+        f"between {before.place['value']} and {after.place['value']}, from"
+        f" {named(leaders(before))} to {named(leaders(after))}"
+        for before, after in pairwise(own)
+        if not {*leaders(before)} & {*leaders(after)}
+    ]
+    always = [name for name in leaders(own[0]) if all(name in leaders(each) for each in own)]
+    if changes:
+        return f"it flips {'; '.join(changes)}", always
+    if always:
+        verb = "are" if len(always) > 1 else "is"
+        said = f"it does not flip: {named(always)} {verb} among the fastest at every value"
+        return said, always
+    return "it changes step by step, with a tie between neighbours; no system leads always", always
 
 
 def table(study: Study, styles: Styles) -> Table:
