@@ -116,7 +116,7 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
                 "dilation": 400.0, "jct_s": time, "verdict": "valid", "verified": True,
             })  # fmt: skip
     found = SimpleNamespace(results=pd.DataFrame(rows))
-    monkeypatch.setattr(sensitivity.results, "read", lambda runs: found)
+    monkeypatch.setattr("testbed.results.read", lambda runs: found)
     (_, table), said = sensitivity.table([tmp_path], {})
     assert [line[-1] for line in table] == ["ring is not before atp", "right"]
     assert table[1][2:5] == ["4 of 4", "+5.0%", "+10.0%"]
