@@ -47,6 +47,6 @@ def reference(
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
-        click.echo("stale: run ./run_all.sh, and `ina-testbed reference` on its results", err=True)
+        click.echo("stale: ./run_all.sh --reference makes it again", err=True)
         sys.exit(1)
     click.echo(f"{where}: up to date with the code")
