@@ -70,8 +70,7 @@ class Cluster:
         self._file = folder / "scheduler.json"
         words = ("--host", HERE, "--port", "0", "--no-dashboard", *LONE_SCHEDULER)
         self.scheduler = self._start("scheduler", *words, **environment)
-        awaited(self._file.exists)
-        self.address = json.loads(self._file.read_text())["address"]
+        self.address: str = awaited(self._told)
 
     def __enter__(self) -> Cluster:
         return self
@@ -102,6 +101,14 @@ class Cluster:
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
         return process
+
+    def _told(self) -> str | None:
+        """The scheduler's address; None as long as its file is missing or not yet complete."""
+        try:
+            address: str = json.loads(self._file.read_text())["address"]
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return address
 
     def _workers(self) -> list[str]:
         from distributed import Client
@@ -161,7 +168,10 @@ def test_each_core_has_a_simulated_cell_at_a_time(two, tmp_path):
     running: list[int] = []
 
     def look() -> None:
-        running.extend(len(interpreters(worker.pid)) for worker in two.workers)
+        for worker in two.workers:
+            # A cell's interpreter forks; the copies have its command line, with the cell's folder.
+            commands = map(command_of, interpreters(worker.pid))
+            running.append(len({words[3] for words in commands if words}))
 
     def note(cell: Planned) -> None:
         started.append(cell.cell.id)
