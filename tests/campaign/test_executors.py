@@ -70,7 +70,7 @@ class Cluster:
         self._file = folder / "scheduler.json"
         words = ("--host", HERE, "--port", "0", "--no-dashboard", *LONE_SCHEDULER)
         self.scheduler = self._start("scheduler", *words, **environment)
-        self.address: str = awaited(self._told)
+        self.address = awaited(self._told)
 
     def __enter__(self) -> Cluster:
         return self
@@ -102,12 +102,12 @@ class Cluster:
         self._stack.callback(process.kill)
         return process
 
-    def _told(self) -> str | None:
-        """The scheduler's address; None as long as its file is missing or not yet complete."""
+    def _told(self) -> str:
+        """The scheduler's address; empty as long as its file is missing or not yet complete."""
         try:
             address: str = json.loads(self._file.read_text())["address"]
         except (FileNotFoundError, json.JSONDecodeError):
-            return None
+            return ""
         return address
 
     def _workers(self) -> list[str]:
