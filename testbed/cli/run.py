@@ -163,7 +163,7 @@ def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
             click.echo(each.note, err=True)
     planned = [cell for each in evaluations for cell in each.planned]
     for cell in planned if dry_run else ():
-        click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {cell.seconds:.0f} s")
+        click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {max(1, round(cell.seconds))} s")
     if dry_run:
         seconds = sum(each.seconds for each in planned)
         click.echo(f"{counted(len(planned), 'cell')}, {clock(seconds)}", err=True)

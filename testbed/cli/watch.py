@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import DIRECTORY
+from testbed.cli.arguments import DIRECTORY, Seconds
 from testbed.cli.failures import reading
 
 
@@ -16,7 +16,7 @@ from testbed.cli.failures import reading
 @click.option("--once", is_flag=True, help="print the state once, and end")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1),
+    type=Seconds(0.1, 86_400),
     default=2.0,
     show_default=True,
     help="seconds between two looks",
