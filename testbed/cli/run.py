@@ -166,6 +166,6 @@ def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
         click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {max(1, round(cell.seconds))} s")
     if dry_run:
         seconds = sum(each.seconds for each in planned)
-        click.echo(f"{counted(len(planned), 'cell')}, {clock(seconds)}", err=True)
+        click.echo(f"{counted(len(planned), 'cell')}, {clock(max(1.0, seconds))}", err=True)
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)

@@ -26,7 +26,8 @@ def watch(directory: Path, once: bool, interval: float) -> None:
 
     DIR is a run's directory, or one above it, of which the last run is shown. Ends with the run.
     The time left is the expected time of the remaining cells, times measured over expected time of
-    those that have ended; a cell of which another repeat has ended should take as long as that.
+    those that have ended, above all of the same systems; a cell of which another repeat has ended
+    should take as long as that.
     """
     from rich.console import Console
     from rich.live import Live
