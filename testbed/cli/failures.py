@@ -51,6 +51,8 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
         yield
     except mistakes as error:
         raise click.UsageError(str(error)) from error
+    except RecursionError as error:
+        raise click.UsageError("a file holds JSON that is nested too deep") from error
     except BrokenPipeError:  # of the output; click ends quietly
         raise
     except OSError as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 import tiny
 import yaml
@@ -58,3 +61,13 @@ def test_explain_of_a_run_names_the_cells_that_it_has(folder):
     done = CliRunner().invoke(main, ["explain", str(run), "--cell", "nothere"])
     assert done.exit_code == 2
     assert f"found 'nothere', wanted one of {cell}" in done.output
+
+
+def test_a_table_with_deeply_nested_settings_is_a_mistake(folder):
+    run = Path(testbed.run(folder / "x.yaml", folder / "results").results.run[0])
+    table = pd.read_csv(run / "results.csv", dtype=str, keep_default_na=False)
+    table["settings"] = "[" * 100_000
+    table.to_csv(run / "results.csv", index=False)
+    done = CliRunner().invoke(main, ["compare", str(run), str(run)])
+    assert done.exit_code == 2, done.output
+    assert "nested too deep" in done.output
