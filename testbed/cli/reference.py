@@ -43,6 +43,8 @@ def reference(
         with reading(DeploymentError, Invalid, Unreadable):
             click.echo(f"reference: {reference.keep(runs, claims, where)}")
         return
+    if not where.is_dir():
+        raise click.UsageError(f"found no directory {where}, wanted a reference")
     problems = list(reference.stale(where))
     for problem in problems:
         click.echo(problem, err=True)
