@@ -51,8 +51,8 @@ def code() -> str:
 
 
 def digest_of(package: Path, compiled: Path) -> str:
-    """Digest of the modules of ``package`` that a cell may import, of the C sources in the same layers
-    as these, and of compiled P4."""
+    """Digest of the modules of ``package`` that a cell may import, of C sources in the same layers,
+    and of compiled P4."""
     sources = set(modules(package).values())
     layers = {path.relative_to(package).parts[0] for path in sources}
     sources |= {

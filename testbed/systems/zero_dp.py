@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
@@ -52,8 +53,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         return replace(rings, programs=scatter, sharding=Sharding(gather, reshard))
     reduced = [SwitchReduce(owner, owner) for owner in owners]
     copied = [Multicast(owner, len(up) + owner) for owner in owners]
-    around = chain.from_iterable(zip(reduced, copied, strict=True))
-    program: tuple[Operation, ...] = tuple(reduced if sharded else around)
+    around: Iterable[Operation] = chain.from_iterable(zip(reduced, copied, strict=True))
+    program = tuple(reduced if sharded else around)
     return Plan(
         system="zero-dp",
         hosts=job.workers,
