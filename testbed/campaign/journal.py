@@ -155,7 +155,7 @@ def _laid_out(running: list[float], waiting: list[float], at_once: float) -> flo
     """When the last cell ends, if each that waits begins as soon as there is room for it."""
     lanes = math.ceil(round(at_once, 1))
     slower = max(1.0, lanes / at_once)
-    ends = sorted(running)
+    ends = sorted(running)[-lanes:]  # more may be running than do on average
     ends = [0.0] * (lanes - len(ends)) + ends
     heapq.heapify(ends)
     for each in waiting:

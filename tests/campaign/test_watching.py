@@ -97,6 +97,20 @@ def test_expected_times_count_until_a_cell_has_ended():
     assert journal.left_s(100.0) == pytest.approx(6.0)  # it must end at any moment
 
 
+def test_cells_that_ran_side_by_side_once_do_not_halve_the_time_left():
+    """Emulated cells run alone, and few others beside them."""
+    cells = [f"c{number}" for number in range(10)]
+    journal = Journal([CellEvent(0.0, SESSION)])
+    for cell in (*cells, "a", "b"):
+        journal.record(CellEvent(0.0, PLANNED, cell, 0, 10.0))
+    for number, cell in enumerate(cells[:5]):
+        journal.record(CellEvent(10.0 * number, STARTED, cell, 0))
+        journal.record(CellEvent(10.0 * (number + 1), FINISHED, cell, 0))
+    for cell in ("a", "b"):
+        journal.record(CellEvent(50.0, STARTED, cell, 0))
+    assert journal.left_s(50.0) == pytest.approx(60.0)
+
+
 def test_a_new_session_forgets_the_one_before():
     journal = Journal(campaign({"a": 1.0, "b": 2.0}, 2, 1))
     for event in (CellEvent(9.0, SESSION), CellEvent(9.0, PLANNED, "b", 1, 5.0)):
