@@ -58,7 +58,7 @@ def signs(row: Any) -> str:
     """What the row's counters say about the rest."""
     said = []
     for count, what in (
-        (row.retransmitted, "packets sent again"),
+        (row.retransmitted, "retransmissions"),
         (row.collisions, "collisions at slots"),
         (row.switch_duplicates, "duplicates at switches"),
         (row.switch_refused, "packets refused by switches"),
