@@ -86,7 +86,7 @@ def first(base: Record, new: Record) -> str:
     said = []
     if (among := packets(base, new)) and base.digests and new.digests:
         said.append(
-            f"packets {among[0]} to {among[1]} differ, those before are the same"
+            f"packets {among[0]} to {among[1]} differ; those before are the same"
             f" ({new.digests.packets} in all, before {base.digests.packets})"
         )
     ends = [key for key, end in new.ends.items() if _differs(end, base.ends.get(key))]
@@ -100,7 +100,7 @@ def first(base: Record, new: Record) -> str:
     if links:
         was, now = _both(base.links, new.links, links[0])
         others = f", and {len(links) - 1} more links differ" if links[1:] else ""
-        said.append(f"{links[0]} carries {now:.12g} bytes, before {was:.12g}{others}")
+        said.append(f"{links[0]} sends {now:.12g} bytes, before {was:.12g}{others}")
     return "; ".join(said)
 
 
