@@ -171,7 +171,7 @@ def refusal(needed: Demand, dilation: float, known: Calibration) -> str | None:
     if not known.measured or strain <= BEYOND:
         return None
     return (
-        f"at dilation {dilation:g} it needs {strain:.1f} times this machine's capacity"
+        f"at dilation {dilation:g} it needs {strain:.1f} times what this machine can carry"
         f" (at most {BEYOND:g} is allowed); set emulation.dilation to {needed.enough():g} or auto,"
         " or run with --force"
     )

@@ -1,6 +1,6 @@
 """Means, ratios and errors of rows. Only valid rows count.
 
-Rows carry the labels of ``settings.label`` here.
+Rows have the labels of ``settings.label`` here.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Parts(NamedTuple):
         compute: of the worker that ended last.
         plan: what the closed form adds to it for the plan's busiest link and its steps.
         ecmp: what the busiest link's measured bytes add to that: ECMP's imbalance, and what was
-            sent again.
+            retransmitted.
         other: the rest, of which tables know no more.
     """
 

@@ -27,7 +27,7 @@ Key = tuple[str, str, int, int]
 @dataclass(frozen=True)
 class Record:
     """How a job ran: when each iteration of each rank ended, in seconds, and the bytes that each
-    direction of a link carried, and digests of the packets, for all jobs of the cell."""
+    direction of a link sent, and digests of the packets, for all jobs of the cell."""
 
     ends: Mapping[tuple[int, int], float]
     links: Mapping[str, float]

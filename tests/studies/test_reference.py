@@ -131,10 +131,10 @@ def test_a_reference_is_stale_once_code_has_changed(run, tmp_path, monkeypatch):
     keep([run], None, out)
     monkeypatch.setattr(version, "code", lambda: "other")
     (said,) = stale(out)
-    assert "the code has changed since 6 cells ran; 0 of them have another plan now" in said
+    assert "the code has changed since 6 cells ran; 0 of them now have a different plan" in said
     monkeypatch.setattr(reference, "digest", lambda job: "other")
     (said,) = stale(out)
-    assert "6 of them have another plan now: jobs.0.system: " in said
+    assert "6 of them now have a different plan: jobs.0.system: " in said
 
 
 def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path, monkeypatch):

@@ -136,7 +136,7 @@ def _gains(
 
 
 def rest(ideal: Record, number: int) -> list[Part]:
-    """The parts of a run in which nothing can be taken away; they add up to its JCT."""
+    """The parts of a run from which nothing can be removed; they add up to its JCT."""
     job = ideal.jobs[number]
     compute = sum(job.computed[job.last])
     left = job.jct_s - compute
