@@ -3,8 +3,8 @@
 Whatever fails for a while, every sum is exact and every worker ends. If a host died or a link stays
 down, the run may end with an error, within `PATIENCE_S` of simulated silence. After a run
 without an error, no host sends any more, and no slot is held by a fragment that will never be
-complete. The packets
-add up in any case: what each link took was delivered, lost or rejected, and none is lost track of.
+complete. The packets always add up: each packet that a link accepted was delivered, lost or
+rejected, and none is lost track of.
 """
 
 from __future__ import annotations
