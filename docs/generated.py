@@ -1,4 +1,4 @@
-"""What pages say that the code knows: a line ``<!-- generated: NAME ARGUMENTS -->`` is replaced.
+"""Text that is made from the code: it replaces a line ``<!-- generated: NAME ARGUMENTS -->``.
 
 Nothing is written to the source folder, so no page can be out of date.
 """

@@ -57,8 +57,8 @@ def cells(experiment: AnyExperiment) -> pd.DataFrame:
 
     Returns:
         A row for each cell and repeat: ``cell`` and ``repeat`` as in results, a column for each
-        path that is swept, the expected ``seconds`` here, and a ``warning`` if this machine will
-        probably not carry it.
+        path that is swept, the expected ``seconds`` here, and a ``warning`` if this machine is
+        probably too slow.
     """
     import pandas as pd
 
@@ -95,7 +95,7 @@ def run(
         series: an interval of simulated time such as "10us", at which the state of queues, windows
             and slots is stored there.
         timeline: whether to store there when ranks, links and switches were busy.
-        force: whether to run even a cell clearly beyond this machine, by its calibration.
+        force: whether to run even if the calibration says that this machine cannot handle a cell.
         progress: whether to report on stderr which cell runs, and its result.
     """
     evaluated = evaluation.New(validate(experiment), Path(output))

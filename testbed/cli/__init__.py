@@ -49,7 +49,7 @@ class _Verbs(click.Group):
         except extensions.Broken as error:
             raise click.UsageError(str(error)) from error
         except OSError as error:
-            # A full disk, a folder that is gone: what verbs do not expect is no mistake of ours.
+            # A full disk, a folder that is gone: not an error of the testbed.
             if error.errno == errno.EPIPE:  # click ends quietly
                 raise
             raise click.ClickException(failed_file(error)) from error
@@ -70,9 +70,9 @@ class _Verbs(click.Group):
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ina-testbed")
 def main() -> None:
-    """Gradient synchronisation and in-network aggregation, side by side on one machine.
+    """Compare systems for gradient synchronisation and in-network aggregation on one machine.
 
-    Only emulation needs root (backend: emulate, and what measures or cleans up for it). A verb
-    that may need it says when, under "Root" in its help; all others, and experiments with
-    backend: packet or simulate, run without.
+    Only emulation needs root (backend: emulate, and verbs that measure or clean up for it). Under
+    "Root", a verb's help says when it needs root. Experiments with backend: packet or simulate
+    need none.
     """

@@ -61,7 +61,7 @@ OUTPUT = click.option(
 
 @contextmanager
 def deploying(path: Path) -> Iterator[None]:
-    """What cannot be deployed of an experiment is said with its place in the file at ``path``."""
+    """Report what cannot be deployed, with its place in the file at ``path``, and exit with 2."""
     from testbed import located
     from testbed.deployment.errors import Undeployable
 

@@ -48,21 +48,21 @@ def bench() -> None:
     "path",
     metavar="FILE",
     type=FILE,
-    help="an experiment file, for its fabric and its first job's place, servers and options; if"
+    help="an experiment file whose fabric and first job (placement, servers, options) are used; if"
     " not given, two racks of five hosts at 10 Gbit/s whose ToRs aggregate",
 )
-@click.option("--workers", type=click.IntRange(min=2), help="how many workers [8, or FILE's]")
+@click.option("--workers", type=click.IntRange(min=2), help="number of workers [8, or FILE's]")
 @click.option(
     "--backend", type=click.Choice(["flow", "packet"]),
     help="flows that share links, or every packet and every sum [flow, or FILE's]",
 )  # fmt: skip
 @click.option(
     "-n", "iterations", type=click.IntRange(1, 1000), default=1, show_default=True,
-    help="the all-reduces that are measured",
+    help="how many all-reduces to measure",
 )  # fmt: skip
 @click.option(
     "-w", "warmup", type=click.IntRange(0, 1000), default=1, show_default=True,
-    help="the all-reduces before them",
+    help="how many all-reduces to run before, to warm up",
 )  # fmt: skip
 @click.option(
     "-o",
@@ -79,7 +79,7 @@ def all_reduce(
     output: Path | None,
     **how: Any,
 ) -> None:
-    """All-reduce growing sizes, and print time, bandwidths and the busiest link's bytes.
+    """Run all-reduces of growing size; print time, bandwidths and the busiest link's bytes.
 
     A SIZE is in bytes, or in K, M or G (powers of 1024), as in nccl-tests. Needs no root.
     """

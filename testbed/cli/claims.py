@@ -20,10 +20,10 @@ from testbed.located import Invalid
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("results/claims"),
     show_default=True,
-    help="where the page and results go; a later call adds missing results",
+    help="where to write the page and results; a later call adds missing results",
 )
 def claims(names: tuple[str, ...], any_version: bool, output: Path) -> None:
-    """Test papers' claims; NAME is a file of experiments/claims or one of its claims."""
+    """Test papers' claims. NAME is a file in experiments/claims, or a claim in one."""
     from testbed.campaign.resume import Rules
     from testbed.studies.claims import run as judging
 

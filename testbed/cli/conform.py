@@ -14,13 +14,13 @@ from testbed.cli.failures import reading
 
 @click.command()
 @click.argument("program", type=FILE)
-@click.option("--protocol", required=True, help="the protocol whose rules it is to keep")
+@click.option("--protocol", required=True, help="the protocol whose rules to test")
 @click.option(
     "--target",
     type=click.Choice(["native", "bmv2"]),
     default="native",
     show_default=True,
-    help="where it runs: compiled to C, or in simple_switch (as root)",
+    help="how to run it: compiled to C, or in simple_switch (as root)",
 )
 @click.option("--rule", "names", multiple=True, help="test this rule only; may be repeated")
 @click.option(
@@ -30,7 +30,9 @@ from testbed.cli.failures import reading
     show_default=True,
     help="sequences of packets for each rule",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="draws other sequences")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="the seed that sequences are drawn from"
+)
 @click.option(
     "--pcap",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -47,10 +49,12 @@ def conform(
 ) -> None:
     """Test a P4 program against a protocol's rules.
 
-    PROGRAM is P4 source, or the JSON that p4c made of it. Hosts on a network that loses, repeats
-    and reorders packets, and strangers, send packets to it; what leaves is compared with the
-    protocol's reference. For each broken rule the shortest sequence that was found is shown.
-    Exits with 0 if all rules are kept, and with 1 if one is broken. Only --target bmv2 needs root.
+    PROGRAM is P4 source, or the JSON that p4c made from it. Hosts and unknown senders send it
+    packets over a network that loses, duplicates and reorders. Each packet that leaves is compared
+    with the protocol's reference. For each broken rule the shortest failing sequence is shown.
+    Exits with 0 if all rules are kept, and with 1 if one is broken.
+
+    Root: needed with --target bmv2.
     """
     from testbed.compiler import BuildError
     from testbed.protocols import on_trees

@@ -28,28 +28,29 @@ from testbed.cli.failures import reading, running
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="explain so many cells: of a RUN the slowest, by their closed form, of a FILE the first",
+    help="how many cells to explain: the slowest of a RUN, relative to their closed form, or the"
+    " first of a FILE",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="where to write tables and figures; in RUN if not given, and nowhere for a FILE",
+    help="where to write tables and figures; RUN if not given, and nowhere for a FILE",
 )
 @click.option(
     "--drills",
     is_flag=True,
-    help="instead, hide 20 faults in ordinary experiments, and say which are found; exits with 1"
-    " unless at least 18 are and 20 healthy runs are left alone",
+    help="instead, hide 20 faults in ordinary experiments and say which are found; exits with 1"
+    " unless at least 18 are found, and none in 20 healthy runs",
 )
 def explain(
     path: Path | None, cell: str | None, job: int, most: int, output: Path | None, drills: bool
 ) -> None:
-    """Say where a job's time went: sentences, a table and a figure that add up to its JCT.
+    """Say where a job's time went, in parts that add up to its JCT.
 
-    A cell in packets runs again without each cause, so a part is what its absence gains. For rows
-    of other back ends it is what their tables tell, and what they cannot.
+    A cell in packets runs again without each cause; a part is the time that this saves. Rows of
+    other back ends are explained from their tables, which do not show every cause.
     """
     if drills:
         _drill()

@@ -40,7 +40,7 @@ def running() -> Iterator[None]:
         wrong = click.UsageError if error.errno in _NOT_A_PLACE else click.ClickException
         raise wrong(failed_file(error)) from error
     except (KeyboardInterrupt, Terminated):
-        click.echo("interrupted; finished rows are kept; run --resume continues the run", err=True)
+        click.echo("interrupted; finished rows are kept, and run --resume continues", err=True)
         sys.exit(130)
 
 

@@ -16,12 +16,12 @@ from testbed.cli.run import announce
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @OUTPUT
 def ladder(paths: tuple[Path, ...], output: Path) -> None:
-    """Closed form, simulator, packets and emulator side by side, with errors.
+    """Compare closed form, simulator, packets and emulator, and print their errors.
 
     A PATH is an experiment file, which runs on all back ends, or a directory of results, which
     is only read. Exits with 1 unless the errors are within the bounds.
 
-    Root: needed to run an experiment file, which is emulated, too.
+    Root: needed to run an experiment file, because it also runs in the emulator.
     """
     from testbed import results
     from testbed.backends.recording import NOTHING

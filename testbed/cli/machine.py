@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--install", is_flag=True, help="as root: install with apt what Debian and Ubuntu have"
+    "--install", is_flag=True, help="as root: install with apt what Debian and Ubuntu package"
 )
-@click.option("--packages-only", is_flag=True, help="say nothing about the kernel")
+@click.option("--packages-only", is_flag=True, help="do not check the kernel")
 def setup(install: bool, packages_only: bool) -> None:
-    """Say what this machine lacks for emulation, and install it.
+    """Say what this machine lacks for emulation; --install installs it.
 
     Exits with 1 while something necessary is missing. BMv2 and p4c are optional; p4lang's package
-    source has them. `doctor` says more: what limits this machine, and what that costs.
+    source has them. `doctor` also says what limits this machine, and what that costs.
 
     Root: needed with --install, and to try the kernel's features.
     """
@@ -53,7 +53,7 @@ def doctor() -> None:
     Exits with 1 if something necessary for emulation is missing; simulation and packets in virtual
     time need only a C compiler.
 
-    Root: needed to try the kernel's features; all else is checked without it.
+    Root: needed to try the kernel's features; everything else is checked without it.
     """
     from testbed.machine import calibration
     from testbed.machine.doctor import checks
@@ -90,7 +90,7 @@ def calibrate(force: bool) -> None:
 def clean() -> None:
     """Remove what earlier runs of the testbed left behind, and nothing else.
 
-    Root: needed to remove what runs as root left.
+    Root: needed to remove what runs as root left behind.
     """
     from testbed.backends.emulation.cleanup import clean as remove
 

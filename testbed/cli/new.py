@@ -20,11 +20,11 @@ from testbed.cli.failures import reading
     help="the folder to write into; the current one if not given",
 )
 def new(kind: str, name: str, output: Path) -> None:
-    """Write commented files to begin with: an experiment, a system, a protocol or a workload.
+    """Write a commented experiment, system, protocol or workload that runs as it is.
 
-    Each comes with an experiment that validates and runs as it is, without root. Systems and
-    protocols are written below extensions/, where the testbed finds them when it is called from the
-    folder above, or as INA_TESTBED_EXTENSIONS says. Existing files are never changed.
+    Each comes with an experiment that validates and runs without root. Systems and protocols are
+    written below extensions/. The testbed finds them there when it is called from the folder above,
+    or if INA_TESTBED_EXTENSIONS names the folder. Existing files are never changed.
     """
     from testbed import extensions, skeletons
 

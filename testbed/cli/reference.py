@@ -13,9 +13,9 @@ from testbed.cli.failures import reading
 
 @click.command()
 @click.argument("runs", nargs=-1, type=DIRECTORY)
-@click.option("--check", is_flag=True, help="only say whether the code still does the same")
+@click.option("--check", is_flag=True, help="only say whether it is up to date with the code")
 @click.option(
-    "--claims", type=DIRECTORY, help="the directory of the page on claims, such as results/claims"
+    "--claims", type=DIRECTORY, help="the directory with the claims page, such as results/claims"
 )
 @click.option(
     "-o",
@@ -28,8 +28,8 @@ def reference(
 ) -> None:
     """Make the reference evaluation from results directories, or check the existing one.
 
-    RUNS are results directories. With --check nothing is written; exits with 1 if the reference
-    is stale, and says why.
+    RUNS are results directories. With --check nothing is written; if the reference is stale, it
+    says why and exits with 1.
     """
     if check == bool(runs):
         raise click.UsageError("wanted either RUNS, to make a reference, or --check alone")
@@ -49,6 +49,6 @@ def reference(
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
-        click.echo("stale: ./run_all.sh --reference makes it again", err=True)
+        click.echo("stale; make it again with ./run_all.sh --reference", err=True)
         sys.exit(1)
     click.echo(f"{where}: up to date with the code")

@@ -20,7 +20,7 @@ from testbed.cli.failures import reading
     help="where to write the report; the last of the directories if not given",
 )
 def report(directories: tuple[Path, ...], output: Path | None) -> None:
-    """Write one report on any number of results directories."""
+    """Write one report about any number of results directories."""
     from testbed.results import Unreadable, read_results
     from testbed.studies import reporting
 

@@ -44,19 +44,19 @@ if TYPE_CHECKING:
     "cells",
     metavar="ID",
     multiple=True,
-    help="run only this cell, in all its repeats; an id may be cut short; may be repeated",
+    help="run only this cell, in all its repeats; the start of an id is enough; may be repeated",
 )
 @click.option(
     "--pcap",
     "captures",
     metavar="LINK",
     multiple=True,
-    help="write a link's packets, such as h0-t0's, to the cells' logs; may be repeated",
+    help="write the packets of a link, such as h0-t0, to the cells' logs; may be repeated",
 )
 @click.option(
     "--series",
     metavar="INTERVAL",
-    help="write queues, windows and slots in use to the cells' logs at an interval of simulated"
+    help="write queues, windows and slots in use to the cells' logs, at this interval of simulated"
     " time, such as 10us; for backend: packet",
 )
 @click.option(
@@ -73,7 +73,9 @@ if TYPE_CHECKING:
     help="where cells run: local, or dask:ADDRESS for the machines of a Dask scheduler",
 )
 @click.option(
-    "--force", is_flag=True, help="run even a cell clearly beyond this machine, by its calibration"
+    "--force",
+    is_flag=True,
+    help="run even if the calibration says that this machine clearly cannot handle a cell",
 )
 def run(
     files: tuple[Path, ...],
@@ -89,7 +91,7 @@ def run(
     executor: str,
     force: bool,
 ) -> None:
-    """Run experiments and write a report on all of them.
+    """Run experiments and write a report about all of them.
 
     Root: needed for cells with backend: emulate; packet and simulate run without.
     """

@@ -17,8 +17,8 @@ def _names(context: click.Context, parameter: click.Parameter, begun: str) -> li
 def systems(name: str | None) -> None:
     """List the systems, or show one: source, published rules, our reading, options.
 
-    The column INA says whether switches sum for it: "needed" if it does not run without, "used" if
-    it does, "no" if it never asks for it.
+    The column INA says whether switches sum for it: "needed" if it does not run without INA, "used"
+    if it also runs without, "no" if it never uses INA.
     """
     from testbed.experiment.findings import suggestion
     from testbed.studies.declared import full, table

@@ -25,11 +25,13 @@ _SEEDS = 160
     "--seeds", type=click.IntRange(1), help=f"schedules of each system  [default: {_SEEDS}]"
 )
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="first seed")
-@click.option("--system", "systems", multiple=True, help="a system; all if none is named")
-@click.option("--seconds", type=Seconds(0, min_open=True), help="stop after so long")
-@click.option("--jobs", type=click.IntRange(1), help="processes  [default: one on each core]")
 @click.option(
-    "--case", "cases", multiple=True, type=FILE, help="judge an experiment file with faults instead"
+    "--system", "systems", multiple=True, help="a system; may be repeated  [default: all]"
+)
+@click.option("--seconds", type=Seconds(0, min_open=True), help="stop after this time")
+@click.option("--jobs", type=click.IntRange(1), help="processes  [default: one for each core]")
+@click.option(
+    "--case", "cases", multiple=True, type=FILE, help="run an experiment file with faults instead"
 )
 @click.option(
     "-o",
@@ -48,10 +50,10 @@ def torture(
     cases: tuple[Path, ...],
     output: Path,
 ) -> None:
-    """Run random small jobs on fabrics that fail, in virtual time.
+    """Run random small jobs with faults, in virtual time, and check every sum.
 
-    Each seed is a fabric, its jobs and a schedule of faults. Every sum must be exact, or the run
-    ends with a named error if something is gone for good. Exits with 1 if one fails.
+    Each seed gives a fabric, its jobs and a schedule of faults. Every sum must be exact; if a fault
+    is permanent, the run may end with a named error instead. Exits with 1 if a seed fails.
     """
     from testbed.systems import registry
 
@@ -84,7 +86,7 @@ def torture(
             click.echo(f"{name:<18} {count}")
         total = sum(count.exact + count.ended + count.failed for count in counts.values())
         rate = total / spent if spent else 0.0
-        click.echo(f"{total} schedules in {took:.1f} s, {rate:.0f} in a second of a processor")
+        click.echo(f"{total} schedules in {took:.1f} s, {rate:.0f} per second of processor time")
         for failure in failures:
             click.echo("\n" + hunt.failing(*failure, output))
     sys.exit(1 if failures else 0)

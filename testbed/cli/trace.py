@@ -27,7 +27,7 @@ def trace() -> None:
 @click.option("--bucket", default="25MB", show_default=True, help="size of a bucket")
 @click.option("--first-bucket", default="1MB", show_default=True, help="size of the first bucket")
 @click.option(
-    "--rate", default="10Gbit", show_default=True, help="a bucket's bytes over its transfer time"
+    "--rate", default="10Gbit", show_default=True, help="the rate at which buckets are transferred"
 )
 @click.option(
     "--priority",
@@ -48,14 +48,14 @@ def show(workload: str, output: Path | None, **how: Any) -> None:
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
-    help="samples of a worker's iteration, if FILE lacks them",
+    help="samples in a worker's iteration, if FILE does not say",
 )
 @_OUT
 def import_(file: str, out: Path, batch: int | None) -> None:
     """Make a trace from another tool's file.
 
-    FILE is a Chakra execution trace (.et), SwitchML's layer list (.csv), or what PyTorch's profiler
-    exported (.json, .json.gz), recorded with record_shapes=True.
+    FILE is a Chakra execution trace (.et), SwitchML's layer list (.csv), or an export of PyTorch's
+    profiler (.json, .json.gz), recorded with record_shapes=True.
     """
     _convert(file, out, batch)
 
@@ -70,11 +70,13 @@ def export(workload: str, out: Path) -> None:
 
 @trace.command()
 @click.argument("file", type=FILE)
-@click.option("--compute", required=True, help="the time of forward and backward, such as 2ms")
-@click.option("--batch", default=16, show_default=True, help="samples of a worker's iteration")
+@click.option(
+    "--compute", required=True, help="the time of a forward and backward pass, such as 2ms"
+)
+@click.option("--batch", default=16, show_default=True, help="samples in a worker's iteration")
 @_OUT
 def script(file: Path, compute: str, batch: int, out: Path) -> None:
-    """Make a trace of a training script's model; its times are stated, not measured."""
+    """Make a trace of a training script's model, with times from --compute, not measured."""
     from testbed.training.errors import TrainingError
     from testbed.training.profile import trace_of
     from testbed.units import parse_time

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def train(files: tuple[Path, ...], output: Path) -> None:
     """Train models over the fabric, and report accuracy over time.
 
-    Computing is done for real, by PyTorch, and takes the time of the workload's trace. In virtual
-    time communication takes its simulated time; with backend: emulate it takes place in Mininet.
-    Jobs without the key training are replayed beside.
+    PyTorch computes the gradients for real; in virtual time this takes as long as the workload's
+    trace says, and communication takes its simulated time. With backend: emulate, jobs train in
+    Mininet. Jobs without the key training only replay gradients.
 
     Root: needed for cells with backend: emulate; packet and simulate run without.
     """

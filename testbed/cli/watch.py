@@ -13,21 +13,21 @@ from testbed.cli.failures import reading
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=DIRECTORY)
-@click.option("--once", is_flag=True, help="print the state once, and end")
+@click.option("--once", is_flag=True, help="print the state once and end")
 @click.option(
     "--interval",
     type=Seconds(0.1, 86_400),
     default=2.0,
     show_default=True,
-    help="seconds between two looks",
+    help="seconds between updates",
 )
 def watch(directory: Path, once: bool, interval: float) -> None:
-    """Show a run while it is being written: cells done, ranking so far, verdicts, time left.
+    """Show a run in progress: cells done, ranking so far, verdicts, time left.
 
-    DIR is a run's directory, or one above it, of which the last run is shown. Ends with the run.
-    The time left is the expected time of the remaining cells, times measured over expected time of
-    those that have ended, above all of the same systems; a cell of which another repeat has ended
-    should take as long as that.
+    DIR is a run's directory, or a directory above it, and then the last run is shown. Ends with the
+    run. A cell of which another repeat has ended should take as long as that. The time left for
+    others is their expected time, multiplied by the measured over the expected time of cells that
+    have ended, above all those of the same system.
     """
     from rich.console import Console
     from rich.live import Live

@@ -56,10 +56,10 @@ def _text(experiment: Experiment, heading: str, placed: Placed) -> str:
         lines.append(_line("mean", "", "", means, experiment))
     choices = f"{placed.simulated} choice{'s' * (placed.simulated != 1)}"
     if placed.is_exact:
-        lines.append(f"exact: all that differ were compared, {choices} in all")
+        lines.append(f"exact: all different choices were compared ({choices})")
     else:
         lines.append(
-            f"greedy: chosen one after another and exchanged, {choices} compared;"
+            f"greedy, then exchanged one for one ({choices} compared);"
             f" at most {placed.gap:.1%} above the best"
         )
     if not placed.switches:

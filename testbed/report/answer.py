@@ -1,4 +1,4 @@
-"""A summary of the evaluation: which system is best where, what flips that, and its limits."""
+"""A summary of the evaluation: which system is best where, what changes that, and its limits."""
 
 from __future__ import annotations
 

@@ -12,5 +12,5 @@ up; for the emulator, how far apart runs of one plan were."""
 
 
 def mark(backend: str) -> str:
-    """How a back end is told in a list of settings; empty for the emulator."""
+    """How a back end is named in a list of settings; empty for the emulator."""
     return {"simulate": " (simulated)", "packet": " (packets)"}.get(backend, "")

@@ -1,4 +1,4 @@
-"""When each bucket was on its way at each rank, from the timelines that `run --timeline` wrote."""
+"""When each bucket was in flight at each rank, from the timelines that `run --timeline` wrote."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def drawn(recorded: Recorded, styles: SeriesStyles) -> Figure:
     legend = [
         Patch(color=COMPUTE, label="compute"),
         Patch(color=STALLED, label="forward pass waits for sums"),
-        Patch(color="#555555", label="a bucket on its way"),
+        Patch(color="#555555", label="a bucket in flight"),
     ]
     figure, all_axes = canvas.panels(
         titles, height=0.055 * most, left=0.85, legend=legend, facets=facets

@@ -1,6 +1,6 @@
 """Means, ratios and errors of rows. Only valid rows count.
 
-Rows carry the labels of ``settings.label`` here.
+Rows have the labels of ``settings.label`` here.
 """
 
 from __future__ import annotations
@@ -196,20 +196,20 @@ def warnings(table: pd.DataFrame) -> list[str]:
     one = int((emulated["used_rows"] < LEAST).sum())
     if one:
         found.append(
-            f"{one} of {len(emulated)} means are of fewer than {LEAST} valid repeats: they have no "
-            "interval, and how far another run would differ is unknown."
+            f"{one} of {len(emulated)} means are of fewer than {LEAST} valid repeats. They have no "
+            "interval, so it is unknown how much another run would differ."
         )
     few = int(((emulated["used_rows"] >= LEAST) & (emulated["used_rows"] < 5)).sum())
     if few:
         found.append(
-            f"{few} of {len(emulated)} intervals are of 3 or 4 repeats: a bootstrap over so few "
-            "is narrower than it should be."
+            f"{few} of {len(emulated)} intervals are of 3 or 4 repeats. A bootstrap interval of so "
+            "few is narrower than it should be."
         )
     short = int((emulated["used_rows"] < 4).sum())
     if short:
         found.append(
-            "A rank test needs 4 repeats of each system to tell two apart at 5 %, and more for "
-            f"many pairs: no test is made where there are fewer ({short} of {len(emulated)} means)."
+            "A rank test needs 4 repeats of each system to find a difference at 5 %, and more for "
+            f"many pairs. Means of fewer repeats are not tested ({short} of {len(emulated)})."
         )
     return found
 

@@ -55,7 +55,7 @@ class Difference:
         if self.ratio < 1 + self.floor:
             return f"within {self.floor:.0%}"
         if self.tested and self.p >= LEVEL:
-            return f"not told apart, p = {self.p:.2g}"
+            return f"no difference found, p = {self.p:.2g}"
         return ""
 
     @property

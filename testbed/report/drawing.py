@@ -119,7 +119,9 @@ def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) ->
     ]
     if known:
         legend += [
-            Line2D([], [], color=colour, linewidth=_width(least), label=f"busy from {least:.0%} on")
+            Line2D(
+                [], [], color=colour, linewidth=_width(least), label=f"at least {least:.0%} busy"
+            )
             for least, colour in reversed(_LOADS)
         ]
     titles = [load.title for load in known] or [names.fabric(picture.name)]

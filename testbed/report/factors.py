@@ -1,4 +1,4 @@
-"""What flips the answer: the fastest systems at each value of one factor.
+"""What changes the answer: the fastest systems at each value of one factor.
 
 The run of an experiment whose sweep varies one field besides systems and the place of INA.
 """
@@ -145,7 +145,7 @@ def flips(study: Study, styles: Styles) -> list[str]:
 
 
 def _flips(own: Sequence[Ranking], styles: Styles) -> tuple[str, list[str]]:
-    """Where the answer flips as text, and the systems that lead at every value."""
+    """Where the answer changes as text, and the systems that lead at every value."""
 
     def named(systems: Sequence[str]) -> str:
         return " = ".join(style_of(name, styles).title for name in systems)
@@ -158,12 +158,12 @@ def _flips(own: Sequence[Ranking], styles: Styles) -> tuple[str, list[str]]:
     ]
     always = [name for name in leaders(own[0]) if all(name in leaders(each) for each in own)]
     if changes:
-        return f"it flips {'; '.join(changes)}", always
+        return f"it changes {'; '.join(changes)}", always
     if always:
         verb = "are" if len(always) > 1 else "is"
-        said = f"it does not flip: {named(always)} {verb} among the fastest at every value"
+        said = f"it does not change: {named(always)} {verb} among the fastest at every value"
         return said, always
-    return "it changes step by step, with a tie between neighbours; no system leads always", always
+    return "it changes gradually, through ties; no system leads at every value", always
 
 
 def table(study: Study, styles: Styles) -> Table:

@@ -15,7 +15,7 @@ from testbed.report.tables import number
 from testbed.workload.catalogue import title
 
 SURE, FEW, TIE, ONLY = "sure", "few", "tie", "only"
-"""How sure a lead is: told apart; too few repeats to test; all tie; nothing to compare with."""
+"""How sure a lead is: tested; too few repeats to test; all tie; nothing to compare with."""
 
 
 @dataclass(frozen=True)

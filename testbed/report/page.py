@@ -34,9 +34,9 @@ from testbed.workload.catalogue import title
 
 _CAPTIONS = {
     "training": (
-        "What jobs have learnt",
-        "Against the real cluster's time and iterations: the mean of all repeats, and a band from "
-        "the lowest to the highest. Grey: the target.",
+        "What jobs learned",
+        "Over the real cluster's time, and over iterations: the mean of all repeats, with a band "
+        "from the lowest to the highest. Grey: the target.",
     ),
     "jct": (
         "Job completion time",
@@ -50,18 +50,18 @@ _CAPTIONS = {
     "throughput-ina": (
         "Throughput against the share of INA",
         "Training throughput of all workers together. Dotted: systems that do not aggregate in the "
-        "network. Markers that would hide one another stand side by side.",
+        "network. Markers that would hide one another are drawn side by side.",
     ),
     "jct-ina": (
         "Job completion time against the share of INA",
         "The number of ToRs that aggregate, and their share. Dotted: systems that do not aggregate "
         "in the network. Whiskers are 95 % bootstrap intervals; markers that would hide one "
-        "another stand side by side.",
+        "another are drawn side by side.",
     ),
     "exposed": (
         "Communication that compute does not hide",
         "A mean iteration, in multiples of its compute. Grey: compute, with the communication that "
-        "it hides. ▸: the bar is cut, and goes on to the number.",
+        "it hides. ▸: the bar is cut; its value is the number.",
     ),
     "iterations": (
         "Lengths of iterations",
@@ -71,8 +71,8 @@ _CAPTIONS = {
     "timeline": (
         "Workers in one iteration",
         "Every worker in one measured iteration. Communication after compute is exposed, unless "
-        "forward passes wait only for the sums they need: then the next iteration starts at once, "
-        "computes meanwhile, and stalls where a sum is missing.",
+        "forward passes wait only for the sums they need. Then the next iteration starts at once, "
+        "overlaps with communication, and stalls where a sum is missing.",
     ),
     "closed-form": (
         "Measured against the closed form",
@@ -84,12 +84,12 @@ _CAPTIONS = {
         "Busy share of the links of each layer in percent, in each direction: mean of all links | "
         "the busiest link, which also sets the colour.",
     ),
-    "jobs": ("Several jobs at once", "Jobs that run side by side."),
+    "jobs": ("Several jobs at once", "Jobs that run at the same time."),
     "buckets": (
         "Buckets in one iteration",
-        "What was recorded of one cell: for each rank its compute, and below it a line for each "
+        "One recorded cell: for each rank its compute, and below it a line for each "
         "bucket from when it was ready until its sum had arrived. At most four ranks are shown; "
-        "the file for Perfetto has all, and the links and switches.",
+        "the file for Perfetto has all ranks, links and switches.",
     ),
     "fabric": ("The fabric", "How busy its links are, where that was recorded."),
 }

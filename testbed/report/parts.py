@@ -26,7 +26,7 @@ class Parts(NamedTuple):
         compute: of the worker that ended last.
         plan: what the closed form adds to it for the plan's busiest link and its steps.
         ecmp: what the busiest link's measured bytes add to that: ECMP's imbalance, and what was
-            sent again.
+            retransmitted.
         other: the rest, of which tables know no more.
     """
 
@@ -58,7 +58,7 @@ def signs(row: Any) -> str:
     """What the row's counters say about the rest."""
     said = []
     for count, what in (
-        (row.retransmitted, "packets sent again"),
+        (row.retransmitted, "retransmissions"),
         (row.collisions, "collisions at slots"),
         (row.switch_duplicates, "duplicates at switches"),
         (row.switch_refused, "packets refused by switches"),

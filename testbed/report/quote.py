@@ -33,7 +33,7 @@ _QUOTE = re.compile(r"(<!-- quote ([^>]+?) -->)(.*?)(<!-- /quote -->)", re.DOTAL
 
 
 class Unquotable(ValueError):
-    """A mark asks for something that does not exist; the message says what."""
+    """A mark names something that does not exist; the message says what."""
 
 
 def filled(text: str, reference: Path = REFERENCE) -> str:

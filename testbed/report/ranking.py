@@ -60,7 +60,7 @@ def rankings(table: pd.DataFrame, styles: Styles) -> list[Ranking]:
 def headlines(found: Sequence[Ranking], titles: Titles) -> list[str]:
     """A sentence for each setting: who is fastest, by how much, and how sure that is."""
     if not found:
-        return ["No row is valid: this machine could not carry the run. There is no comparison."]
+        return ["No row is valid: this machine did not keep up. There is no comparison."]
     return [f"{data.where(ranking.place)}: {_said(ranking, titles)}." for ranking in found]
 
 

@@ -65,7 +65,7 @@ def exposed(panels: Panels, styles: SeriesStyles) -> Figure:
     # A single server may take ten times as long: bars that are much longer than most are cut.
     cut = max(1.5, 1.3 * float(np.nanquantile(every, 0.75)))
     limits = (0.0, cut if np.nanmax(every) > 1.5 * cut else float(np.nanmax(every)) * 1.03, False)
-    legend = [Patch(facecolor=_HIDDEN, label="compute, with what it hides")]
+    legend = [Patch(facecolor=_HIDDEN, label="compute, with the communication that it hides")]
     legend.append(
         Patch(
             facecolor="#555555", label="communication that it does not hide, in the system's colour"

@@ -1,4 +1,4 @@
-"""From where on the emulator's ranking may be trusted: by dilation and scale, against packets."""
+"""When the emulator's ranking can be trusted: by dilation and scale, against packets."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
     if apart:
         series = pd.Series(apart)
         said.append(
-            f"A/A: {len(series)} plans ran again; they were {series.median():.1%} apart in the"
-            f" median and {series.max():.1%} at most. The noise floor that tables use for the"
+            f"A/A: {len(series)} plans ran again. Their times differ by {series.median():.1%} in"
+            f" the median and {series.max():.1%} at most. The noise floor that tables use for the"
             f" emulator is {FLOOR['emulate']:.0%}."
         )
     trusted = [
@@ -65,11 +65,11 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
     if trusted:
         dilation, scale = min(trusted)
         said.append(
-            f"The order of systems is right from dilation {dilation:g} and scale"
-            f" {template.fraction(scale)} on, in all settings that ran."
+            f"At a dilation of {dilation:g} or more and a scale of {template.fraction(scale)} or"
+            " more, the order of systems is right in all settings that ran."
         )
     else:
-        said.append("At no dilation and scale is the order of systems right from there on.")
+        said.append("The order of systems is wrong even at the largest dilation and scale.")
     return (_COLUMNS, found), said
 
 
@@ -87,7 +87,7 @@ def _wrong(means: pd.Series, true: pd.Series, styles: Styles) -> list[str]:
         faster, slower = sorted((first, second), key=lambda key: float(true[key]))
         if true[slower] > true[faster] * (1 + FLOOR["emulate"]) and means[slower] <= means[faster]:
             pair = [_title(key, styles) for key in (faster, slower)]
-            found.append(f"{pair[0]} is not before {pair[1]}")
+            found.append(f"{pair[0]} is not faster than {pair[1]}")
     return found
 
 

@@ -161,7 +161,7 @@ def _placed(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
         ina_unit=np.where(anywhere, "switches", "ToRs"), ina_count=count, ina_total=total
     )
     policy = _chosen(fields).mask((count == 0) | (count == total), "")  # there was no choice
-    # It is told only if switches of one fabric were chosen in several ways.
+    # It is named only if switches of one fabric were chosen in several ways.
     some = policy.where(policy != "")
     ways = some.groupby([rows["fabric"], rows["ina_unit"]], dropna=False).transform("nunique")
     rows["ina_policy"] = policy.where(ways > 1, "")

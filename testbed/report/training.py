@@ -1,4 +1,4 @@
-"""What jobs have learnt: metrics over time and iterations, and times to a target."""
+"""What jobs have learned: metrics over time and iterations, and times to a target."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figur
     titles, facets = [], []
     for key, _ in groups:
         place = dict(zip([*SETTING, *PLACE], key, strict=True))
-        titles += [headed(place), "the same against iterations"]
+        titles += [headed(place), "the same over iterations"]
         facets += [canvas.facets(place["workload"], place["fabric"])] * 2
     figure, all_axes = canvas.panels(titles, height=2.2, legend=legend, facets=facets)
     for (_, own), axes in zip(

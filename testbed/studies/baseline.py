@@ -2,7 +2,7 @@
 
 The file is JSON: for each run its experiment, all defaults filled in, and its valid rows with the
 columns that a comparison reads, one per line, so that version control shows the changes. Rows in
-virtual time have a record each, to tell where a later run parts from them.
+virtual time have a record each, to tell where a later run differs.
 """
 
 from __future__ import annotations

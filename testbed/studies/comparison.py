@@ -266,7 +266,7 @@ def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
         figures = f"{each.base:8.4f} -> {each.new:8.4f}  {each.change:+8.1%}"
         yield f"  {each.name:{width}}  {figures}{mark}"
     for place, system, difference in comparison.parted:
-        yield f"parts from {BASE}: {place}: {system}: {difference}"
+        yield f"differs from {BASE}: {place}: {system}: {difference}"
     for place, system, reason in comparison.failed:
         yield f"failed in {NEW}: {place}: {system}: {reason}"
     for place, system, reason in comparison.needless:

@@ -27,7 +27,7 @@ Key = tuple[str, str, int, int]
 @dataclass(frozen=True)
 class Record:
     """How a job ran: when each iteration of each rank ended, in seconds, and the bytes that each
-    direction of a link carried, and digests of the packets, for all jobs of the cell."""
+    direction of a link sent, and digests of the packets, for all jobs of the cell."""
 
     ends: Mapping[tuple[int, int], float]
     links: Mapping[str, float]
@@ -86,7 +86,7 @@ def first(base: Record, new: Record) -> str:
     said = []
     if (among := packets(base, new)) and base.digests and new.digests:
         said.append(
-            f"packets {among[0]} to {among[1]} differ, those before are the same"
+            f"packets {among[0]} to {among[1]} differ; those before are the same"
             f" ({new.digests.packets} in all, before {base.digests.packets})"
         )
     ends = [key for key, end in new.ends.items() if _differs(end, base.ends.get(key))]
@@ -100,7 +100,7 @@ def first(base: Record, new: Record) -> str:
     if links:
         was, now = _both(base.links, new.links, links[0])
         others = f", and {len(links) - 1} more links differ" if links[1:] else ""
-        said.append(f"{links[0]} carries {now:.12g} bytes, before {was:.12g}{others}")
+        said.append(f"{links[0]} sends {now:.12g} bytes, before {was:.12g}{others}")
     return "; ".join(said)
 
 

@@ -1,12 +1,11 @@
-"""The reference evaluation: files kept from runs, and whether the code still does the same.
+"""The reference evaluation: files kept from runs, and whether they are up to date with the code.
 
 ``ina-testbed reference RUN...`` makes ``reports/reference/`` from results directories:
 
 - ``README.md``: the summary; ``report.html``, ``report.md`` and ``figures/`` (of the
   matrix: `testbed.report.answer.Parts`);
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
-- ``claims.*``, if the page on claims was made, with digests of the code and of the files that it
-  answers.
+- ``claims.*``, if the claims page was made, with digests of the code and of the claims files.
 
 The reference becomes stale when code changes on which a row may depend. Comments do not count.
 """
@@ -104,7 +103,7 @@ def _changes(run: Path) -> Iterator[str]:
         some = f": {'; '.join(plans[:3])}" if plans else ""
         yield (
             f"the code has changed since {counted(len(old), 'cell')} ran;"
-            f" {len(plans)} of them have another plan now{some}"
+            f" {len(plans)} of them now have a different plan{some}"
         )
     if not results.read_metadata(run).get("finished_at"):
         yield "its run was not finished"

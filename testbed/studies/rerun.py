@@ -1,4 +1,4 @@
-"""Runs a cell in virtual time again, to see the packets among which it parts from an older run."""
+"""Runs a cell in virtual time again, to see the packets that differ from an older run."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def packets(
             deployment = Deployments().of(found[0].experiment)
             result = run_cell(found[0], deployment, folder, Recording(packets=among))
         except (DeploymentError, SumMismatch, Stalled, BrokenConnection, OSError) as error:
-            return f"not seen again: {error}"
+            return f"not reproduced: {error}"
         (again,) = result.digests
         if (again.packets, again.every, again.digests) != (
             wanted.packets, wanted.every, wanted.text(),
         ):  # fmt: skip
-            return "not seen again: this code runs the cell in another way; run it anew"
+            return "not reproduced: this code runs the cell differently; run it again"
         with (folder / PACKETS).open(newline="") as file:
             listed = list(csv.DictReader(file))
     if not listed:

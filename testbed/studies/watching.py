@@ -78,7 +78,7 @@ def lines(watched: Watched, now: float) -> Iterator[str]:
         yield f"\n{setting}"
         yield from _ranking(ranked)
     if watched.done:
-        yield "\nJCT with its 95 % interval (3 repeats or more); nothing is tested here, see report"
+        yield "\nJCT with its 95 % interval (3 repeats or more); only the report tests differences"
 
 
 def _ranking(ranked: list[Standing]) -> Iterator[str]:
@@ -87,6 +87,6 @@ def _ranking(ranked: list[Standing]) -> Iterator[str]:
         figures = str(each).removeprefix(each.name).strip()
         slower = each.jct_s / ranked[0].jct_s
         yield (
-            f"  {each.name:{width}}  {figures:34}  {slower:5.2f} times the least"
+            f"  {each.name:{width}}  {figures:34}  {slower:5.2f} times the fastest"
             f"  {counted(each.repeats, 'repeat')}"
         )

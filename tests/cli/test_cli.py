@@ -211,10 +211,10 @@ def test_help_loads_nothing_heavy_and_cuts_no_summary():
 
 
 def test_root_is_said_in_the_same_way_wherever_it_may_be_needed():
-    assert 'under "Root" in its help' in " ".join(invoke("--help").output.split())
+    assert 'Under "Root", a verb\'s help says when' in " ".join(invoke("--help").output.split())
     names = main.list_commands(None)
     asks = {name for name in names if "\n  Root: needed" in invoke(name, "--help").output}
-    assert asks == {"run", "train", "ladder", "setup", "doctor", "calibrate", "clean"}
+    assert asks == {"run", "train", "ladder", "conform", "setup", "doctor", "calibrate", "clean"}
 
 
 @pytest.mark.parametrize(

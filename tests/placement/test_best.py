@@ -45,7 +45,7 @@ def test_the_advice_can_be_pasted(tmp_path):
     (said,) = advice(experiment(tmp_path, **UNEVEN), 1)
     head, job, exact, ina = said.splitlines()
     assert "speed-up" in head and job.split()[:2] == ["0", "atp"]
-    assert exact == "exact: all that differ were compared, 4 choices in all"
+    assert exact == "exact: all different choices were compared (4 choices)"
     assert ina == "ina: [t1]"
 
 

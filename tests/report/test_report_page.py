@@ -133,10 +133,10 @@ def test_packets_beside_the_emulator_have_a_section_of_their_own(tmp_path):
     emulated, packets = rows("ring", 2.0), rows("ring", 2.1, backend="packet", cell="p")
     path = build([run(tmp_path, emulated + packets, "both")], tmp_path / "both" / "out", STYLES)
     for page in (path, path.with_suffix(".md")):
-        assert "Packets beside the emulator" in page.read_text()
+        assert "Packets against the emulator" in page.read_text()
         assert "Where both are valid (1), they differ by 5.0 % in the median" in page.read_text()
     path = build([run(tmp_path, emulated, "one")], tmp_path / "one" / "out", STYLES)
-    assert "Packets beside the emulator" not in path.read_text()
+    assert "Packets against the emulator" not in path.read_text()
 
 
 def test_jobs_side_by_side_have_a_section_of_their_own(tmp_path):
@@ -160,7 +160,7 @@ def test_a_row_that_was_cut_off_is_not_silently_left_out(tmp_path):
     path = made / "results.csv"
     path.write_bytes(path.read_bytes()[:-9])
     text, _ = read(build([made], tmp_path / "out", STYLES))
-    assert "1 of 1 rows are valid, 1 cut off in writing and left out." in text
+    assert "1 of 1 rows are valid, 1 incomplete and left out." in text
 
 
 def test_no_rows_at_all_still_make_a_report(tmp_path):
@@ -174,7 +174,7 @@ def test_invalid_rows_count_only_if_asked_and_then_it_says_so(tmp_path):
     text, _ = read(build([made], tmp_path / "out", STYLES))
     assert "Only valid rows are compared." in text
     text, _ = read(build([made], tmp_path / "out", STYLES, include_invalid=True))
-    assert "count here, as requested" in text and "PS (some not valid)" in text
+    assert "are included, as requested" in text and "PS (some not valid)" in text
 
 
 def test_a_report_forks_no_process(tmp_path, monkeypatch):

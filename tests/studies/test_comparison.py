@@ -322,7 +322,7 @@ def test_a_packet_run_that_changed_says_where_it_parts(tmp_path):
         assert (same.moved, same.parted) == ([], [])
     done = invoke("compare", stored, runs["other"])
     assert done.exit_code == 1
-    (said,) = [line for line in done.output.splitlines() if line.startswith("parts from BASE")]
+    (said,) = [line for line in done.output.splitlines() if line.startswith("differs from BASE")]
     assert "ring: repeat 1: packets " in said
     assert "; iteration 0 of rank" in said
     assert " bytes, before " in said
@@ -341,7 +341,7 @@ def test_the_first_packets_that_changed_are_shown(tmp_path):
     (runs["old"] / "experiment.yaml").write_text((runs["new"] / "experiment.yaml").read_text())
     baseline.save(baseline.load(runs["old"]), stored)
     done = invoke("compare", stored, runs["new"])
-    (said,) = [line for line in done.output.splitlines() if line.startswith("parts from BASE")]
+    (said,) = [line for line in done.output.splitlines() if line.startswith("differs from BASE")]
     found = re.search(
         r"packets (\d+) to (\d+) differ.*; now (\d+) at \S+ s on (\S+)>(\S+) \(", said
     )
@@ -350,7 +350,7 @@ def test_the_first_packets_that_changed_are_shown(tmp_path):
     assert 1 < first == shown < last  # hosts send their first windows as before
     (runs["new"] / "digests.csv").unlink()  # as older versions wrote no digests
     done = invoke("compare", stored, runs["new"])
-    (said,) = [line for line in done.output.splitlines() if line.startswith("parts from BASE")]
+    (said,) = [line for line in done.output.splitlines() if line.startswith("differs from BASE")]
     assert "iteration 0 of rank" in said and "packets" not in said.partition("repeat 1")[2]
 
 

@@ -64,14 +64,14 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     assert "1 cell without a row: jobs.0.system: " in said
 
 
-def test_a_study_of_one_factor_says_where_the_answer_flips(run, tmp_path):
+def test_a_study_of_one_factor_says_where_the_answer_changes(run, tmp_path):
     text = TEXT.replace("name: small", "name: rates").replace(
         "fabric.ina: [none, all]", "fabric.step_latency: [0s, 1s]"
     )
     study, _ = New(reads(text), tmp_path).run(NOTHING, Local(), quiet=True)
     out = tmp_path / "reference"
     page = keep([run, study], None, out).read_text()
-    section = page[page.index("## What flips it") : page.index("## What this evaluation")]
+    section = page[page.index("## What changes the answer") : page.index("## What this evaluation")]
     assert "| step latency | INA | fastest |" in section
     assert sum(line.startswith(("| 0s |", "| 1s |")) for line in section.splitlines()) == 2
     assert "- INA at 2/2 ToRs: it" in section
@@ -80,7 +80,7 @@ def test_a_study_of_one_factor_says_where_the_answer_flips(run, tmp_path):
     assert list(stale(out)) == []
 
 
-def test_an_answer_flips_where_no_leader_stays():
+def test_an_answer_changes_where_no_leader_stays():
     def ranking(value: str, times: dict[str, float]) -> Ranking:
         rows = [
             {"system": name, "variant": "", "jct_s": time, "times": [time], "plans": (name,),
@@ -98,9 +98,9 @@ def test_an_answer_flips_where_no_leader_stays():
         (text,) = factors.flips(factors.Study("", "", "", rankings, {}), {})
         return text
 
-    assert said(early, late) == "INA at all: it flips between 1 and 3, from ring to atp."
-    assert "it does not flip: ring is among the fastest" in said(early, tie)
-    assert "changes step by step" in said(early, tie, late)
+    assert said(early, late) == "INA at all: it changes between 1 and 3, from ring to atp."
+    assert "it does not change: ring is among the fastest" in said(early, tie)
+    assert "changes gradually" in said(early, tie, late)
 
 
 def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monkeypatch):
@@ -118,10 +118,12 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
     found = SimpleNamespace(results=pd.DataFrame(rows))
     monkeypatch.setattr("testbed.results.read", lambda runs: found)
     (_, table), said = sensitivity.table([tmp_path], {})
-    assert [line[-1] for line in table] == ["ring is not before atp", "right"]
+    assert [line[-1] for line in table] == ["ring is not faster than atp", "right"]
     assert table[1][2:5] == ["4 of 4", "+5.0%", "+10.0%"]
-    assert "2 plans ran again; they were 5.0% apart in the median and 10.0% at most" in said[0]
-    assert "from dilation 400 and scale 1/4 on" in said[1]
+    assert (
+        "2 plans ran again. Their times differ by 5.0% in the median and 10.0% at most" in said[0]
+    )
+    assert "a dilation of 400 or more and a scale of 1/4 or more" in said[1]
 
 
 def test_a_reference_is_stale_once_code_has_changed(run, tmp_path, monkeypatch):
@@ -129,10 +131,10 @@ def test_a_reference_is_stale_once_code_has_changed(run, tmp_path, monkeypatch):
     keep([run], None, out)
     monkeypatch.setattr(version, "code", lambda: "other")
     (said,) = stale(out)
-    assert "the code has changed since 6 cells ran; 0 of them have another plan now" in said
+    assert "the code has changed since 6 cells ran; 0 of them now have a different plan" in said
     monkeypatch.setattr(reference, "digest", lambda job: "other")
     (said,) = stale(out)
-    assert "6 of them have another plan now: jobs.0.system: " in said
+    assert "6 of them now have a different plan: jobs.0.system: " in said
 
 
 def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path, monkeypatch):

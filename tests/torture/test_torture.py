@@ -196,7 +196,7 @@ def test_the_rate_in_processor_time_is_told(tmp_path):
     result = CliRunner().invoke(main, ["torture", *asked])
     assert result.exit_code == 0, result.output
     (rate,) = re.findall(
-        r"^4 schedules in \S+ s, (\d+) in a second of a processor$", result.output, re.M
+        r"^4 schedules in \S+ s, (\d+) per second of processor time$", result.output, re.M
     )
     assert int(rate) > 0
 

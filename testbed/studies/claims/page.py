@@ -286,15 +286,16 @@ def _figures(beside: Sequence[Beside], folder: Path) -> tuple[list[Shown], str]:
 
 
 RULE = (
-    "One rule for all claims. A published gain (how many times as much) is reproduced if ours, less"
-    f" 1, is between 1/{GAIN_FACTOR:g} and {GAIN_FACTOR:g} times the published one, less 1: hardly"
-    " any set-up is published in full, so a closer match would be chance. Within"
-    f" {DIRECTION_FACTOR:g} times it is reproduced in direction; above that it is much more than"
-    " published, which is another finding. A value that follows from a formula or a worked example"
-    f" is reproduced within a factor of {VALUE_FACTOR:g}. Of a statement without a figure at most"
-    ' the direction can be reproduced. "Up to" is the best of a stated family of set-ups. The whole'
-    " 95 % bootstrap interval must be within; it is over seeds or repeats, and missing where there"
-    " is one of them only. A break-even says where one changed condition lets the claim hold."
+    "The same rule applies to all claims. A published gain says how many times as much. It is"
+    f" reproduced if our gain less 1 is between 1/{GAIN_FACTOR:g} and {GAIN_FACTOR:g} times the"
+    " published gain less 1; hardly any set-up is published in full, so a closer match would be"
+    f" chance. Within a factor of {DIRECTION_FACTOR:g} it is reproduced in direction. Above that it"
+    " is much more than published, which is a different finding. A value that follows from a"
+    f" formula or a worked example is reproduced within a factor of {VALUE_FACTOR:g}. A statement"
+    ' without a figure can be reproduced in direction only. "Up to" is the best of a stated family'
+    " of set-ups. The whole 95 % bootstrap interval must be within the bounds. It is over seeds or"
+    " repeats; a single seed or repeat has none. A break-even says for which values of one setting"
+    " the claim holds."
 )
 
 

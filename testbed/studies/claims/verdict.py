@@ -214,9 +214,9 @@ def _reason(published: Published, number: Number) -> str:
     if published.gain is None:
         return f"Wanted: {what} {published.reproduced}, within {VALUE_FACTOR - 1:.0%}."
     return (
-        f"Wanted: {what} {published.reproduced}, which is {GAIN_FACTOR:g} times as much or as"
-        f" little gain as published; {published.direction}, {DIRECTION_FACTOR:g} times, is the"
-        " direction."
+        f"Wanted: {what} {published.reproduced}, a gain within a factor of {GAIN_FACTOR:g} of the"
+        f" published gain; for the direction {published.direction}, a factor of"
+        f" {DIRECTION_FACTOR:g}."
     )
 
 

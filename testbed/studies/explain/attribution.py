@@ -1,7 +1,7 @@
 """Divides a job's completion time among its causes, by runs without them.
 
 A run in packets is deterministic, so what a cause costs is a difference of two runs. Causes
-interact: without queues that overflow, an unlucky hash costs less. So causes are taken away one
+interact: without queues that overflow, an unlucky hash costs less. So causes are removed one
 after another in the order of `causes.CAUSES`, and again in the reverse order. Each gets the mean of
 what its removal gained. Either order's gains add up to the JCT less that of the run without any
 cause, and so do their means: the Shapley value over two orders, not over all. ``low`` and ``high``
@@ -36,7 +36,7 @@ class Part:
 
     Attributes:
         instead: what the run without this cause had; empty for parts that no run can be without.
-        alone_s: what was gained when this cause alone was taken away.
+        alone_s: what was gained when this cause alone was removed.
         low_s, high_s: the least and the most that its removal gained.
     """
 
@@ -55,7 +55,7 @@ class Explanation:
     Attributes:
         parts: they add up to ``jct_s``.
         record, ideal: of the run, and of the run without any cause.
-        unknown: causes that could not be taken away, each with the reason.
+        unknown: causes that could not be removed, each with the reason.
         runs: how many runs it took.
     """
 
@@ -136,7 +136,7 @@ def _gains(
 
 
 def rest(ideal: Record, number: int) -> list[Part]:
-    """The parts of a run in which nothing can be taken away; they add up to its JCT."""
+    """The parts of a run from which nothing can be removed; they add up to its JCT."""
     job = ideal.jobs[number]
     compute = sum(job.computed[job.last])
     left = job.jct_s - compute

@@ -220,7 +220,7 @@ CAUSES = (
     ),
     Cause(
         "delays",
-        "links and pipelines take no time besides transmission",
+        "links and pipelines take no time except for transmission",
         lambda deployment, *_: bool(
             deployment.fabric.link_delay or deployment.fabric.pipeline_latency
         ),
@@ -257,7 +257,7 @@ CAUSES = (
         _fair,
     ),
 )
-"""In the order in which they are taken away: first what comes from outside the job, then what hosts
+"""In the order in which they are removed: first what comes from outside the job, then what hosts
 and fabric cost, at last what the job's own traffic does to itself."""
 
 

@@ -81,7 +81,7 @@ def _neighbours(case: _Case) -> Iterator[Sign]:
         yield Sign(
             NEIGHBOUR,
             strangers[0],
-            f"{', '.join(strangers)} belong to no job and send {sent:.0%} of what all links carry",
+            f"{', '.join(strangers)} belong to no job and send {sent:.0%} of all links' bytes",
         )
 
 
@@ -289,7 +289,7 @@ def _latent(case: _Case) -> Iterator[Sign]:
             "hosts",
             f"the fastest bucket takes {found * 1e3:.3g} ms, and {usual * 1e3:.3g} ms"
             " normally, and no link, queue, slot or processor is busier: dependent steps wait, in"
-            " hosts or on the way",
+            " hosts or in the network",
         )
 
 

@@ -104,7 +104,7 @@ class Fault:
 
 
 def _changed(change: Callable[[Deployment], Deployment]) -> Callable[[Intended, int], Deployment]:
-    """The plan stays that of the intended experiment: nobody knows of the fault."""
+    """The plan stays that of the intended experiment, which does not have the fault."""
     return lambda intended, seed: change(intended.deploy(seed))
 
 
@@ -180,7 +180,7 @@ def _silent(*summing: str) -> Callable[[Intended, int], Deployment]:
 
 
 def _beside(*hosts: str) -> Callable[[Intended, int], Deployment]:
-    """Another job on these hosts, of which nobody knows."""
+    """Another job on these hosts, which is not in the intended experiment."""
     return lambda intended, seed: intended.deploy(
         seed, [{**intended.jobs[0], "workers": list(hosts), "iterations": 4}]
     )

@@ -19,14 +19,13 @@ from testbed.studies.explain.words import imbalances, unevenness
 _UNKNOWN = {
     "emulate": (
         "not known: the emulator's tables have no queues, drops, slots or rates of single links"
-        " over time. So the last part holds loss and its recovery, faults, windows, slots, a"
-        " switch's capacity, and the machine's own delays, which cannot be told apart; an invalid"
-        " verdict says that the machine is among them. A run with backend: packet of the same file"
-        " tells them apart."
+        " over time. So the last part may be loss and its recovery, faults, windows, slots, a"
+        " switch's capacity or the machine's own delays. If the verdict is not valid, the machine"
+        " is one of the causes. A run of the same file with backend: packet separates them."
     ),
     "simulate": (
-        "not known: the simulator has no packets, so nothing is lost and no queue, slot or window"
-        " costs time; the last part is flows that share links in other ways than the closed form's."
+        "not known: the simulator has no packets, so no loss, queue, slot or window costs time; the"
+        " last part comes from flows that share links in other ways than the closed form assumes."
     ),
 }
 
@@ -42,7 +41,7 @@ def lines(run: Path, rows: pd.DataFrame) -> Iterator[str]:
             " its closed form"
         )
         found = parts.parts(row, tables.iterations)
-        titles = ("compute", "plan's busiest link", "ECMP, sent again", "other")
+        titles = ("compute", "plan's busiest link", "ECMP, retransmitted", "other")
         for title, seconds in zip(titles, found, strict=True):
             yield f"  {title:19} {seconds:9.4g} s {seconds / row.jct_s:6.1%}"
         yield f"  {'sum':19} {sum(found):9.4g} s {1:6.1%}"
@@ -74,8 +73,8 @@ def _seen(row: Any, tables: results.Tables, experiment: Experiment | None) -> It
             yield f"ECMP: {unevenness(uneven[0])}"
     if experiment is not None and len(experiment.jobs) > 1:
         yield (
-            f"other jobs: {len(experiment.jobs)} ran at once, and links carry their bytes together;"
-            " what they cost one another is in the last two parts."
+            f"other jobs: {len(experiment.jobs)} ran at once, and a link's bytes are those of all"
+            " jobs; what they cost one another is in the last two parts."
         )
     iterations = own(tables.iterations)
     iterations = iterations[iterations["job"] == row.job]

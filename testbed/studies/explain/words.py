@@ -66,7 +66,7 @@ def sentences(found: Explanation) -> Iterator[str]:
     alone, together = sum(part.alone_s for part in causes), sum(part.seconds for part in causes)
     if abs(alone - together) > _INTERACT * max(abs(together), _WORTH * found.jct_s):
         yield (
-            f"The causes interact: taken away one at a time they gain {_time(alone)} in sum, all"
+            f"The causes interact: removed one at a time they gain {_time(alone)} in sum, all"
             f" together {_time(together)}. A part is the mean of two orders, not a cost of its own."
         )
     yield from found.unknown
@@ -115,7 +115,7 @@ def _delays(found: Explanation) -> str:
     fabric = found.deployment.fabric
     return (
         f"a packet takes {_time(fabric.link_delay)} along a link and"
-        f" {_time(fabric.pipeline_latency)} through a switch, besides its transmission."
+        f" {_time(fabric.pipeline_latency)} through a switch, in addition to its transmission."
     )
 
 
@@ -129,7 +129,7 @@ def _compute(found: Explanation) -> str:
 def _busiest(found: Explanation) -> str:
     link = busiest(found.ideal)
     if link is None:
-        return "no link carried anything."
+        return "no link sent anything."
     job, carried = _job(found), found.ideal.carried[link]
     took = carried * 8 / found.ideal.rates[link] / _scale(found)
     gradients = carried / (job.gradient_bytes * (job.job.iterations + job.job.warmup))
@@ -139,8 +139,8 @@ def _busiest(found: Explanation) -> str:
     return (
         f"{_name(link)} sends {gradients:.3g} times the gradient at"
         f" {found.ideal.rates[link] / 1e9:.3g} Gbit/s, in {_time(took)} in all; {count} of the"
-        f" plan's {len(every)} flows may take it. The part above is the time in which the rank"
-        " that ends last computes nothing meanwhile."
+        f" plan's {len(every)} flows may take it. The part above is the share of this time in"
+        " which the rank that ends last does not compute."
     )
 
 
@@ -179,8 +179,8 @@ def unevenness(worst: tuple[float, Link, Link, int]) -> str:
     """One of the `imbalances` as a sentence."""
     ratio, link, idlest, count = worst
     return (
-        f"{_name(link)} carries {ratio:.3g} times the mean of the {count} equal links of {link[0]},"
-        f" and {_name(idlest)} the least."
+        f"{_name(link)} sends {ratio:.3g} times the mean of the {count} equal links of {link[0]},"
+        f" and {_name(idlest)} sends the least."
     )
 
 
@@ -230,7 +230,7 @@ def _worst(counts: Counter[Link], what: str, of: str) -> str:
 
 
 def _recovered(found: Explanation) -> str:
-    return f"{found.record.jobs[found.number].retransmitted} packets were sent again."
+    return f"{found.record.jobs[found.number].retransmitted} packets were retransmitted."
 
 
 def _stragglers(found: Explanation) -> str:
@@ -260,7 +260,7 @@ def _slots(found: Explanation) -> str:
     return (
         f"{most} packets found their slot taken at {name}, {collisions.total()} at all switches;"
         f" up to {found.record.slots.get(name, 0)} of {found.deployment.fabric.slots} slots were"
-        " taken. Such packets go on to the server unsummed."
+        " taken. Such packets are forwarded to the server unsummed."
     )
 
 

@@ -2,8 +2,8 @@
 
 A packet that is byte for byte what a member could send now is a member's: no protocol here
 authenticates its packets, and none of the papers does. So each of these differs from those in
-something that a switch or a host can tell: a tree that is not there, bits of nobody, a number that
-nobody has reached, a length or a kind that does not exist.
+something that a switch or a host can recognise: an unknown tree, bits of no worker, a number that
+no worker has reached, a length or a kind that does not exist.
 """
 
 from __future__ import annotations

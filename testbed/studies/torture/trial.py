@@ -1,9 +1,10 @@
 """Runs a case in virtual time, and judges how it ended.
 
 Whatever fails for a while, every sum is exact and every worker ends. If a host died or a link stays
-down, the run may end with an error, within `PATIENCE_S` of simulated silence. After one that did
-not, nobody sends any more, and no slot is kept by a fragment that nobody will complete. The packets
-add up in any case: what each link took was delivered, lost or rejected, and none is lost track of.
+down, the run may end with an error, within `PATIENCE_S` of simulated silence. After a run
+without an error, no host sends any more, and no slot is held by a fragment that will never be
+complete. The packets always add up: each packet that a link accepted was delivered, lost or
+rejected, and none is lost track of.
 """
 
 from __future__ import annotations
@@ -172,9 +173,8 @@ def _after(deployment: Deployment, made: Assembled) -> str:
 def _slots(
     name: str, switch: EmbeddedSwitch, joined: Mapping[int, Allocation], impaired: bool
 ) -> str:
-    """Slots that hold what they must not. Those that trees share are free at the end unless packets
-    were lost, doubled or late: a late one takes a slot that nobody frees. Those of a pool keep the
-    last sum."""
+    """Slots that hold what they must not. Shared slots are free at the end, unless packets were
+    lost, doubled or late: a late one may take a slot for good. A pool's slots keep the last sum."""
     owners, contributors = switch.register(OWNERS), switch.register(CONTRIBUTORS)
     (taken,) = np.nonzero(contributors)
     for slot in taken.tolist():

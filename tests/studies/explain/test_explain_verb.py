@@ -77,7 +77,7 @@ def test_an_emulated_row_says_what_was_measured_and_what_is_not_known(tmp_path):
     starts = [line.partition(":")[0] for line in done.output.splitlines()]
     wanted = ["busiest link", "ECMP", "iterations", "counters", "not known"]
     assert [start for start in starts if start in wanted] == wanted
-    assert "takes" in done.output and "packets sent again" in done.output
+    assert "takes" in done.output and "retransmissions" in done.output
     assert "t0>s" in done.output and "equal links" in done.output
 
 
