@@ -120,7 +120,7 @@ def facets(workload: str, fabric: str) -> dict[str, str]:
 
 def panels(
     titles: Sequence[str],
-    height: float = 1.7,
+    height: float | Sequence[float] = 1.7,
     below: float = 0.42,
     left: float = 0.55,
     right: float = 0.1,
@@ -133,8 +133,9 @@ def panels(
     """Empty axes, one for each title, under a legend.
 
     Args:
-        height: of each axes. ``below``, ``left`` and ``right`` are the space for its labels,
-            ``foot`` is the space below all axes, ``head`` between each and its title. In inches.
+        height: of all axes, or of each. ``below``, ``left`` and ``right`` are the space for its
+            labels, ``foot`` is the space below all axes, ``head`` between each and its title. In
+            inches.
         wide: one panel in a row, over the page's width; else two, or one in a column's width.
         facets: what all values of each panel share (`facets`).
     """
@@ -145,25 +146,28 @@ def panels(
     lines = ceil(len(legend) / entries)
     top = 0.05 + 0.17 * lines
     above = head + 0.17 + 0.13 * max((title.count("\n") for title in titles), default=0)
-    rows = ceil(len(titles) / columns)
-    total = top + rows * (above + height + below) + foot
+    heights = [height] * len(titles) if isinstance(height, float) else list(height)
+    in_rows = [max(heights[at : at + columns]) for at in range(0, len(heights), columns)]
+    total = top + sum(above + tallest + below for tallest in in_rows) + foot
     figure = plt.figure(figsize=(width, total))
     made = []
     for place, title in enumerate(titles):
         row, column = divmod(place, columns)
-        bottom = total - top - row * (above + height + below) - above - height
+        own = heights[place]
+        start = top + sum(above + tallest + below for tallest in in_rows[:row])
+        bottom = total - start - above - own
         begin, space = column * width / columns, width / columns
         axes = figure.add_axes(
             (
                 (begin + left) / width,
                 bottom / total,
                 (space - left - right) / width,
-                height / total,
+                own / total,
             )
         )
-        above_it = (bottom + height + head + 0.05) / total
+        above_it = (bottom + own + head + 0.05) / total
         figure.text((begin + 0.08) / width, above_it, title, va="bottom")
-        box = [72 * part for part in (begin, bottom - below, space, below + height + head + 0.07)]
+        box = [72 * part for part in (begin, bottom - below, space, below + own + head + 0.07)]
         shared = facets[place] if facets else {}
         note(axes, "panel", title=title, box=box, facets=shared)
         made.append(axes)

@@ -227,15 +227,16 @@ def _empty(
     named = titles or [[styles[key].title for key in _keys(part)] for _, part in panels]
     named = [[_wrapped(name) for name in own] for own in named]
     longest = max(len(line) for own in named for name in own for line in name.split("\n"))
-    most = max(len(own) for own in named)
     line = _LINE * (1 + 0.35 * max(name.count("\n") for own in named for name in own))
     figure, all_axes = canvas.panels(
-        [panel.title for panel in panels], height=line * max(most, 2), left=0.18 + 0.062 * longest,
+        [panel.title for panel in panels],
+        height=[line * max(len(own), 2) for own in named],
+        left=0.18 + 0.062 * longest,
         right=0.78, legend=legend, facets=[panel.facets for panel in panels] if shared else [],
     )  # fmt: skip
     for axes, own in zip(all_axes, named, strict=True):
         canvas.set_scale(axes, "x", limits)
-        axes.set_ylim(max(most, 2) - 0.5, -0.5)
+        axes.set_ylim(max(len(own), 2) - 0.5, -0.5)
         axes.set_yticks(range(len(own)), own)
         axes.tick_params(axis="y", length=0, labelsize=7)
         axes.set_xlabel(canvas.said(label, limits), labelpad=1)
