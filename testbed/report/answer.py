@@ -32,7 +32,7 @@ from testbed.workload.catalogue import title
 WINNERS = "winners.md"
 FIGURE = "jct-ina"
 _SAME = 0.001
-"""How far apart repeats may be that no draw sets apart."""
+"""The most by which repeats differ if no random draw matters."""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def _keys(part: pd.DataFrame) -> list[Series]:
 
 
 def _beside(axes: Axes, part: pd.DataFrame, column: str) -> dict[tuple[str, str, int], float]:
-    """The x of each point: beside those of its count that it would hide."""
+    """The x of each point, moved beside points of the same count that it would hide."""
     box, figure = axes.get_position(), axes.get_figure()
     assert isinstance(figure, Figure)
     wide, high = figure.get_size_inches() * (box.width, box.height)

@@ -37,7 +37,7 @@ class Ranking:
 
     @property
     def next(self) -> Difference | None:
-        """The first that is behind ``best`` for sure, or as far as so few repeats say."""
+        """The first of ``behind`` that does not tie with ``best``."""
         return next((each for each in self.behind if not each.tie), None)
 
 

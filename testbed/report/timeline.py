@@ -49,7 +49,7 @@ def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Pa
 def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
     """A panel for each system: its workers in one measured iteration, all on one scale of time.
 
-    If its workers do not wait for one another, as much of theirs as fits the others' axis.
+    If its workers do not wait for one another, only what fits the others' axis is shown.
     """
     title, found = panel
     runs = {

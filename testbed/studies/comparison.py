@@ -31,7 +31,7 @@ TOLERANCE = ("simulate=1%", "packet=0.001%", "emulate=10%")
 """In virtual time runs are exact; CSV files round their last digits."""
 
 MOST_RERUN = 8
-"""So many cells are run again in a comparison."""
+"""The most cells that a comparison runs again."""
 
 _PLACE = [*SETTING, *PLACE, "beside"]
 _KEYS = [*_PLACE, *SERIES]
