@@ -17,9 +17,9 @@ from testbed.cli import main
 from testbed.experiment.schema import Experiment
 from testbed.located import write
 from testbed.studies.torture import judges
-from testbed.studies.torture.cases import case, world
+from testbed.studies.torture.cases import case, deployed_seed, world
 from testbed.studies.torture.hunt import CASE, Count, keep
-from testbed.studies.torture.judges import Judge, blocks, judged, judged_case
+from testbed.studies.torture.judges import Judge, blocks, judged, judged_case, judged_seed
 from testbed.studies.torture.shrink import shrunk
 from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
 from testbed.systems import registry
@@ -56,6 +56,26 @@ def test_a_seed_is_the_same_case_and_the_same_run_each_time(bench):
     first, second = (case("atp", 7) for _ in range(2))
     assert first == second
     assert judged_case(first, bench) == judged_case(second, Bench())
+
+
+@pytest.mark.parametrize("system", ["ring", "atp", "netreduce", "zero-dp", "omnireduce"])
+def test_a_seed_is_judged_as_its_case_would_be(system, bench):
+    """Seeds share what their worlds have; a case in a file shares nothing."""
+    for seed in (16, 17, 18):
+        whole = case(system, seed)
+        assert deployed_seed(system, seed).experiment == Experiment.model_validate(whole)
+        assert judged_seed(system, seed, bench) == judged_case(whole, bench)
+
+
+def test_after_a_crash_only_what_was_asked_is_judged(monkeypatch):
+    def crashing(system, seed, bench):
+        if seed == 17:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Verdict("", "", 1, 0.0)
+
+    monkeypatch.setattr(judges, "judged_seed", crashing)
+    found = [seed for _, seed, _ in judged(blocks(["atp"], 0, 20), 1)]
+    assert found == list(range(20))
 
 
 def test_sixteen_seeds_share_a_world_and_differ_in_their_faults():

@@ -9,17 +9,19 @@ from __future__ import annotations
 import random
 import typing
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from testbed.backends.packet.backend import carried
 from testbed.deployment.deploy import Deployment, deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import allocate
-from testbed.experiment.schema import Experiment
+from testbed.deployment.tasks import gradients
+from testbed.experiment.schema import Experiment, Fault
 from testbed.placement.fabric import build_fabric
 from testbed.studies.torture.strangers import payload
 from testbed.systems import registry
-from testbed.units import format_time
 
 PER_WORLD = 16
 _TRIES = 50
@@ -38,10 +40,17 @@ class NoWorld(Exception):
 def case(system: str, seed: int) -> dict[str, Any]:
     """The experiment of ``seed``, as in a file; its first job runs ``system``."""
     data, deployment = world(system, seed // PER_WORLD)
-    draw = random.Random(f"{system}/{seed}")
-    span = max(1e-4, *(job.expected_end_s for job in deployment.jobs))
-    faults = list(_faults(draw, deployment, span))
+    faults = _schedule(system, seed, deployment)
     return {**data, "emulation": {**data["emulation"], "faults": faults}}
+
+
+def deployed_seed(system: str, seed: int) -> Deployment:
+    """The deployment of the case of ``seed``: its world's, of which only the faults are new."""
+    _, deployment = world(system, seed // PER_WORLD)
+    faults = tuple(map(Fault.model_validate, _schedule(system, seed, deployment)))
+    experiment = deployment.experiment
+    emulation = experiment.emulation.model_copy(update={"faults": faults})
+    return replace(deployment, experiment=experiment.model_copy(update={"emulation": emulation}))
 
 
 @lru_cache(maxsize=4)
@@ -54,10 +63,21 @@ def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
         try:
             deployment = deploy(experiment, build_fabric(experiment))
             allocate([(job.plan, job.window) for job in deployment.jobs], deployment.fabric.slots)
-            return data, deployment
+            return data, _with_gradients(deployment)
         except DeploymentError:
             continue
     raise NoWorld(f"{system}: {_TRIES} draws, and none can be deployed")
+
+
+def _with_gradients(deployment: Deployment) -> Deployment:
+    """The same, with the gradients that each run would draw again."""
+    seed, values = deployment.experiment.emulation.seed, carried(deployment)
+    jobs = []
+    for job in deployment.jobs:
+        drawn = gradients(job, seed + job.number, values)
+        drawn.draw()
+        jobs.append(replace(job, learnt=drawn))
+    return replace(deployment, jobs=tuple(jobs))
 
 
 def _world(draw: random.Random, system: str) -> dict[str, Any]:
@@ -158,6 +178,12 @@ def _options(draw: random.Random, name: str) -> dict[str, Any]:
     return found
 
 
+def _schedule(system: str, seed: int, deployment: Deployment) -> list[dict[str, Any]]:
+    draw = random.Random(f"{system}/{seed}")
+    span = max(1e-4, *(job.expected_end_s for job in deployment.jobs))
+    return list(_faults(draw, deployment, span))
+
+
 def _faults(draw: random.Random, deployment: Deployment, span: float) -> Iterator[dict[str, Any]]:
     fabric = deployment.fabric
     links = [f"{link.a}-{link.b}" for link in fabric.links]
@@ -221,4 +247,5 @@ def _summing(deployment: Deployment) -> list[str]:
 
 
 def _time(seconds: float) -> str:
-    return format_time(round(seconds, 9), exact=True)
+    """Whole nanoseconds, which twelve digits hold. `format_time` takes as long as a small run."""
+    return f"{round(seconds, 9) * 1e6:.12g}us"

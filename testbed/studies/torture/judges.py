@@ -9,14 +9,12 @@ import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from testbed.deployment.errors import DeploymentError
-from testbed.experiment.schema import Experiment
 from testbed.lifetime import die_with_parent
-from testbed.studies.torture.cases import PER_WORLD, NoWorld, case, world
+from testbed.studies.torture.cases import PER_WORLD, NoWorld, deployed_seed
 from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
 
 LONGEST_S = 120.0
@@ -27,7 +25,10 @@ Block = tuple[str, int, int]
 
 
 class Judge:
-    """One process. ``seeds`` and ``case`` ask it, ``answers`` yields what it has answered."""
+    """One process. ``seeds`` and ``case`` ask it, ``answers`` yields what it has answered.
+
+    It answers each schedule with a verdict, in order. ``left`` is what it has not answered yet.
+    """
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("fork")
@@ -37,16 +38,20 @@ class Judge:
         )
         self._process.start()
         theirs.close()
-        self._asked: tuple[str, int] | None = None
+        self.left: Block = ("", 0, 0)
         self._since = time.monotonic()
-        self.is_busy = False
+
+    @property
+    def is_busy(self) -> bool:
+        _, first, last = self.left
+        return first < last
 
     def seeds(self, block: Block) -> None:
-        self._ask(block)
+        self._ask(block, block)
 
     def case(self, data: Mapping[str, Any]) -> Verdict:
         """The verdict on a case."""
-        self._ask(data)
+        self._ask(data, ("", 0, 1))
         found = Verdict("crashed", "", 0, 0.0)
         while self.is_busy and not self.is_gone:
             wait([self.connection], timeout=1.0)
@@ -54,38 +59,34 @@ class Judge:
                 found = verdict
         return found
 
-    def _ask(self, what: Block | Mapping[str, Any]) -> None:
-        self._asked = what[:2] if isinstance(what, tuple) else ("", 0)
-        self._since, self.is_busy = time.monotonic(), True
+    def _ask(self, what: Block | Mapping[str, Any], left: Block) -> None:
+        self.left, self._since = left, time.monotonic()
         self.connection.send(what)
 
     def answers(self) -> Iterator[tuple[str, int, Verdict]]:
         """System, seed and verdict of each that is done. If the process is gone or hangs, the
         verdict says so, and `is_gone` is true afterwards."""
         try:
-            while self.connection.poll():
-                found = self.connection.recv()
+            while self.is_busy and self.connection.poll():
+                verdict = self.connection.recv()
                 self._since = time.monotonic()
-                if found is None:
-                    self.is_busy, self._asked = False, None
-                elif len(found) == 2:
-                    self._asked = found
-                else:
-                    yield found
+                yield self._next(verdict)
         except (EOFError, OSError):
             self._process.join()
             code = self._process.exitcode or 0
             name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-            yield from self._lost(f"crashed: {name}")
+            self.close()
+            yield self._next(Verdict(f"crashed: {name}", "", 0, 0.0))
             return
         if self.is_busy and time.monotonic() - self._since > LONGEST_S:
-            yield from self._lost(f"hangs: nothing in {LONGEST_S:g} s")
+            self.close()
+            yield self._next(Verdict(f"hangs: nothing in {LONGEST_S:g} s", "", 0, 0.0))
 
-    def _lost(self, failure: str) -> Iterator[tuple[str, int, Verdict]]:
-        asked = self._asked
-        self.close()
-        if asked is not None:
-            yield *asked, Verdict(failure, "", 0, 0.0)
+    def _next(self, verdict: Verdict) -> tuple[str, int, Verdict]:
+        """The verdict on the first of what is left."""
+        system, seed, last = self.left
+        self.left = system, seed + 1, last
+        return system, seed, verdict
 
     @property
     def is_gone(self) -> bool:
@@ -114,24 +115,12 @@ def judged(blocks: Iterator[Block], jobs: int) -> Generator[tuple[str, int, Verd
                 return
             wait([one.connection for one in busy], timeout=1.0)
             for one in busy:
-                block_rest = yield from _answers(one)
-                if block_rest is not None:
-                    blocks = _before(block_rest, blocks)
+                yield from one.answers()
+                if one.is_gone:
+                    blocks = _before(one.left, blocks)
     finally:
         for one in judges:
             one.close()
-
-
-def _answers(one: Judge) -> Any:
-    """The answers of a judge; returns what is left of its block if it is gone."""
-    last = None
-    for system, seed, verdict in one.answers():
-        last = system, seed
-        yield system, seed, verdict
-    if one.is_gone and last is not None:
-        end = (last[1] // PER_WORLD + 1) * PER_WORLD
-        return last[0], last[1] + 1, end
-    return None
 
 
 def _before(block: Block, blocks: Iterator[Block]) -> Iterator[Block]:
@@ -162,23 +151,20 @@ def _work(connection: Connection, theirs: Connection, parent: int) -> None:
         while True:
             asked = connection.recv()
             if isinstance(asked, Mapping):
-                connection.send(("", 0, judged_case(asked, bench)))
+                connection.send(judged_case(asked, bench))
             else:
                 system, first, last = asked
                 for seed in range(first, last):
-                    connection.send((system, seed))
-                    connection.send((system, seed, judged_seed(system, seed, bench)))
-            connection.send(None)
+                    connection.send(judged_seed(system, seed, bench))
 
 
 def judged_seed(system: str, seed: int, bench: Bench) -> Verdict:
     """The verdict on the case of a seed."""
     try:
-        _, deployment = world(system, seed // PER_WORLD)
+        deployment = deployed_seed(system, seed)
     except NoWorld:
         return Verdict("", "NoWorld", 0, 0.0)
-    experiment = Experiment.model_validate(case(system, seed))
-    return _judged(lambda: judge(replace(deployment, experiment=experiment), bench))
+    return _judged(lambda: judge(deployment, bench))
 
 
 def judged_case(data: Mapping[str, Any], bench: Bench) -> Verdict:
