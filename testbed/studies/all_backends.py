@@ -10,6 +10,8 @@ BACKENDS = ("simulate", "packet", "emulate")
 def on_all(experiment: Experiment) -> Experiment:
     """The same experiment, with the back end swept as well. The simulator has no packets."""
     data = experiment.data()
+    # Sparse values need whole packets; those of all others take the same time.
+    data["emulation"] = {**data.get("emulation", {}), "carried_values": "all"}
     sweep = data.setdefault("sweep", {})
     for part in ("product", "zip"):
         sweep.get(part, {}).pop("backend", None)

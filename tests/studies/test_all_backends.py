@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tiny import experiment
 
+from testbed.deployment.experiments import reads
 from testbed.experiment.cells import distinct
+from testbed.located import write
 from testbed.studies.all_backends import on_all
 
 
@@ -31,3 +33,10 @@ def test_the_simulator_is_not_asked_for_losses(tmp_path):
     assert backends(copied) == ["packet", "emulate"]
     nothing = experiment(tmp_path, emulation__loss={"t0-s0": 0})
     assert backends(nothing) == ["simulate", "packet", "emulate"]
+
+
+def test_sparse_values_are_in_whole_packets(tmp_path):
+    """What an experiment file with `backend: packet` would be refused for."""
+    job = {"jobs__0__system": "flare", "jobs__0__density": 0.02}
+    sparse = experiment(tmp_path, backend="emulate", **job)
+    assert reads(write(on_all(sparse).data())).emulation.carried_values == "all"
