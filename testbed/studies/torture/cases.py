@@ -1,7 +1,7 @@
 """A case from a seed: an experiment with faults. The same seed gives the same case.
 
-Sixteen seeds in a row share a world (fabric, jobs, systems and options) and differ in their faults,
-because a world takes longer to make than a case takes to run.
+Sixteen seeds in a row share a world (fabric, jobs, systems, options and gradients) and differ in
+their faults, because a world takes longer to make than a case takes to run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def deployed_seed(system: str, seed: int) -> Deployment:
 
 @lru_cache(maxsize=4)
 def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
-    """An experiment without faults, and its deployment. NoWorld if none was found."""
+    """An experiment without faults, and its deployment, with the gradients drawn. NoWorld if none
+    was found."""
     draw = random.Random(f"{system}/world {number}")
     for _ in range(_TRIES):
         data = _world(draw, system)
