@@ -93,7 +93,7 @@ class Reduction(ctypes.Structure):
     )
 
 
-STAGE = 32 * 16
+STAGE = 4 * 8
 """Packets in the stage of a reduction: PIECE * PIECES of core/reduction.h."""
 
 
