@@ -1,19 +1,44 @@
 #!/usr/bin/env bash
-# The evaluation: ./run_all.sh [--quick | EXPERIMENT.yaml ...]
+# The evaluation: ./run_all.sh [--quick | --reference | EXPERIMENT.yaml ...]
 #   --quick      a small evaluation, a few minutes
-#   no argument  the full evaluation
+#   --reference  all experiments of reports/reference, and the pages made from them, into results/reference;
+#                run again, it goes on where it was interrupted
+#   no argument  the full evaluation: in packets on two fabrics, then in Mininet (where BMv2 is installed, on it, too)
 #   files        these experiments
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-arguments=()
+mininet=(emulated emulated-fat-tree)
+if command -v simple_switch >/dev/null; then mininet+=(emulated-bmv2); fi
+arguments=() reference=
 for argument in "$@"; do
     case "$argument" in
         --quick) arguments+=("$here/experiments/quick.yaml") ;;
+        --reference) reference=yes ;;
         -*) arguments+=("$argument") ;;
         *) arguments+=("$(realpath "$argument")") ;;
     esac
 done
-((${#arguments[@]})) || arguments=("$here"/experiments/{evaluation{,-bert}{,-fat-tree},emulated}.yaml)
+if [[ -z $reference ]]; then
+    ((${#arguments[@]})) || for name in evaluation evaluation-fat-tree "${mininet[@]}"; do
+        arguments+=("$here/experiments/$name.yaml")
+    done
+    "$here/setup.sh"
+    cd "$here"
+    exec .venv/bin/ina-testbed run "${arguments[@]}"
+fi
 "$here/setup.sh"
 cd "$here"
-exec .venv/bin/ina-testbed run "${arguments[@]}"
+runs=()
+for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
+    factor-{batch,loss,packets,scale,slots,steps,stragglers} sensitivity "${mininet[@]}" evaluation-k8; do
+    latest="$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -n 1 || true)"
+    if [[ -n $latest ]]; then
+        .venv/bin/ina-testbed run --resume "$latest" "experiments/$name.yaml" || echo "$name: some cells failed" >&2
+    else
+        .venv/bin/ina-testbed run -o results/reference "experiments/$name.yaml" || echo "$name: some cells failed" >&2
+    fi
+    runs+=("$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d | sort | tail -n 1 || true)")
+done
+claims=()
+[[ ! -d results/claims ]] || claims=(--claims results/claims)
+exec .venv/bin/ina-testbed reference "${runs[@]}" "${claims[@]}"

@@ -1,11 +1,11 @@
 """Time and memory of the packet back end with many workers: one iteration of every system.
 
-    python -m benchmarks.packet_scale [--workers 128 1024] [--systems ring ...]
+    python -m benchmarks.packet_scale [--workers 12 128 1024] [--systems ring ...]
 
-128 workers are on a k = 8 fat-tree at scale 1, 1,024 on a k = 16 fat-tree at scale 1/16. Each edge
-switch has one host more, for servers, and all ToRs aggregate. TopoOpt has circuits instead. Each
-measurement is a process of its own on one core. Its time is processor time of planning and running,
-without imports. Memory is the peak of the process.
+12 workers are on a k = 4 and 128 on a k = 8 fat-tree at scale 1, 1,024 on a k = 16 fat-tree at
+scale 1/16. Each edge switch has one host more, for servers, and all ToRs aggregate. TopoOpt has
+circuits instead. Each measurement is a process of its own on one core. Its time is processor time
+of planning and running, without imports. Memory is the peak of the process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Size:
     aim_gib: float
 
 
-SIZES = {128: Size(8, "1", 60, 8), 1024: Size(16, "1/16", 300, 8)}
+SIZES = {12: Size(4, "1", 5, 8), 128: Size(8, "1", 60, 8), 1024: Size(16, "1/16", 300, 8)}
 TREE = {"kind": "fat-tree", "host_rate": "10Gbit", "queue": "512KB", "ina": "all"}
 CIRCUITS = {"kind": "circuits", "host_rate": "2.5Gbit", "queue": "2MB", "host_links": 4}
 CASES: Sequence[tuple[str, Mapping[str, str]]] = [

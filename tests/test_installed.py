@@ -135,9 +135,9 @@ def test_verbs_that_need_shipped_files(programs, simulated, tmp_path):
     schema = (ROOT / "experiments" / "schema.json").read_text()
     assert execute([verb, "schema"], tmp_path) == schema
     assert "\nina: [" in execute([verb, "place", simulated, "--budget", "1"], tmp_path)
-    said = execute([verb, "claims", "ps-colocated-formula", "-o", "claims"], tmp_path)
-    assert said.startswith("ps-colocated-formula: ")
-    assert "ps-incast" in (tmp_path / "claims" / "claims.md").read_text()
+    said = execute([verb, "claims", "topoopt-links", "-o", "claims"], tmp_path)
+    assert said.startswith("topoopt-links: ")
+    assert "topoopt-over-fat-tree" in (tmp_path / "claims" / "claims.md").read_text()
 
 
 @pytest.mark.root

@@ -25,7 +25,7 @@ from typing import Any
 from testbed.backends.recording import Recording
 from testbed.campaign import remote
 from testbed.campaign.isolation import Failed
-from testbed.campaign.local import Outcome, Started, check_recording, is_emulated
+from testbed.campaign.local import Outcome, Told, check_recording, is_emulated
 from testbed.campaign.planning import Planned
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import counted
@@ -69,7 +69,12 @@ class Dask:
             )
 
     def outcomes(
-        self, cells: Sequence[Planned], logs: Path, recording: Recording, started: Started
+        self,
+        cells: Sequence[Planned],
+        logs: Path,
+        recording: Recording,
+        started: Told,
+        ended: Told = lambda planned: None,
     ) -> Iterator[tuple[Planned, Outcome]]:
         running: dict[Any, Planned] = {}
         begun: deque[tuple[float, str]] = deque()
@@ -81,19 +86,20 @@ class Dask:
             while again or running:
                 running |= {self._submitted(each, recording, topic): each for each in again}
                 again = []
-                ended = self._ended(running)
+                done = self._ended(running)
                 while begun:
                     _, key = begun.popleft()
                     for each in (each for future, each in running.items() if future.key == key):
                         started(each)
-                for future in ended:
+                for future in done:
                     each = running.pop(future)
                     found = self._outcome(future, logs)
                     if found is None:
                         again.append(each)
                     else:
+                        ended(each)
                         yield each, found
-                if (again or not ended) and not self._awaited():
+                if (again or not done) and not self._awaited():
                     raise DeploymentError(self._nobody_left(len(running) + len(again)))
         finally:
             self._call_back(list(running))

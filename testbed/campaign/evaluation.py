@@ -16,13 +16,12 @@ from testbed.backends.recording import Recording
 from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, log_name
-from testbed.campaign.planning import Planned, plan
+from testbed.campaign.planning import Planned, of_ids, plan
 from testbed.campaign.progress import Progress
 from testbed.campaign.resume import Rules, held, judge, set_aside
 from testbed.campaign.standings import Standings, records
-from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
-from testbed.experiment.cells import Cell, expand
+from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
@@ -53,7 +52,7 @@ class New:
     """Every cell of an experiment, into a new directory below ``root``; or those whose ids begin as
     one of ``cells``.
 
-    DeploymentError if a cell cannot be set up or there is no such cell, before anything runs.
+    NoCell if there is no such cell, DeploymentError if one cannot be set up, before anything runs.
     """
 
     note = ""
@@ -62,7 +61,8 @@ class New:
         deployments = Deployments()
         self._experiment = capacity.resolved(experiment, calibration.load(), deployments)
         self._root = root
-        self.planned = plan(_asked(expand(self._experiment), cells), deployments)
+        found = expand(self._experiment)
+        self.planned = plan(of_ids(found, cells) if cells else found, deployments)
 
     def run(
         self, recording: Recording, executor: Executor, quiet: bool = False
@@ -75,18 +75,6 @@ class New:
             metadata = environment() | {"seeds": seeds}
             failures = _fill(directory, metadata, self.planned, recording, executor, quiet)
         return directory.path, failures
-
-
-def _asked(cells: list[Cell], ids: Sequence[str]) -> list[Cell]:
-    """The cells whose ids begin as one of ``ids``; all without any."""
-    for wanted in ids:
-        if not any(cell.id.startswith(wanted) for cell in cells):
-            known = list(dict.fromkeys(cell.id for cell in cells))
-            some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-            raise DeploymentError(
-                f"--cell: found {wanted!r}, wanted one of {some}; see run --dry-run"
-            )
-    return [cell for cell in cells if cell.id.startswith(tuple(ids))] if ids else cells
 
 
 class Resumed:
@@ -161,7 +149,8 @@ def _fill(
     failures = 0
     for each in planned:
         shutil.rmtree(directory.logs / log_name(each.cell), ignore_errors=True)
-    for each, outcome in executor.outcomes(planned, directory.logs, recording, progress.start):
+    told = progress.start, progress.end
+    for each, outcome in executor.outcomes(planned, directory.logs, recording, *told):
         if isinstance(outcome, Failed):
             failures += 1
             result = _failed(each, str(outcome))

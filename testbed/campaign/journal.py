@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import heapq
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +17,37 @@ Key = tuple[str, int]
 """A cell's id and its repeat."""
 
 
+_MOST_LAID_OUT = 500
+"""With more waiting cells, their sum is divided by how many run at once."""
+_DOUBT = 0.5
+"""So many ended cells of a family count as much as the ratio of all families."""
+
+
+@dataclass
+class _Family:
+    """The cells of the same systems on the same back end, of which expectations are wrong alike.
+
+    Attributes:
+        waiting_s: what those should take that wait and of which no repeat has ended.
+        took_s, expected_s: what the ``ended`` ones took, and should have taken.
+    """
+
+    waiting_s: float = 0.0
+    took_s: float = 0.0
+    expected_s: float = 0.0
+    ended: int = 0
+
+    def ratio(self, of_all: float) -> float:
+        """Measured over expected time, near the ratio ``of_all`` while few have ended."""
+        own = self.took_s / self.expected_s if self.expected_s else of_all
+        return (self.ended * own + _DOUBT * of_all) / (self.ended + _DOUBT)
+
+
 @dataclass
 class _Kind:
     """The repeats of one cell: how many wait, how long each should take, how long some took."""
 
+    family: _Family
     waiting: int = 0
     expected_s: float = 0.0
     took_s: float = 0.0
@@ -29,8 +58,8 @@ class Journal:
     """The cells of a run's last session: those of `run`, or of its last `--resume`.
 
     A cell should take as long as its other repeats did. If none has ended, it should take its
-    expected time, times the ratio of measured to expected time of all cells that have ended.
-    Cells that run side by side share the time: it is divided by the mean number that ran at once.
+    expected time, times the ratio of measured to expected time of the cells that have ended, above
+    all of those with the same systems and back end. As many run side by side as did on average.
     """
 
     def __init__(self, events: Iterable[CellEvent] = ()) -> None:
@@ -42,9 +71,11 @@ class Journal:
         self.began_at: float | None = None
         self.titles: dict[Key, str] = {}
         self.running: dict[Key, float] = {}
+        self._waiting: dict[Key, None] = {}
         self._kinds: dict[str, _Kind] = {}
-        self._known_s = self._unknown_s = 0.0
-        self._took_s = self._ended_expected_s = 0.0
+        self._families: dict[tuple[str, ...], _Family] = {}
+        self._known_s = 0.0
+        self._all = _Family()
         self.ended = 0
 
     @property
@@ -58,21 +89,28 @@ class Journal:
             self._forget()
             self.began_at = event.at
             return
-        key, kind = (event.cell, event.repeat), self._kinds.setdefault(event.cell, _Kind())
+        key, kind = (event.cell, event.repeat), self._kinds.get(event.cell)
+        if kind is None:
+            family = self._families.setdefault(_family(event.title), _Family())
+            kind = self._kinds[event.cell] = _Kind(family)
         self._count(kind, -1)
         if event.event == PLANNED:
             self.titles[key] = event.title
+            self._waiting[key] = None
             kind.waiting += 1
             kind.expected_s = event.expected_s
         elif event.event == STARTED and key in self.titles and key not in self.running:
             self.running[key] = event.at
+            self._waiting.pop(key, None)
             kind.waiting -= 1
         elif event.event == FINISHED and key in self.running:
             took = event.at - self.running.pop(key)
             kind.took_s += took
             kind.ended += 1
-            self._took_s += took
-            self._ended_expected_s += kind.expected_s
+            for each in (self._all, kind.family):
+                each.took_s += took
+                each.expected_s += kind.expected_s
+                each.ended += 1
             self.ended += 1
         self._count(kind, 1)
 
@@ -81,25 +119,59 @@ class Journal:
         if kind.ended:
             self._known_s += sign * kind.waiting * kind.took_s / kind.ended
         else:
-            self._unknown_s += sign * kind.waiting * kind.expected_s
+            kind.family.waiting_s += sign * kind.waiting * kind.expected_s
 
     def left_s(self, now: float) -> float:
         """The seconds from ``now`` (of the epoch) until all cells should have ended."""
-        ratio = self._took_s / self._ended_expected_s if self._ended_expected_s else 1.0
-        rest, longest = self._known_s + self._unknown_s * ratio, 0.0
-        for (cell, _), since in self.running.items():
-            kind = self._kinds[cell]
-            whole = kind.took_s / kind.ended if kind.ended else kind.expected_s * ratio
-            own = max(0.0, whole - (now - since))
-            rest, longest = rest + own, max(longest, own)
-        return max(rest / self._at_once(now), longest)
+        of_all = self._all.took_s / self._all.expected_s if self._all.expected_s else 1.0
+        running = [
+            max(0.0, self._whole_s(cell, of_all) - (now - since))
+            for (cell, _), since in self.running.items()
+        ]
+        at_once = self._at_once(now)
+        if len(self._waiting) <= _MOST_LAID_OUT:
+            waiting = [self._whole_s(cell, of_all) for cell, _ in self._waiting]
+            return _laid_out(running, waiting, at_once)
+        unknown = (each.waiting_s * each.ratio(of_all) for each in self._families.values())
+        rest = sum(running) + self._known_s + sum(unknown)
+        return max(rest / at_once, *running, 0.0)
+
+    def _whole_s(self, cell: str, of_all: float) -> float:
+        """The seconds that a cell should take."""
+        kind = self._kinds[cell]
+        if kind.ended:
+            return kind.took_s / kind.ended
+        return kind.expected_s * kind.family.ratio(of_all)
 
     def _at_once(self, now: float) -> float:
         """How many cells ran at once, on average."""
         if not self.ended or self.began_at is None or now <= self.began_at:
             return max(1.0, len(self.running))
-        worked = self._took_s + sum(now - since for since in self.running.values())
+        worked = self._all.took_s + sum(now - since for since in self.running.values())
         return max(worked / (now - self.began_at), 1e-9)
+
+
+def _laid_out(running: list[float], waiting: list[float], at_once: float) -> float:
+    """When the last cell ends, if each that waits begins as soon as there is room for it."""
+    lanes = math.ceil(round(at_once, 1))
+    slower = max(1.0, lanes / at_once)
+    ends = sorted(running)[-lanes:]  # more may be running than do on average
+    ends = [0.0] * (lanes - len(ends)) + ends
+    heapq.heapify(ends)
+    for each in waiting:
+        heapq.heapreplace(ends, ends[0] + each * slower)
+    return max(ends)
+
+
+def _family(title: str) -> tuple[str, ...]:
+    """The systems and the back end in a cell's title, which `planning.title` makes."""
+    words = title.split()
+    before = ["+", *words]
+    return tuple(
+        word
+        for word, last in zip(words, before, strict=False)
+        if last == "+" or word.startswith("backend=")
+    )
 
 
 def read(run: Path) -> Journal:

@@ -31,7 +31,11 @@ EXPECTED_ERRORS = (
 )  # fmt: skip
 
 Outcome: TypeAlias = CellResult | Failed
-Started: TypeAlias = Callable[[Planned], None]
+Told: TypeAlias = Callable[[Planned], None]
+
+
+def _untold(planned: Planned) -> None:
+    pass
 
 
 class Executor(Protocol):
@@ -44,7 +48,12 @@ class Executor(Protocol):
         """
 
     def outcomes(
-        self, cells: Sequence[Planned], logs: Path, recording: Recording, started: Started
+        self,
+        cells: Sequence[Planned],
+        logs: Path,
+        recording: Recording,
+        started: Told,
+        ended: Told = _untold,
     ) -> Iterator[tuple[Planned, Outcome]]:
         """Each cell with its outcome, as soon as that is known.
 
@@ -52,6 +61,7 @@ class Executor(Protocol):
             logs: the directory in which each cell has a directory for its logs.
             recording: what cells record there.
             started: called with each cell when it begins.
+            ended: called with each cell when it has ended, which may be before its outcome's turn.
         """
 
 
@@ -78,13 +88,24 @@ class Local:
         check_recording(cells, recording)
 
     def outcomes(
-        self, cells: Sequence[Planned], logs: Path, recording: Recording, started: Started
+        self,
+        cells: Sequence[Planned],
+        logs: Path,
+        recording: Recording,
+        started: Told,
+        ended: Told = _untold,
     ) -> Iterator[tuple[Planned, Outcome]]:
         waiting, running = deque(cells), deque[_Running]()
         cores = len(os.sched_getaffinity(0))
         try:
             while waiting or running:
-                busy = [each.call.pipe for each in running if not each.call.pipe.poll()]
+                busy = []
+                for each in running:
+                    if not each.call.pipe.poll():
+                        busy.append(each.call.pipe)
+                    elif not each.is_told:
+                        each.is_told = True
+                        ended(each.planned)
                 side_by_side = [each.planned for each in running] + list(waiting)[:1]
                 may_start = not running or not any(map(is_emulated, side_by_side))
                 if waiting and may_start and len(busy) < cores:
@@ -105,6 +126,7 @@ class _Running:
 
     def __init__(self, planned: Planned, logs: Path, recording: Recording) -> None:
         self.planned, self._log_dir = planned, logs / log_name(planned.cell)
+        self.is_told = False  # that it has ended
         self.call = Call(
             run_cell,
             *(planned.cell, planned.deployment, self._log_dir, recording),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -19,6 +19,8 @@ from testbed.switches.compile import COMPILER, CompileError, check_program
 
 SIMULATION_S = 1.0
 """A rough guess of the seconds that a simulated cell takes."""
+_PACKETS_S, _HOP_S = 0.1, 5e-7
+"""Roughly the seconds that a cell in packets takes, and each packet of it on each link."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,25 @@ class Planned:
     seconds: float
     warning: str | None = None
     refusal: str | None = None
+
+
+class NoCell(ValueError):
+    """There is no such cell, or none to explain; the message says what was found and wanted."""
+
+
+def of_ids(cells: Sequence[Cell], ids: Sequence[str]) -> list[Cell]:
+    """The cells whose ids begin as one of ``ids``. NoCell if one of these names none."""
+    for wanted in ids:
+        if not wanted or not any(cell.id.startswith(wanted) for cell in cells):
+            raise NoCell(found_no(wanted, (cell.id for cell in cells)))
+    return [cell for cell in cells if cell.id.startswith(tuple(ids))]
+
+
+def found_no(wanted: str, ids: Iterable[str]) -> str:
+    """That no cell's id begins as ``wanted``, and which ids there are."""
+    known = list(dict.fromkeys(ids))
+    some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+    return f"--cell: found {wanted!r}, wanted one of {some}; see run --dry-run"
 
 
 def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[Planned]:
@@ -64,11 +85,11 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
             check_trees(job)
     if cell.experiment.backend == "simulate":  # which has no loss
         return Planned(cell, deployment, SIMULATION_S)
-    lossy = losing.warning(deployment)
-    if cell.experiment.backend == "packet":
-        return Planned(cell, deployment, SIMULATION_S, lossy)
-    known, dilation = calibration.load(), cell.experiment.emulation.dilation
+    lossy, known = losing.warning(deployment), calibration.load()
     needed = capacity.demand(deployment, known)
+    if cell.experiment.backend == "packet":
+        return Planned(cell, deployment, _in_packets_s(deployment, needed), lossy)
+    dilation = cell.experiment.emulation.dilation
     seconds = max(job.expected_end_s for job in deployment.jobs) * dilation
     return Planned(
         cell,
@@ -77,6 +98,15 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
         lossy or capacity.warning(needed, dilation, known),
         capacity.refusal(needed, dilation, known),
     )
+
+
+def _in_packets_s(deployment: Deployment, needed: capacity.Demand) -> float:
+    """The seconds that a cell in packets should take: most go into the packets on its links."""
+    sent = sum(
+        load.iteration_bytes * (job.job.iterations + job.job.warmup)
+        for load, job in zip(needed.loads, deployment.jobs, strict=True)
+    )
+    return _PACKETS_S + _HOP_S * sent / (4 * deployment.fabric.values)
 
 
 @cache

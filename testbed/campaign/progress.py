@@ -30,7 +30,7 @@ class Progress:
         console: Console,
     ) -> None:
         self._console, self._directory, self._standings = console, directory, standings
-        self._cells, self._started = len(planned), 0
+        self._cells, self._started, self._finished = len(planned), 0, 0
         self._journal = Journal()
         self._note(
             [
@@ -51,9 +51,13 @@ class Progress:
         else:
             self._console.print(escape(line), highlight=False, soft_wrap=True)
 
+    def end(self, planned: Planned) -> None:
+        """A cell has ended; its outcome may have to wait for its turn."""
+        self._note([self._event(FINISHED, planned)])
+
     def finish(self, planned: Planned, said: str, rows: Sequence[Row]) -> None:
         """``said`` is the outcome as text, ``rows`` are the cell's."""
-        self._note([self._event(FINISHED, planned)])
+        self._finished += 1
         records = [as_text(row) for row in rows]
         for record in records:
             self._standings.add(record)
@@ -61,7 +65,7 @@ class Progress:
             return
         leaders = self._leaders(records[-1]) if records else ""
         start = "\r\x1b[K" if self._console.is_terminal else ""
-        line = f"{start}[{self._journal.ended}/{self._cells}] {title(planned.cell)}: {said}"
+        line = f"{start}[{self._finished}/{self._cells}] {title(planned.cell)}: {said}"
         self._console.print(escape(line + leaders), highlight=False, soft_wrap=True)
 
     def _leaders(self, record: dict[str, str]) -> str:

@@ -51,8 +51,13 @@ def code() -> str:
 
 
 def digest_of(package: Path, compiled: Path) -> str:
-    """Digest of the modules of ``package`` that a cell may import, C sources, and compiled P4."""
-    sources = {*modules(package).values(), *package.rglob("*.[ch]")}
+    """Digest of the modules of ``package`` that a cell may import, of C sources in the same layers,
+    and of compiled P4."""
+    sources = set(modules(package).values())
+    layers = {path.relative_to(package).parts[0] for path in sources}
+    sources |= {
+        path for path in package.rglob("*.[ch]") if path.relative_to(package).parts[0] in layers
+    }
     digest = hashlib.sha256()
     for root, paths in ((package, sources), (compiled, filter(Path.is_file, compiled.rglob("*")))):
         for path in sorted(paths):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,18 @@ class Input(click.Path):
         if path.exists() and not path.is_file() and not path.is_dir():
             self.fail(f"found a device or a pipe at {path}, wanted a file", param, context)
         return path
+
+
+class Seconds(click.FloatRange):
+    """A time of at least ``min``, and not NaN, which a range lets through."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        seconds = super().convert(value, param, context)
+        if not math.isfinite(seconds):
+            self.fail(f"found {value}, wanted a number of seconds", param, context)
+        return seconds
 
 
 FILE = Input(exists=True, dir_okay=False, path_type=Path)

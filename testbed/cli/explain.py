@@ -56,7 +56,8 @@ def explain(
         return
     if path is None:
         raise click.UsageError("found no RUN or FILE, wanted one, or --drills")
-    from testbed.studies.explain.cells import NoCell, of_experiment, of_run
+    from testbed.campaign.planning import NoCell
+    from testbed.studies.explain.cells import of_experiment, of_run
     from testbed.studies.explain.measured import lines
     from testbed.studies.explain.study import study
 

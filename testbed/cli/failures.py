@@ -12,6 +12,12 @@ from contextlib import contextmanager
 
 import click
 
+_NOT_A_PLACE = (
+    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM,
+    errno.EROFS,
+)  # fmt: skip
+"""Nothing can be written where the user said."""
+
 
 @contextmanager
 def running() -> Iterator[None]:
@@ -19,18 +25,20 @@ def running() -> Iterator[None]:
     from testbed.backends.emulation.network import EmulationError
     from testbed.backends.recording import Unrecordable
     from testbed.campaign.isolation import Terminated, termination_unwinds
+    from testbed.campaign.planning import NoCell
     from testbed.deployment.errors import DeploymentError
     from testbed.results import Unreadable
 
     try:
         with termination_unwinds():
             yield
-    except (Unrecordable, Unreadable) as error:
+    except (NoCell, Unrecordable, Unreadable) as error:
         raise click.UsageError(str(error)) from error
     except (DeploymentError, EmulationError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
-        raise click.ClickException(failed_file(error)) from error
+        wrong = click.UsageError if error.errno in _NOT_A_PLACE else click.ClickException
+        raise wrong(failed_file(error)) from error
     except (KeyboardInterrupt, Terminated):
         click.echo("interrupted; finished rows are kept; run --resume continues the run", err=True)
         sys.exit(130)
@@ -43,6 +51,8 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
         yield
     except mistakes as error:
         raise click.UsageError(str(error)) from error
+    except RecursionError as error:
+        raise click.UsageError("a file holds JSON that is nested too deep") from error
     except BrokenPipeError:  # of the output; click ends quietly
         raise
     except OSError as error:
@@ -51,6 +61,8 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
 
 def failed_file(error: OSError) -> str:
     """The file that could not be used, and why."""
+    if error.errno is None:  # one of ours, a sentence
+        return str(error)
     if error.filename is None:
         return f"a file, or the current folder, cannot be used: {error.strerror or error}".lower()
     said = f"{error.filename}: {(error.strerror or str(error)).lower()}"

@@ -43,10 +43,12 @@ def reference(
         with reading(DeploymentError, Invalid, Unreadable):
             click.echo(f"reference: {reference.keep(runs, claims, where)}")
         return
+    if not where.is_dir():
+        raise click.UsageError(f"found no directory {where}, wanted a reference")
     problems = list(reference.stale(where))
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
-        click.echo("stale: run ./run_all.sh, and `ina-testbed reference` on its results", err=True)
+        click.echo("stale: ./run_all.sh --reference makes it again", err=True)
         sys.exit(1)
     click.echo(f"{where}: up to date with the code")

@@ -163,9 +163,9 @@ def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
             click.echo(each.note, err=True)
     planned = [cell for each in evaluations for cell in each.planned]
     for cell in planned if dry_run else ():
-        click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {cell.seconds:.0f} s")
+        click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {max(1, round(cell.seconds))} s")
     if dry_run:
         seconds = sum(each.seconds for each in planned)
-        click.echo(f"{counted(len(planned), 'cell')}, {clock(seconds)}", err=True)
+        click.echo(f"{counted(len(planned), 'cell')}, {clock(max(1.0, seconds))}", err=True)
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.arguments import FILE, experiments
+from testbed.cli.arguments import FILE, Seconds, experiments
 from testbed.cli.failures import running
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _SEEDS = 160
 )
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="first seed")
 @click.option("--system", "systems", multiple=True, help="a system; all if none is named")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="stop after so long")
+@click.option("--seconds", type=Seconds(0, min_open=True), help="stop after so long")
 @click.option("--jobs", type=click.IntRange(1), help="processes  [default: one on each core]")
 @click.option(
     "--case", "cases", multiple=True, type=FILE, help="judge an experiment file with faults instead"
@@ -55,6 +55,10 @@ def torture(
     """
     from testbed.systems import registry
 
+    if cases and (systems or seconds or seeds):
+        raise click.UsageError(
+            "found --case with --system, --seeds or --seconds, wanted it without them"
+        )
     if cases:
         sys.exit(_judge(cases))
     for name in systems:

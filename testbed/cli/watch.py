@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import DIRECTORY
+from testbed.cli.arguments import DIRECTORY, Seconds
 from testbed.cli.failures import reading
 
 
@@ -16,7 +16,7 @@ from testbed.cli.failures import reading
 @click.option("--once", is_flag=True, help="print the state once, and end")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1),
+    type=Seconds(0.1, 86_400),
     default=2.0,
     show_default=True,
     help="seconds between two looks",
@@ -26,7 +26,8 @@ def watch(directory: Path, once: bool, interval: float) -> None:
 
     DIR is a run's directory, or one above it, of which the last run is shown. Ends with the run.
     The time left is the expected time of the remaining cells, times measured over expected time of
-    those that have ended; a cell of which another repeat has ended should take as long as that.
+    those that have ended, above all of the same systems; a cell of which another repeat has ended
+    should take as long as that.
     """
     from rich.console import Console
     from rich.live import Live

@@ -40,12 +40,14 @@ def tasks(
     truth = gradients(job, seed + job.number, carried)
     truth.draw()  # before the ranks are forked, so that they share the memory
     units = tuple(replace(unit, ready_s=unit.ready_s * dilation) for unit in job.units)
+    layout = Layout(plan, units, values, carried)
+    every = tuple(addresses[host] for host in plan.hosts)
     return [
         Task(
             plan=plan,
             rank=rank,
             job=job.number,
-            addresses=tuple(addresses[host] for host in plan.hosts),
+            addresses=every,
             units=units,
             compute_s=job.compute_s * dilation,
             gradients=truth,
@@ -63,6 +65,7 @@ def tasks(
             forward=tuple(replace(part, seconds=part.seconds * dilation) for part in job.forward),
             parts=tuple(part * dilation for part in job.parts),
             notes_updates=job.job.training is not None,
+            shared_layout=layout,
         )
         for rank in plan.ranks
     ]

@@ -89,9 +89,9 @@ class Interpreter:
 
     def _advance(self, unit: int, chunk: int) -> None:
         state = self._units[unit]
-        program, values = state.program[chunk], state.chunks[chunk]
-        while (position := state.position[chunk]) < len(program):
-            operation = program[position]
+        program, values, position = state.program[chunk], state.chunks[chunk], state.position
+        while position[chunk] < len(program):
+            operation = program[position[chunk]]
             if isinstance(operation, Receive):
                 received = self._early.pop((unit, chunk, operation.source), None)
                 if received is None:
@@ -109,7 +109,9 @@ class Interpreter:
                 assert isinstance(operation, TreeOperation)
                 self._aggregate(operation, unit, values)
                 return
-            state.step(chunk)
+            position[chunk] += 1
+            state.waited[chunk] = False
+            state.left -= 1
 
     def _retire(self, unit: int) -> None:
         state = self._units.get(unit)

@@ -43,6 +43,7 @@ class Task:
             only; empty if an iteration waits for all sums of the one before.
         times_units: whether a worker records the times of each unit.
         notes_updates: whether a server of shared parameters records its updates.
+        shared_layout: the layout, if the ranks share one: with many chunks it is large.
     """
 
     plan: Plan
@@ -64,6 +65,7 @@ class Task:
     parts: tuple[float, ...] = ()
     times_units: bool = False
     notes_updates: bool = False
+    shared_layout: Layout | None = None
 
     @property
     def iterations(self) -> int:
@@ -71,7 +73,7 @@ class Task:
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout(self.plan, self.units, self.values, self.carried)
+        return self.shared_layout or Layout(self.plan, self.units, self.values, self.carried)
 
     @property
     def is_worker(self) -> bool:

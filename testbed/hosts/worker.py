@@ -9,7 +9,7 @@ from collections.abc import Generator
 import numpy as np
 
 from testbed.hosts.interpreter import Interpreter
-from testbed.hosts.messages import Chunk, Values
+from testbed.hosts.messages import Chunk, Message, Values
 from testbed.hosts.sum_check import sum_check
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
@@ -78,6 +78,22 @@ class Worker:
                 check.check(iteration)
             start = compute_end if task.forward else end
 
+    @property
+    def takes(self) -> bool:
+        """Whether a driver may call :meth:`take`."""
+        return not self._queues
+
+    def take(self, source: int, message: Message, now: float) -> bool:
+        """Process a message from rank ``source``, which its transport then does not deliver,
+        while the worker waits for its transport only. Returns whether it must be resumed.
+
+        Resuming steps for each message would take most of the time of a large ring.
+        """
+        assert isinstance(message, Chunk)
+        self._now, unfinished = now, self._unfinished
+        self._interpreter.arrived(source, message)
+        return self._unfinished < unfinished or bool(self._later)
+
     def outcome(self) -> RankOutcome:
         self._transport.account(self._outcome)
         if self._task.gradients is not None:
@@ -98,7 +114,10 @@ class Worker:
         until = AT_ONCE
         while True:
             now = self._now = yield until
-            moved = self._collect()
+            unfinished = self._unfinished
+            arrived = self._collect()
+            # Messages alone allow nothing more to begin, unless a unit has ended.
+            moved = arrived and (bool(self._queues) or self._unfinished < unfinished)
             while released < len(units) and ready(released) <= now and self._may_begin(released):
                 number = self._number(released)
                 self._begun[released] = now
@@ -119,8 +138,8 @@ class Worker:
             if released == len(units) and not self._unfinished and now >= compute_end:
                 return now if units else compute_end
             until = compute_end if now < compute_end else NEVER
-            if released < len(units) and ready(released) > now:
-                until = min(until, ready(released))
+            if released < len(units) and (next_s := ready(released)) > now:
+                until = min(until, next_s)
             if self._later:
                 until = min(until, self._later[0][0])
 

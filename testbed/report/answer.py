@@ -1,22 +1,75 @@
-"""A summary of the evaluation: one figure, one table, and its limits."""
+"""A summary of the evaluation: which system is best where, what flips that, and its limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.report import data, names, template
+import pandas as pd
+
+from testbed.report import (
+    canvas,
+    data,
+    factors,
+    figures,
+    names,
+    runs,
+    sensitivity,
+    tables,
+    template,
+)
 from testbed.report.backends import FLOOR, mark
 from testbed.report.differences import Record
 from testbed.report.evaluated import evaluated
 from testbed.report.ranking import Ranking
+from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.system_style import Series, Styles
 from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
 
 WINNERS = "winners.md"
 FIGURE = "jct-ina"
+_SAME = 0.001
+"""How far apart repeats may be that no draw sets apart."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The directories of runs by what they are for.
+
+    Attributes:
+        matrix: fabrics, workloads and places of INA; all runs if none is of these.
+        factors: one field varies (`factors.varied`).
+        emulated: in Mininet, with packets in virtual time beside it.
+        sensitivity: dilations and scales vary.
+    """
+
+    matrix: Sequence[Path]
+    factors: Sequence[Path]
+    emulated: Sequence[Path]
+    sensitivity: Sequence[Path]
+
+
+def parted(run_dirs: Sequence[Path]) -> Parts:
+    """Sort ``run_dirs`` by their experiments."""
+    found: dict[str, list[Path]] = {"matrix": [], "factors": [], "emulated": [], "sensitivity": []}
+    for run in run_dirs:
+        experiment = runs.read(run).experiment
+        varied = factors.varied(experiment)
+        backends = (experiment.get("sweep") or {}).get("product", {}).get("backend", [])
+        if "emulation.dilation" in varied:
+            found["sensitivity"].append(run)
+        elif len(varied) == 1:
+            found["factors"].append(run)
+        elif "emulate" in [*backends, experiment.get("backend")]:
+            found["emulated"].append(run)
+        else:
+            found["matrix"].append(run)
+    if not found["matrix"]:
+        return Parts([*run_dirs], [], [], [])
+    return Parts(**found)
 
 
 def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> Path:
@@ -25,12 +78,14 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     ``claims`` says whether the folder also has a page on claims. FileNotFoundError if a directory
     holds no results.
     """
-    found = evaluated(run_dirs, styles)
+    parts = parted(run_dirs)
+    found = evaluated(parts.matrix, styles)
     rows = found.rows
     table = winners(found.rankings, found.titles)
     context: dict[str, Any] = {
         "table": table,
-        "runs": list(found.about.values()),
+        "runs": [*found.about.values()]
+        + [runs.read(run) for run in run_dirs if run not in parts.matrix],
         "figure": (out / "figures" / f"{FIGURE}.svg").exists(),
         "figure_name": FIGURE,
         "claims": claims,
@@ -38,16 +93,69 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "total": len(rows),
         "most_workers": int(rows["workers"].max()),
         "repeats": sorted(set(found.means["used_rows"].astype(int))),
+        "same": int((_spreads(found.means) < _SAME).sum()),
+        "means": len(found.means),
         "dilations": sorted({f"{value:g}" for value in rows["dilation"]}),
-        "scales": sorted({template.fraction(value) for value in rows["scale"]}),
+        "scales": [template.fraction(value) for value in sorted({*rows["scale"]}, reverse=True)],
         "workloads": [title(each) for each in sorted(set(rows["workload"]))],
         "floors": {each: FLOOR[each] for each in sorted(set(rows["backend"]))},
+        "factors": [_factor(run, out, styles) for run in parts.factors],
+        "emulated": _emulated(parts.emulated, styles) if parts.emulated else None,
+        "sensitivity": sensitivity.table(parts.sensitivity, styles) if parts.sensitivity else None,
+        "markdown": markdown,
     }
     environment = template.environment()
     page = out / "README.md"
     page.write_text(environment.get_template("answer.md.j2").render(context))
     (out / WINNERS).write_text(markdown(table))
     return page
+
+
+def _spreads(means: pd.DataFrame) -> pd.Series:
+    """How far apart the repeats behind each mean are, as a share."""
+    return means["times"].map(lambda own: float(max(own) / min(own) - 1))
+
+
+def _factor(run: Path, out: Path, styles: Styles) -> dict[str, Any]:
+    """A study for the page, and its figure in ``out``."""
+    study = factors.study(run, styles)
+    with canvas.paper():
+        figure = {study.name: factors.drawn(study, styles)}
+        figures.publish(figure, out / "figures", {study.name: study.description})
+    return {"study": study, "table": factors.table(study, styles)} | {
+        "flips": factors.flips(study, styles)
+    }
+
+
+def _emulated(run_dirs: Sequence[Path], styles: Styles) -> dict[str, Any]:
+    """Mininet against packets in virtual time, cell by cell."""
+    found = evaluated(run_dirs, styles)
+    rows = found.rows[found.rows["backend"] == "emulate"]
+    both = data.beside(found.means)
+    good = both[both["is_valid"]]["difference"].abs()
+    keys = [*SETTING, *PLACE, *SERIES]
+    every = found.means[found.means["backend"] == "emulate"]
+    every = every.merge(both[[*keys, "packets_jct_s", "difference"]], on=keys, how="left")
+    lines = []
+    for row in every.to_dict("records"):
+        place = [names.fabric(row["fabric"]), title(row["workload"]), row["ina"]]
+        name = found.titles[row["system"], row["variant"]]
+        times = [number(row["jct_s"]), number(row["packets_jct_s"])]
+        lines.append([*place, name, *times, tables.percent(row["difference"])])
+        lines[-1].append(row["shown"])
+    columns = ["fabric", "workload", "INA", "system", "Mininet (s)", "packets (s)", "difference"]
+    return {
+        "table": ([*columns, "verdict"], lines),
+        "cells": int(rows.groupby(["run", "cell"]).ngroups),
+        "valid": int(data.is_valid(rows).sum()),
+        "rows": len(rows),
+        "median": tables.percent(good.median()).lstrip("+"),
+        "most": tables.percent(good.max()).lstrip("+"),
+        "targets": ", ".join(
+            f"{count} on {target}" for target, count in rows["switch_target"].value_counts().items()
+            if target
+        ),
+    }  # fmt: skip
 
 
 def winners(rankings: Sequence[Ranking], titles: Mapping[Series, str]) -> Table:

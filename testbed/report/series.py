@@ -36,7 +36,7 @@ def read(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_csv(path)
     except (ValueError, UnicodeDecodeError) as error:  # pandas' errors are ValueErrors
-        raise NoSeries(f"{path}: found no table: {error}") from error
+        raise NoSeries(f"{path}: found no table: {str(error).strip()}") from error
     if list(table.columns) != _COLUMNS:
         raise NoSeries(
             f"{path}: found columns {', '.join(map(str, table.columns))}, wanted "

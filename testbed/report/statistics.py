@@ -68,6 +68,8 @@ def rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> list[float]:
 
     Exact if a sample has at most eight values: an approximation could give a p that is too small.
     """
+    if not pairs:
+        return []
     from scipy.stats import mannwhitneyu  # takes a second to import, and only some reports need it
 
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)

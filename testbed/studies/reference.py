@@ -2,7 +2,8 @@
 
 ``ina-testbed reference RUN...`` makes ``reports/reference/`` from results directories:
 
-- ``README.md``: the summary; ``report.html``, ``report.md`` and ``figures/``;
+- ``README.md``: the summary; ``report.html``, ``report.md`` and ``figures/`` (of the
+  matrix: `testbed.report.answer.Parts`);
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
 - ``claims.*``, if the page on claims was made, with digests of the code and of the files that it
   answers.
@@ -54,9 +55,9 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
         folder.mkdir(exist_ok=True)
         for name in KEPT:
             shutil.copyfile(run / name, folder / name)
-    reporting.report(
-        runs, out, kept={run: out / name for run, name in zip(runs, names, strict=True)}
-    )
+    matrix = answer.parted(runs).matrix
+    kept = {run: out / name for run, name in zip(runs, names, strict=True) if run in matrix}
+    reporting.report(matrix, out, kept=kept)
     if claims is not None:
         for end in ("html", "md", "csv"):
             name = f"{claims_page.PAGE}.{end}"

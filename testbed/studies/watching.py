@@ -24,13 +24,13 @@ class Watched:
 
     Attributes:
         status: whether it is being written; "ended" if all its cells were.
-        done: how many cells have ended, in all sessions.
+        done: the cells and repeats of which there are rows, of all sessions.
         journal: the last session's.
     """
 
     run: Path
     status: Literal["runs", "ended", "interrupted"]
-    done: int
+    done: frozenset[tuple[str, str]]
     journal: journal.Journal
     standings: Standings
 
@@ -54,14 +54,16 @@ def look(run: Path) -> Watched:
     status: Literal["runs", "ended", "interrupted"] = (
         "runs" if is_being_written else "ended" if ended else "interrupted"
     )
-    return Watched(run, status, len(done), journal.read(run), standings)
+    return Watched(run, status, frozenset(done), journal.read(run), standings)
 
 
 def lines(watched: Watched, now: float) -> Iterator[str]:
     """The state as text; ``now`` is in seconds of the epoch."""
     own, standings = watched.journal, watched.standings
-    left = own.left if watched.status != "ended" else 0
-    said = f"{watched.done} of {counted(watched.done + left, 'cell')} done"
+    cells = set(watched.done)
+    if watched.status != "ended":
+        cells |= {(cell, str(repeat)) for cell, repeat in own.titles}
+    said = f"{len(watched.done)} of {counted(len(cells), 'cell')} done"
     if watched.status == "runs":
         said += f", {len(own.running)} running, {clock(own.left_s(now))} left"
     elif watched.status == "interrupted":

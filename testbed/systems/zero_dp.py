@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
@@ -52,15 +53,14 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         return replace(rings, programs=scatter, sharding=Sharding(gather, reshard))
     reduced = [SwitchReduce(owner, owner) for owner in owners]
     copied = [Multicast(owner, len(up) + owner) for owner in owners]
-    around: tuple[Operation, ...] = tuple(chain.from_iterable(zip(reduced, copied, strict=True)))
-    if sharded:
-        around = tuple(reduced)
+    around: Iterable[Operation] = chain.from_iterable(zip(reduced, copied, strict=True))
+    program = tuple(reduced if sharded else around)
     return Plan(
         system="zero-dp",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=len(job.workers),
-        programs=(around,) * len(job.workers),
+        programs=(program,) * len(job.workers),
         trees=(*up, *up),
         pipelining=Pipelining() if sharded else PIPELINING,
         sharding=Sharding((tuple(copied),) * len(job.workers), reshard) if sharded else None,

@@ -41,7 +41,7 @@ class Recorder:
     def prepare(self, cells, recording):
         pass
 
-    def outcomes(self, cells, logs, recording, started):
+    def outcomes(self, cells, logs, recording, started, ended):
         for each in cells:
             if len(self.ran) == self._most:
                 raise KeyboardInterrupt

@@ -21,41 +21,35 @@ from testbed.cli import main
 from testbed.results import CellEvent
 
 
-def campaign(seconds, repeats, cores, in_order, seed=1):
-    """The events of a campaign whose cells take ``seconds``, within 10 %, and expect 1 s each."""
+def campaign(seconds, repeats, cores, seed=1, expected=None):
+    """The events of a campaign whose cells take ``seconds``, within 10 %, and expect 1 s each, or
+    what is ``expected``."""
     draw = random.Random(seed)
     orders = [draw.sample([*seconds], len(seconds)) for _ in range(repeats)]
     planned = [(cell, repeat) for repeat, order in enumerate(orders) for cell in order]
     yield CellEvent(0.0, SESSION)
     for cell, repeat in planned:
-        yield CellEvent(0.0, PLANNED, cell, repeat, 1.0, cell)
+        yield CellEvent(0.0, PLANNED, cell, repeat, (expected or {}).get(cell, 1.0), cell)
     now, waiting, running = 0.0, deque(planned), {}
-    told: deque[tuple[str, int]] = deque()
-    while waiting or running or told:
+    while waiting or running:
         while waiting and len(running) < cores:
             key = waiting.popleft()
             running[key] = now + seconds[key[0]] * draw.uniform(0.9, 1.1)
-            told.append(key)
             yield CellEvent(now, STARTED, *key, 1.0)
         ended = min(running, key=running.__getitem__)
         now = running.pop(ended)
-        if not in_order:
-            told.remove(ended)
-            yield CellEvent(now, FINISHED, *ended, 1.0)
-        while in_order and told and told[0] not in running:  # as `local.Local` tells them
-            yield CellEvent(now, FINISHED, *told.popleft(), 1.0)
+        yield CellEvent(now, FINISHED, *ended, 1.0)
 
 
 ALIKE, UNLIKE = [7.0] * 10, [1.0, 2.0, 30.0, 4.0, 9.0]
 
 
-@pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize(
     ("seconds", "cores"), [(ALIKE, 1), (ALIKE, 2), (ALIKE, 8), (UNLIKE, 1), (UNLIKE, 2)]
 )
-def test_the_time_left_is_right_within_a_fifth(seconds, cores, in_order):
+def test_the_time_left_is_right_within_a_fifth(seconds, cores):
     cells = {f"c{number}": each for number, each in enumerate(seconds)}
-    events = [*campaign(cells, 12, cores, in_order)]
+    events = [*campaign(cells, 12, cores)]
     end, journal, checked = events[-1].at, Journal(), 0
     for event in events:
         journal.record(event)
@@ -66,6 +60,28 @@ def test_the_time_left_is_right_within_a_fifth(seconds, cores, in_order):
     assert checked > 20
     assert journal.left == 0
     assert journal.left_s(end) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_time_left_is_right_when_unlike_cells_run_once(cores, seed):
+    """What cells expect is right for the size, and wrong for the system and for the machine."""
+    slower = {"ps": 0.5, "ring": 1.0, "atp": 3.0, "switchml": 2.0}
+    sizes = {f"synthetic/{size}MB": size for size in (1, 3, 10, 30)}
+    expected = {
+        f"{system} {workload} workers={workers}": 0.1 + size * workers / 40
+        for system in slower
+        for workload, size in sizes.items()
+        for workers in (2, 4, 8)
+    }
+    took = {title: 3 * slower[title.split()[0]] * each for title, each in expected.items()}
+    assert len(took) == 48
+    events = [*campaign(took, 1, cores, seed, expected)]
+    end = events[-1].at
+    for share in (0.25, 0.5, 0.75):
+        now = share * end
+        journal = Journal(event for event in events if event.at <= now)
+        assert journal.left_s(now) == pytest.approx(end - now, rel=0.2), share
 
 
 def test_expected_times_count_until_a_cell_has_ended():
@@ -81,8 +97,22 @@ def test_expected_times_count_until_a_cell_has_ended():
     assert journal.left_s(100.0) == pytest.approx(6.0)  # it must end at any moment
 
 
+def test_cells_that_ran_side_by_side_once_do_not_halve_the_time_left():
+    """Emulated cells run alone, and few others beside them."""
+    cells = [f"c{number}" for number in range(10)]
+    journal = Journal([CellEvent(0.0, SESSION)])
+    for cell in (*cells, "a", "b"):
+        journal.record(CellEvent(0.0, PLANNED, cell, 0, 10.0))
+    for number, cell in enumerate(cells[:5]):
+        journal.record(CellEvent(10.0 * number, STARTED, cell, 0))
+        journal.record(CellEvent(10.0 * (number + 1), FINISHED, cell, 0))
+    for cell in ("a", "b"):
+        journal.record(CellEvent(50.0, STARTED, cell, 0))
+    assert journal.left_s(50.0) == pytest.approx(60.0)
+
+
 def test_a_new_session_forgets_the_one_before():
-    journal = Journal(campaign({"a": 1.0, "b": 2.0}, 2, 1, True))
+    journal = Journal(campaign({"a": 1.0, "b": 2.0}, 2, 1))
     for event in (CellEvent(9.0, SESSION), CellEvent(9.0, PLANNED, "b", 1, 5.0)):
         journal.record(event)
     assert journal.left == 1

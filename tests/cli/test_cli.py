@@ -16,9 +16,11 @@ from click.testing import CliRunner
 from tiny import data, file
 
 from testbed.backends.emulation import cleanup
+from testbed.campaign import evaluation, planning
 from testbed.cli import main
 from testbed.machine import doctor
 from testbed.machine.doctor import Check
+from testbed.placement.deployments import Deployments
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 
@@ -34,7 +36,10 @@ def line_of(path: Path, text: str) -> int:
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.name)
-def test_the_shipped_experiments_are_valid_and_can_be_set_up(path):
+def test_the_shipped_experiments_are_valid_and_can_be_set_up(path, monkeypatch):
+    shared = Deployments()  # both verbs deploy every cell, and some plans take long
+    for module in (planning, evaluation):
+        monkeypatch.setattr(module, "Deployments", lambda: shared)
     assert invoke("validate", path).exit_code == 0
     done = invoke("run", "--dry-run", path)
     assert done.exit_code == 0, done.output

@@ -122,7 +122,6 @@ def bound(to: str) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
     made.bind((to, wire.PORT))
-    made.settimeout(5)
     return made
 
 

@@ -90,6 +90,57 @@ def test_a_rank_that_waits_for_others_asks_for_few_fragments():
         assert engine.counters(0).retransmitted <= 1 + 2 + 4 + 8  # after 0.2, 0.6, 1.4, ... s
 
 
+def _sum(fragment, lanes):
+    made = np.zeros(1, wire.HEADER)
+    made["kind"], made["tree"], made["sequence"] = wire.KIND_RESULT, TREE, fragment
+    made["slot"], made["next_slot"] = fragment % (2 * lanes), fragment + lanes
+    return made.tobytes() + bytes(4 * VALUES)
+
+
+def _sent_again(times, until, lanes=64):
+    """Which fragments a host sends again, and how often in all, up to ``until`` seconds after it
+    began. One in each lane leaves at once; those in ``times`` are answered then."""
+    with Engine(VALUES) as engine:
+        engine.add(Member(TREE, PROTOCOL, lanes, [0], 0, SWITCH))
+        values = np.ones(lanes * VALUES, np.int32)
+        engine.push(0, Operation.ALL_REDUCE, values.ctypes.data, values.size)
+        due = engine.pump(1000.0)
+        assert len(list(engine.packets())) == lanes
+        again = set()
+        for fragment, at in [*times.items(), (None, until)]:
+            while due < 1000.0 + at:
+                due = engine.pump(due)
+                again.update(_fragments(engine))
+            if fragment is not None:
+                engine.take(_sum(fragment, lanes), 1000.0 + at)
+                due = engine.pump(1000.0 + at)
+                again.update(_fragments(engine))
+        return again, engine.counters(0).retransmitted
+
+
+def _fragments(engine):
+    for _, packet in engine.packets():
+        (header,) = np.frombuffer(packet[: wire.HEADER_BYTES], wire.HEADER)
+        yield int(header["sequence"])
+
+
+@pytest.mark.parametrize("pause", [0.05, 0.1, 0.2])
+def test_a_queue_longer_than_any_round_trip_is_no_loss(pause):
+    """A link of 3 ms a packet. The answers pause, so that a probe is sent; that to its first
+    sending, soon after, does not show that anything else is lost."""
+    times = {each: 0.005 + 0.003 * each + (pause if each >= 8 else 0) for each in range(64)}
+    again, count = _sent_again(times, until=max(times.values()))
+    assert 1 <= count <= 3
+    assert again <= set(range(8, 12))
+
+
+def test_what_is_missing_after_the_answer_to_a_probe_is_sent_again():
+    """All after the eighth packet are lost."""
+    times = {each: 0.005 + 0.003 * each for each in range(8)}
+    again, _ = _sent_again({**times, 8: 0.1}, until=1.0)
+    assert again == set(range(8, 64))
+
+
 def test_nonsense_changes_nothing():
     with Engine(VALUES) as engine:
         engine.add(Member(TREE, PROTOCOL, WINDOW, [0], 0, SWITCH))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -13,7 +16,10 @@ from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
 from testbed.cli import main
 from testbed.deployment.experiments import reads
+from testbed.report import factors, sensitivity
+from testbed.report.differences import differences
 from testbed.report.quote import filled
+from testbed.report.ranking import Ranking
 from testbed.studies import reference
 from testbed.studies.reference import REFERENCE, keep, stale
 
@@ -56,6 +62,66 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     (out / "small/results.csv").write_text("".join(table[:-1]))
     (said,) = stale(out)
     assert "1 cell without a row: jobs.0.system: " in said
+
+
+def test_a_study_of_one_factor_says_where_the_answer_flips(run, tmp_path):
+    text = TEXT.replace("name: small", "name: rates").replace(
+        "fabric.ina: [none, all]", "fabric.step_latency: [0s, 1s]"
+    )
+    study, _ = New(reads(text), tmp_path).run(NOTHING, Local(), quiet=True)
+    out = tmp_path / "reference"
+    page = keep([run, study], None, out).read_text()
+    section = page[page.index("## What flips it") : page.index("## What this evaluation")]
+    assert "| step latency | INA | fastest |" in section
+    assert sum(line.startswith(("| 0s |", "| 1s |")) for line in section.splitlines()) == 2
+    assert "- INA at 2/2 ToRs: it" in section
+    assert (out / "figures/rates.svg").exists()
+    assert "rates" not in (out / "winners.md").read_text()
+    assert list(stale(out)) == []
+
+
+def test_an_answer_flips_where_no_leader_stays():
+    def ranking(value: str, times: dict[str, float]) -> Ranking:
+        rows = [
+            {"system": name, "variant": "", "jct_s": time, "times": [time], "plans": (name,),
+             "backend": "simulate"}
+            for name, time in sorted(times.items(), key=lambda each: each[1])
+        ]  # fmt: skip
+        behind = differences([(rows[0], other) for other in rows[1:]])
+        return Ranking({"value": value, "ina": "all"}, rows[0], behind)
+
+    early = ranking("1", {"ring": 1.0, "atp": 2.0})
+    tie = ranking("2", {"ring": 1.0, "atp": 1.001})
+    late = ranking("3", {"ring": 2.0, "atp": 1.0})
+
+    def said(*rankings: Ranking) -> str:
+        (text,) = factors.flips(factors.Study("", "", "", rankings, {}), {})
+        return text
+
+    assert said(early, late) == "INA at all: it flips between 1 and 3, from ring to atp."
+    assert "it does not flip: ring is among the fastest" in said(early, tie)
+    assert "changes step by step" in said(early, tie, late)
+
+
+def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monkeypatch):
+    rows = []
+    for scale, backend, ring, atp in [
+        (0.25, "packet", 1.0, 2.0), (0.125, "packet", 9.0, 2.0),
+        (0.125, "emulate", 2.0, 1.0), (0.25, "emulate", 1.0, 2.1), (0.25, "emulate", 1.1, 2.1),
+    ]:  # fmt: skip
+        for name, time in (("ring", ring), ("atp", atp)):
+            settings = {"jobs.0.system": name, "backend": backend, "emulation.scale": scale}
+            rows.append({
+                "settings": json.dumps(settings), "backend": backend, "scale": scale,
+                "dilation": 400.0, "jct_s": time, "verdict": "valid", "verified": True,
+            })  # fmt: skip
+    found = SimpleNamespace(results=pd.DataFrame(rows))
+    monkeypatch.setattr("testbed.results.read", lambda runs: found)
+    (_, table), said = sensitivity.table([tmp_path], {})
+    assert [line[-1] for line in table] == ["ring is not before atp", "right"]
+    assert table[1][2:5] == ["4 of 4", "+5.0%", "+10.0%"]
+    assert "2 plans ran again; they were 5.0% apart in the median and 10.0% at most" in said[0]
+    assert "from dilation 400 and scale 1/4 on" in said[1]
 
 
 def test_a_reference_is_stale_once_code_has_changed(run, tmp_path, monkeypatch):

@@ -27,9 +27,9 @@ def bare_fabrics() -> list[Fabric]:
 
 def deployments(bare: Fabric) -> list[Fabric]:
     """INA at no, some and all ToRs, and at some or all switches above them."""
-    tors, above = bare.tors, [switch for switch in bare.switches if switch not in bare.tors]
+    tors, above = bare.tors, tuple(switch for switch in bare.switches if switch not in bare.tors)
     chosen = ((), tors[:1], tors[-1:], tors[::2], tors, above, (*tors[1::2], *above[::2]))
-    return [bare.with_ina(switches) for switches in chosen]
+    return [bare.with_ina(switches) for switches in dict.fromkeys(chosen)]  # few racks: some twice
 
 
 def assignments(system: System, fabric: Fabric, workers: int) -> Iterator[Assignment]:

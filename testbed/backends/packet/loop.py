@@ -14,6 +14,7 @@ from testbed.backends.packet.transport import VirtualTransport
 from testbed.hosts.rank import make
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import Rank, Steps
+from testbed.hosts.worker import Worker
 
 LONGEST_SILENCE = 1000 * SECOND
 """Simulated time after which ranks that only wait for one another are given up."""
@@ -45,7 +46,10 @@ class _Job:
             make(task, transport) for task, transport in zip(tasks, self.transports, strict=True)
         ]
         self.steps: list[Steps] = [rank.steps(0.0) for rank in self.ranks]
-        self.timers = [0] * len(tasks)  # the number of each rank's latest timer
+        self.timers = [0] * len(tasks)  # the number of each rank's latest timer, 0 for none
+        self.takers = [
+            rank.take if isinstance(rank, Worker) and rank.takes else None for rank in self.ranks
+        ]
         self.working = {task.rank for task in tasks if task.is_worker}
 
 
@@ -90,7 +94,7 @@ class Loop:
             return
         now = self._simulation.now / SECOND
         for number, rank in dict.fromkeys(self._paused.pop(node, ())):
-            self._resume(number, rank, now)
+            self._resume(number, [rank], now)
 
     def close(self) -> None:
         """Free the engines, when the simulation is closed."""
@@ -116,25 +120,31 @@ class Loop:
         for number, job in enumerate(self._jobs):
             for rank, steps in enumerate(job.steps):
                 self._wait(number, rank, next(steps), 0.0)
-        while any(job.working for job in self._jobs):
-            planned = [queue[0][0] for queue in (self._timers, self._actions) if queue]
-            until = min(planned, default=self._simulation.now + longest_silence)
-            until = min(until, limit)
-            event = self._simulation.run(until)
-            now = self._simulation.now / SECOND
+        simulation, timers, actions = self._simulation, self._timers, self._actions
+        working = [job.working for job in self._jobs]
+        while any(working):
+            is_planned = bool(timers or actions)
+            until = limit if is_planned else min(limit, simulation.now + longest_silence)
+            if timers and timers[0][0] < until:
+                until = timers[0][0]
+            if actions and actions[0][0] < until:
+                until = actions[0][0]
+            event = simulation.run(until)
+            now = simulation.now / SECOND
             if event is not None:
                 self._take(*event, now)
-            elif not planned:
+            elif not is_planned:
                 raise Stalled(f"these ranks wait for ever: {self._left()}")
-            if self._simulation.now >= limit:
+            if simulation.now >= limit:
                 raise Stalled(
                     f"these ranks have not ended after {limit / SECOND:g} s: {self._left()}"
                 )
-            self._act()
-            while self._timers and self._timers[0][0] <= self._simulation.now:
-                _, count, number, rank, due = heapq.heappop(self._timers)
+            if actions:
+                self._act()
+            while timers and timers[0][0] <= simulation.now:
+                _, count, number, rank, due = heapq.heappop(timers)
                 if self._jobs[number].timers[rank] == count:
-                    self._resume(number, rank, max(now, due))
+                    self._resume(number, [rank], max(now, due))
 
     def _act(self) -> None:
         while self._actions and self._actions[0][0] <= self._simulation.now:
@@ -168,7 +178,22 @@ class Loop:
             )
         _, rank = streams.ends(number)
         for _ in range(streams.arrived(number)):
-            self._handle(job, rank, partial(streams.deliver, number))
+            if not self._hand(job, rank, number, now):
+                self._handle(job, rank, partial(streams.deliver, number))
+
+    def _hand(self, number: int, rank: int, stream: int, now: float) -> bool:
+        """Let a rank that waits for messages only take one without delay, if it can."""
+        job = self._jobs[number]
+        take, node = job.takers[rank], job.nodes[rank]
+        if take is None or job.timers[rank] or node in self._gone or node in self._paused:
+            return False
+        if self._simulation.is_charged(node):
+            return False
+        if take(*job.streams.take(stream), now):
+            self._resume(number, [rank], now)
+        elif job.streams.woken:
+            self._resume(number, job.streams.to_wake(), now)
+        return True
 
     def _handle(self, job: int, rank: int, message: Callable[[], None]) -> None:
         """Resume a rank with a message when its host has handled that."""
@@ -176,17 +201,16 @@ class Loop:
 
         def resume() -> None:
             message()
-            self._resume(job, rank, at / SECOND)
+            self._resume(job, [rank], at / SECOND)
 
         if at > self._simulation.now:
             self.at(at, resume)
         else:
             resume()
 
-    def _resume(self, number: int, rank: int, now: float) -> None:
-        """Resume a rank, and those on its own host to which it has sent messages."""
+    def _resume(self, number: int, waiting: list[int], now: float) -> None:
+        """Resume ranks, the last first, and those on their own hosts to which they have sent."""
         job = self._jobs[number]
-        waiting = [rank]
         while waiting:
             each = waiting.pop()
             if job.nodes[each] in self._gone:
@@ -194,21 +218,22 @@ class Loop:
             if job.nodes[each] in self._paused:
                 self._paused[job.nodes[each]].append((number, each))
                 continue
+            step = job.steps[each].send
             try:
-                until = job.steps[each].send(now)
+                until = step(now)
                 while until <= now:
-                    until = job.steps[each].send(now)
+                    until = step(now)
             except StopIteration:
                 job.working.discard(each)
                 until = math.inf
             self._wait(number, each, until, now)
-            while job.streams.woken:
-                waiting.append(job.streams.woken.popleft())
+            waiting += job.streams.to_wake()
 
     def _wait(self, number: int, rank: int, until: float, now: float) -> None:
-        self._count += 1
-        self._jobs[number].timers[rank] = self._count
+        self._jobs[number].timers[rank] = 0
         if until < math.inf:
+            self._count += 1
+            self._jobs[number].timers[rank] = self._count
             at = max(self._simulation.now, math.ceil(max(until, now) * SECOND))
             heapq.heappush(self._timers, (at, self._count, number, rank, until))
 

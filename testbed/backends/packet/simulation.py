@@ -100,6 +100,9 @@ class Kind(IntEnum):
     BROKEN = 2
 
 
+_KINDS = tuple(Kind)
+
+
 class _Happening(ctypes.Structure):
     _fields_ = (("at", c_int64), ("kind", c_uint32), ("number", c_uint32))
 
@@ -151,6 +154,9 @@ class Simulation:
     def __init__(self, nodes: int, data_room: int, tcp: TcpSettings) -> None:
         self._library = library()
         self._charged: set[int] = set()
+        self._happening = _Happening()
+        self._found = ctypes.byref(self._happening)
+        self.now = 0
         self._open: Any = self._library.simulation_open(nodes, data_room, ctypes.byref(tcp))
 
     def __enter__(self) -> Simulation:
@@ -175,6 +181,8 @@ class Simulation:
 
     def handle_message(self, node: int) -> int:
         """Let a host handle a message; returns when it has done so."""
+        if node not in self._charged:
+            return self.now
         return int(self._library.simulation_handle(self._open, node))
 
     def link(self, link: Link) -> None:
@@ -234,10 +242,10 @@ class Simulation:
     def run(self, until: int) -> tuple[Kind, int] | None:
         """Run until the next event that a rank waits for, and return it with the number of its
         connection or engine. None at ``until``, or if no event is left."""
-        found = _Happening()
-        if self._library.simulation_run(self._open, until, ctypes.byref(found)) == 1:
-            return Kind(found.kind), int(found.number)
-        return None
+        found = self._happening
+        ended = self._library.simulation_run(self._open, until, self._found)
+        self.now = found.at
+        return (_KINDS[found.kind], found.number) if ended == 1 else None
 
     @property
     def handle(self) -> int:
@@ -268,10 +276,6 @@ class Simulation:
     def unaccounted(self) -> int:
         """Packets in memory that nothing holds any more."""
         return int(self._library.simulation_unaccounted(self._open))
-
-    @property
-    def now(self) -> int:
-        return int(self._library.simulation_now(self._open))
 
     @property
     def hops(self) -> int:
@@ -339,7 +343,6 @@ def library() -> ctypes.CDLL:
         "inject": (None, c_void_p, c_uint32, c_char_p, c_uint32),
         "unaccounted": (c_uint64, c_void_p),
         "held": (c_uint32, c_void_p, c_uint32, c_uint32),
-        "now": (c_int64, c_void_p),
         "hops": (c_uint64, c_void_p),
         "digests": (POINTER(_Digests), c_void_p),
         "port": (POINTER(PortCounters), c_void_p, c_uint32, c_uint32),

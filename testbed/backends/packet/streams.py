@@ -33,7 +33,7 @@ class Streams:
         self._connections: dict[tuple[int, int], _Connection] = {}
         self._by_number: dict[int, _Connection] = {}
         self.inboxes: list[deque[tuple[int, Message]]] = [deque() for _ in hosts]
-        self.woken: deque[int] = deque()
+        self.woken: list[int] = []
 
     def send(self, source: int, to: int, message: Message) -> None:
         copy = _copied(message)
@@ -41,16 +41,16 @@ class Streams:
             self.inboxes[to].append((source, copy))
             self.woken.append(to)
             return
-        if (source, to) not in self._connections:
-            number = self._simulation.connect(
+        connection, simulation = self._connections.get((source, to)), self._simulation
+        if connection is None:
+            number = simulation.connect(
                 self._hosts[source],
                 self._hosts[to],
                 _FIRST_EPHEMERAL + len(self._connections) % _FIRST_EPHEMERAL,
                 PORT + to,
             )
-            found = _Connection(number, source, to)
-            self._connections[source, to] = self._by_number[number] = found
-        connection, simulation = self._connections[source, to], self._simulation
+            connection = _Connection(number, source, to)
+            self._connections[source, to] = self._by_number[number] = connection
         size = self._message_bytes(message)
         connection.written += size
         connection.messages.append((connection.written, copy))
@@ -58,6 +58,11 @@ class Streams:
             simulation.expect(connection.number, connection.written)
         simulation.handle_message(self._hosts[source])
         simulation.write(connection.number, size)
+
+    def to_wake(self) -> list[int]:
+        """The ranks to which others on their own host have sent since the last call."""
+        woken, self.woken = self.woken, []
+        return woken
 
     def owns(self, number: int) -> bool:
         return number in self._by_number
@@ -80,10 +85,13 @@ class Streams:
 
     def deliver(self, number: int) -> None:
         """Deliver the first of the messages that have arrived."""
+        self.inboxes[self._by_number[number].to].append(self.take(number))
+
+    def take(self, number: int) -> tuple[int, Message]:
+        """The first of the messages that have arrived, with its source; it is not delivered."""
         connection = self._by_number[number]
-        message = connection.messages.popleft()[1]
-        self.inboxes[connection.to].append((connection.source, message))
         connection.arrived -= 1
+        return connection.source, connection.messages.popleft()[1]
 
     def timeouts(self) -> int:
         """Retransmission timeouts of all connections."""
@@ -112,5 +120,6 @@ def _copied(message: Message) -> Message:
     if isinstance(message, Answer):
         return message._replace(values=message.values.copy(), counts=tuple(message.counts))
     if isinstance(message, Chunk):
-        return message._replace(values=message.values.copy())
+        unit, chunk, values = message
+        return Chunk(unit, chunk, values.copy())
     return message

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 static const double FIRST_SILENCE = 0.2, LONGEST_SILENCE = 1.0;
+enum { REORDERING = 3 };
 
 int lanes_open(struct flow *flow, const struct role *role, const struct lane_rules *rules)
 {
@@ -17,8 +18,8 @@ int lanes_open(struct flow *flow, const struct role *role, const struct lane_rul
     all->count = role->window;
     all->lowest = role->begins;
     all->silence = FIRST_SILENCE;
-    all->probe_at = INFINITY;
-    all->newest = all->stalled = all->oldest = -INFINITY;
+    all->probe_at = all->shortest = INFINITY;
+    all->newest = all->answered = -INFINITY;
     all->probes = 1;
     all->lanes = calloc(all->count, sizeof *all->lanes);
     all->ready = calloc(all->count, sizeof *all->ready);
@@ -89,20 +90,25 @@ static bool resend(struct lanes *all, uint32_t number, double now)
     return true;
 }
 
-/* A round trip is measured only if no loss can have made it longer: see window.c. */
+/* A queue may become longer than any round trip before. So every lane that was sent once is measured
+   when it is answered in turn, also after a silence: that it was too short is then learned. A lane
+   that was sent twice is not (Karn), and its answer shows no loss unless it is surely that to the
+   second sending: otherwise a probe into such a queue would have everything in it sent again. */
 static void measure(struct lanes *all, const struct lane *lane, double now)
 {
     const double sample = now - lane->sent_at;
     const bool in_turn = lane->turn >= all->overtaken;
     if (in_turn)
         all->overtaken = lane->turn + 1;
-    if (now >= all->probe_at)
-        all->stalled = now; /* the silence was not noticed in time */
-    if (!lane->resent && in_turn && lane->sent_at > all->stalled)
-        rtt_sample(&all->flow.rtt, sample);
-    /* Karn: the answer may be that to the first sending, if it is too early for one to the second. */
-    if (lane->sent_at > all->newest && (!lane->resent || 2 * sample > all->flow.rtt.smoothed))
-        all->newest = lane->sent_at;
+    if (!lane->resent) {
+        all->newest = fmax(all->newest, lane->sent_at);
+        all->shortest = fmin(all->shortest, sample);
+        all->first_answers = true;
+        if (in_turn)
+            rtt_sample(&all->flow.rtt, sample);
+    } else if (all->shortest == INFINITY || sample >= all->shortest) {
+        all->answered = fmax(all->answered, lane->sent_at);
+    }
 }
 
 void lanes_take(struct flow *flow, const void *data, size_t size, double now)
@@ -130,21 +136,31 @@ void lanes_take(struct flow *flow, const void *data, size_t size, double now)
         make_ready(all, number);
 }
 
-/* Retransmits fragments that were not answered although others sent well after them were. */
-static void resend_missing(struct lanes *all, double now)
+/* Retransmits fragments that were not answered although others sent well after them were; or, in a
+   hurry, although others sent a few turns later were. Returns whether there were any. */
+static bool resend_missing(struct lanes *all, double newest, bool hurry, double now)
 {
-    const double late = all->newest - LATER * rtt_or(&all->flow.rtt, FIRST_SILENCE);
-    if (all->oldest >= late)
-        return;
-    double oldest = now;
+    const double late = newest - LATER * rtt_or(&all->flow.rtt, FIRST_SILENCE);
+    const uint64_t before = all->flow.counters.retransmitted;
     for (uint32_t i = 0; i < all->count; i++) {
         const struct lane *lane = &all->lanes[i];
-        if (lane->sent && lane->sent_at < late)
+        const bool passed = hurry && !lane->resent && lane->turn + REORDERING + 1 < all->overtaken;
+        if (lane->sent && (passed || lane->sent_at < late))
             resend(all, i, now);
-        if (lane->sent)
-            oldest = fmin(oldest, lane->sent_at);
     }
-    all->oldest = oldest;
+    return all->flow.counters.retransmitted > before;
+}
+
+/* Whether the answer to a lane that was sent twice is surely that to its second sending: otherwise
+   answers to those sent once before it will follow. */
+static bool is_confirmed(const struct lanes *all)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        const struct lane *lane = &all->lanes[i];
+        if (lane->sent && !lane->resent && lane->sent_at < all->answered)
+            return false;
+    }
+    return true;
 }
 
 static void send_ready(struct lanes *all, double now)
@@ -165,6 +181,12 @@ static void send_ready(struct lanes *all, double now)
    rank's alone would be of no use. The answers show which others are missing. */
 static void end_silence(struct lanes *all, double now)
 {
+    const double answered = all->answered;
+    all->answered = -INFINITY;
+    all->silence = fmin(2 * all->silence, LONGEST_SILENCE);
+    all->probe_at = now + all->silence;
+    if (answered > all->newest && resend_missing(all, answered, true, now))
+        return;
     uint64_t above = 0; /* fragments below it have been retransmitted */
     for (uint32_t probe = 0; probe < all->probes; probe++) {
         uint32_t found = all->count;
@@ -176,10 +198,7 @@ static void end_silence(struct lanes *all, double now)
             break;
         above = all->lanes[found].current + 1;
     }
-    all->stalled = now;
     all->probes = all->probes < all->count ? 2 * all->probes : all->count;
-    all->silence = fmin(2 * all->silence, LONGEST_SILENCE);
-    all->probe_at = now + all->silence;
 }
 
 /* After answers. */
@@ -197,6 +216,9 @@ static void settle(struct lanes *all, double now)
             fmax(rtt->smoothed + fmax(rtt->smoothed, 2 * rtt->variation), LEAST_SILENCE);
     all->probes = 1;
     all->probe_at = now + all->silence;
+    if (all->first_answers)
+        all->answered = -INFINITY;
+    all->first_answers = false;
 }
 
 void lanes_pump(struct flow *flow, double now)
@@ -208,8 +230,12 @@ void lanes_pump(struct flow *flow, double now)
         settle(all, now);
     if (!queue_is_empty(&flow->queues[0]))
         return;
+    /* Otherwise it is confirmed by silence: see end_silence. */
+    if (all->answered > all->newest && is_confirmed(all))
+        all->newest = all->answered;
+    const bool hurry = all->ready_head == all->ready_tail;
     if (touched)
-        resend_missing(all, now);
+        resend_missing(all, all->newest, hurry, now);
     send_ready(all, now);
     if (all->in_flight && now >= all->probe_at)
         end_silence(all, now);

@@ -27,9 +27,10 @@ struct lanes {
     uint64_t lowest; /* all fragments below it are done */
     uint32_t *ready, ready_head, ready_tail; /* lanes to send in, in order: a ring of `count` */
     uint64_t turns, overtaken; /* sendings so far; one past the latest that was answered */
-    double newest;  /* latest time of sending among those answered */
-    double oldest;  /* no fragment in flight was sent earlier */
-    double stalled; /* fragments sent before this were in flight during a silence */
+    double shortest;      /* round trip of a lane that was sent once */
+    double newest;        /* latest time of sending among those answered, */
+    double answered;      /* and among those that were sent twice, if its answer may be to that */
+    bool first_answers;   /* to lanes that were sent once have come since the last pump */
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
     uint32_t probes;          /* fragments to retransmit then */
     bool touched;             /* answers have come since the last pump */

@@ -7,20 +7,17 @@ from pathlib import Path
 import pandas as pd
 
 from testbed import results
+from testbed.campaign.planning import NoCell, found_no, of_ids
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import Cell, expand
 from testbed.experiment.schema import Experiment
 
 
-class NoCell(ValueError):
-    """There is nothing to explain; the message says what was found and wanted."""
-
-
 def of_experiment(experiment: Experiment, asked: str | None, most: int) -> list[Cell]:
-    """The first ``most`` cells in packets, or the cell whose id begins as ``asked``."""
+    """The first ``most`` cells in packets, or of those whose ids begin as ``asked``."""
     found = [cell for cell in expand(experiment) if not cell.repeat]
     if asked is not None:
-        found = _asked(found, asked)
+        found = of_ids(found, [asked])
     able = [cell for cell in found if cell.experiment.backend == "packet"]
     if not able:
         raise NoCell(
@@ -39,13 +36,13 @@ def of_run(run: Path, asked: str | None, most: int) -> tuple[list[Cell], pd.Data
     """
     rows = results.read([run]).results
     rows = rows[rows["jct_s"].notna()]
-    if asked is not None:
-        rows = rows[rows["cell"].str.startswith(asked)]
     if not len(rows):
-        raise NoCell(
-            f"{run}: found no finished row{f' of a cell {asked}' if asked else ''}, wanted one;"
-            " see the column cell of results.csv"
-        )
+        raise NoCell(f"{run}: found no finished row, wanted one")
+    if asked is not None:
+        chosen = rows[rows["cell"].str.startswith(asked)] if asked else rows[:0]
+        if not len(chosen):
+            raise NoCell(found_no(asked, rows["cell"].unique()))
+        rows = chosen
     rows = rows.assign(over=rows["jct_s"] / rows["expected_jct_s"])
     rows = rows.sort_values("over", ascending=False, kind="stable").drop_duplicates("cell")
     in_packets = rows[rows["backend"] == "packet"]
@@ -56,13 +53,3 @@ def of_run(run: Path, asked: str | None, most: int) -> tuple[list[Cell], pd.Data
     if not cells and not len(others):
         raise NoCell(f"{run}: found no cell of its {results.EXPERIMENT}, wanted one")
     return cells, others
-
-
-def _asked(cells: list[Cell], asked: str) -> list[Cell]:
-    found = [cell for cell in cells if cell.id.startswith(asked)]
-    if not found:
-        raise NoCell(
-            f"--cell: found {asked!r}, wanted one of {', '.join(cell.id for cell in cells[:8])}"
-            f"{', ...' if len(cells) > 8 else ''}; see run --dry-run"
-        )
-    return found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
 from testbed.backends.packet import backend
-from testbed.campaign.planning import title
+from testbed.campaign.planning import NoCell, title
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
 from testbed.placement.deployments import Deployments
@@ -20,11 +20,12 @@ from testbed.studies.explain.words import draw, text
 def study(cell: Cell, number: int, output: Path | None) -> str:
     """The explanation of job ``number`` of a cell; its table and figure go into ``output``.
 
-    DeploymentError if the cell cannot be set up or has no such job; what the back end raises.
+    DeploymentError if the cell cannot be set up, NoCell if it has no such job; what the back end
+    raises.
     """
     deployment = Deployments().of(cell.experiment)
     if number >= len(deployment.jobs):
-        raise DeploymentError(
+        raise NoCell(
             f"--job: found {number}, wanted less than {len(deployment.jobs)}, the cell's jobs"
         )
     backend.prepare([deployment])

@@ -112,7 +112,7 @@ def test_it_needs_a_path():
 
 def test_a_job_that_is_not_there_is_refused(tmp_path):
     done = invoke(ring(tmp_path, backend="packet"), "--job", 1)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "--job: found 1" in done.output
 
 

@@ -276,10 +276,12 @@ int simulation_run(struct simulation *simulation, instant until, struct happenin
     struct ring *happenings = &simulation->happenings;
     while (ring_is_empty(happenings)) {
         instant next = clock_next(clock);
-        if (next == NEVER && until == NEVER)
+        if (next == NEVER && until == NEVER) {
+            happening->at = clock->now;
             return -1;
+        }
         if (next > until) {
-            clock->now = until;
+            happening->at = clock->now = until;
             return 0;
         }
         clock_step(clock);
@@ -345,11 +347,6 @@ uint64_t simulation_unaccounted(const struct simulation *simulation)
         if (simulation->programs[i]->adder)
             used -= port_holds(simulation->programs[i]->adder);
     return used;
-}
-
-instant simulation_now(const struct simulation *simulation)
-{
-    return simulation->network->clock.now;
 }
 
 const struct digests *simulation_digests(const struct simulation *simulation)

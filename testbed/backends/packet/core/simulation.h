@@ -71,7 +71,8 @@ void simulation_program(struct simulation *simulation, uint32_t node, const stru
 void simulation_carry(struct simulation *simulation, uint32_t values_from, uint32_t uncarried);
 
 /* Runs until a stream has reached its expected position, an engine has finished a chunk or a
-   connection was given up (1, in `happening`), until `until` (0), or until no event is left (-1). */
+   connection was given up (1, in `happening`), until `until` (0), or until no event is left (-1).
+   `happening->at` is the time then. */
 int simulation_run(struct simulation *simulation, instant until, struct happening *happening);
 
 /* Takes a port out of service, or back. What leaves or arrives meanwhile is lost. */
@@ -95,7 +96,6 @@ uint32_t simulation_held(const struct simulation *simulation, uint32_t node, uin
    track of. */
 uint64_t simulation_unaccounted(const struct simulation *simulation);
 
-instant simulation_now(const struct simulation *simulation);
 uint64_t simulation_hops(const struct simulation *simulation);
 const struct digests *simulation_digests(const struct simulation *simulation);
 const struct port_counters *simulation_port(const struct simulation *simulation, uint32_t node,

@@ -1,0 +1,227 @@
+"""What flips the answer: the fastest systems at each value of one factor.
+
+The run of an experiment whose sweep varies one field besides systems and the place of INA.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from testbed import results
+from testbed.report import canvas, data, names, runs
+from testbed.report.differences import Record, differences
+from testbed.report.ranking import Ranking
+from testbed.report.system_style import Styles, ordered, series_styles, style_of
+from testbed.report.tables import Table, number
+
+_USUAL = re.compile(
+    r"jobs\.\d+\.(system|options|servers|workload)|fabric\.ina|backend|emulation\.target"
+)
+_MOST = 3.0
+"""The largest multiple of the fastest's time that is drawn."""
+
+
+def varied(experiment: Mapping[str, Any]) -> list[str]:
+    """The paths that a sweep varies, but for systems, their options, workloads and INA."""
+    sweep = experiment.get("sweep") or {}
+    paths = [*(sweep.get("product") or {}), *(sweep.get("zip") or {})]
+    return [path for path in paths if not _USUAL.fullmatch(path)]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A factor, and the ranking at each of its values and places of INA, in that order.
+
+    Attributes:
+        factor: its name, such as ``loss``.
+        rankings: ``place`` has ``value`` and ``ina`` as text.
+        missing: the systems without a valid row, by value and place.
+    """
+
+    name: str
+    description: str
+    factor: str
+    rankings: Sequence[Ranking]
+    missing: Mapping[tuple[str, str], Sequence[str]]
+
+    @property
+    def places(self) -> list[str]:
+        return list(dict.fromkeys(ranking.place["ina"] for ranking in self.rankings))
+
+    def at(self, ina: str) -> list[Ranking]:
+        """The rankings at a place of INA, by value."""
+        return [ranking for ranking in self.rankings if ranking.place["ina"] == ina]
+
+
+def study(run: Path, styles: Styles) -> Study:
+    """Read the run of an experiment that varies one path.
+
+    A cell's time is that of its last job. Systems that do not aggregate in the network count at
+    every place of INA. ValueError if the experiment varies none or several paths.
+    """
+    about = runs.read(run)
+    (path,) = varied(about.experiment)
+    values = {
+        **about.experiment["sweep"].get("product", {}), **about.experiment["sweep"].get("zip", {})
+    }[path]  # fmt: skip
+    texts = {json.dumps(value): _text(value) for value in values}
+    rows = results.read([run]).results
+    rows = rows.assign(
+        value=[texts[json.dumps(json.loads(each)[path])] for each in rows["settings"]],
+        ina=rows["ina_tors"].astype(int).astype(str) + "/" + rows["tors"].astype(str) + " ToRs",
+        valid=data.is_valid(rows),
+    )
+    keys = ["value", "ina", "system", "repeat"]
+    cells = rows.groupby(keys).agg(
+        jct_s=("jct_s", "max"), valid=("valid", "all"), plan=("plan", lambda own: tuple(own)),
+        backend=("backend", "first"),
+    ).reset_index()  # fmt: skip
+    places = rows.sort_values("ina_tors")["ina"].drop_duplicates()
+    everywhere = cells["system"].map(lambda name: not style_of(name, styles).aggregates)
+    found, missing = [], {}
+    for value in texts.values():
+        for ina in places:
+            own = cells[(cells["value"] == value) & ((cells["ina"] == ina) | everywhere)]
+            known: list[Record] = [
+                {
+                    "system": system, "variant": "", "jct_s": part["jct_s"].mean(),
+                    "times": part["jct_s"].to_numpy(float), "plans": tuple(sorted({*part["plan"]})),
+                    "backend": part["backend"].iloc[0],
+                }
+                for system, part in own[own["valid"]].groupby("system")
+            ]  # fmt: skip
+            present = {row["system"] for row in known}
+            lacking = [name for name in rows["system"].unique() if name not in present]
+            missing[value, ina] = ordered(lacking, styles)
+            if known:
+                ranked = sorted(known, key=lambda row: float(row["jct_s"]))
+                found.append(({"value": value, "ina": ina}, ranked))
+    factor = names.settings(path.rpartition(".")[2])
+    return Study(str(about.experiment["name"]), about.description, factor, _ranked(found), missing)
+
+
+def _ranked(found: Sequence[tuple[Mapping[str, Any], Sequence[Record]]]) -> list[Ranking]:
+    """Places with their systems, fastest first, compared as one table."""
+    pairs = [(own[0], other) for _, own in found for other in own[1:]]
+    each = iter(differences(pairs))
+    return [Ranking(place, own[0], [next(each) for _ in own[1:]]) for place, own in found]
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def leaders(ranking: Ranking) -> list[str]:
+    """The fastest system, and those that tie with it."""
+    return [str(row["system"]) for row in (ranking.best, *(each.slower for each in ranking.tied))]
+
+
+def flips(study: Study, styles: Styles) -> list[str]:
+    """A sentence for each place of INA: between which values no leader remains one.
+
+    Where one system alone leads at every value, it also says so of the others.
+    """
+    found = []
+    for ina in study.places:
+        own = study.at(ina)
+        said, always = _flips(own, styles)
+        rest = [
+            (ranking.place, [row for row in _all(ranking) if row["system"] not in always])
+            for ranking in own
+        ]
+        if len(always) == 1 and all(len(rows) > 1 for _, rows in rest):
+            others, _ = _flips(_ranked(rest), styles)
+            said += f"; without {style_of(always[0], styles).title}, {others}"
+        found.append(f"INA at {ina}: {said}.")
+    return found
+
+
+def _flips(own: Sequence[Ranking], styles: Styles) -> tuple[str, list[str]]:
+    """Where the answer flips as text, and the systems that lead at every value."""
+
+    def named(systems: Sequence[str]) -> str:
+        return " = ".join(style_of(name, styles).title for name in systems)
+
+    changes = [
+        f"between {before.place['value']} and {after.place['value']}, from"
+        f" {named(leaders(before))} to {named(leaders(after))}"
+        for before, after in pairwise(own)
+        if not {*leaders(before)} & {*leaders(after)}
+    ]
+    always = [name for name in leaders(own[0]) if all(name in leaders(each) for each in own)]
+    if changes:
+        return f"it flips {'; '.join(changes)}", always
+    if always:
+        verb = "are" if len(always) > 1 else "is"
+        said = f"it does not flip: {named(always)} {verb} among the fastest at every value"
+        return said, always
+    return "it changes step by step, with a tie between neighbours; no system leads always", always
+
+
+def table(study: Study, styles: Styles) -> Table:
+    """The fastest at each value and place, and its lead."""
+    columns = [study.factor, "INA", "fastest", "JCT (s)", "next", "times as fast", "how sure"]
+    rows = []
+    for ranking in study.rankings:
+        lead = ranking.next
+        place = ranking.place["value"], ranking.place["ina"]
+        rows.append([
+            *place, " = ".join(style_of(name, styles).title for name in leaders(ranking)),
+            number(ranking.best["jct_s"]),
+            style_of(lead.slower["system"], styles).title if lead else "",
+            number(lead.ratio) if lead else "", lead.sure if lead else "",
+            ", ".join(style_of(name, styles).title for name in study.missing[place]),
+        ])  # fmt: skip
+    if any(row[-1] for row in rows):
+        return [*columns, "without a valid row"], rows
+    return columns, [row[:-1] for row in rows]
+
+
+def drawn(study: Study, styles: Styles) -> Figure:
+    """JCT over that of the fastest at each value: a line for each system, a panel for each place
+    of INA. Lines above the limit are cut."""
+    systems = ordered(
+        [str(row["system"]) for ranking in study.rankings for row in _all(ranking)], styles
+    )
+    titles = [f"INA at {ina}" for ina in study.places]
+    known = series_styles([(name, "") for name in systems], styles)
+    series = {name: style for (name, _), style in known.items()}
+    legend = [canvas.line(series[name]) for name in systems]
+    highest = max(
+        row["jct_s"] / ranking.best["jct_s"] for ranking in study.rankings for row in _all(ranking)
+    )
+    figure, all_axes = canvas.panels(titles, legend=legend, height=1.9, left=0.5)
+    for axes, ina in zip(all_axes, study.places, strict=True):
+        own = study.at(ina)
+        for order, name in enumerate(systems):
+            style = series[name]
+            shift = 0.05 * (order - (len(systems) - 1) / 2)  # no marker hides another
+            points = [
+                (at + shift, row["jct_s"] / ranking.best["jct_s"])
+                for at, ranking in enumerate(own)
+                for row in _all(ranking)
+                if row["system"] == name
+            ]
+            if points:
+                (line,) = axes.plot(
+                    *zip(*points, strict=True), color=style.colour, marker=style.marker,
+                    linestyle=style.line,
+                )  # fmt: skip
+                canvas.note(line, "mark", system=name, words=style.title)
+        axes.set_xticks(range(len(own)), [ranking.place["value"] for ranking in own])
+        axes.set_ylim(0.95, min(_MOST, 1.05 * highest))
+        axes.set_xlabel(study.factor, labelpad=1)
+        axes.set_ylabel("JCT, in multiples of the fastest's")
+    return figure
+
+
+def _all(ranking: Ranking) -> list[Record]:
+    return [ranking.best, *(each.slower for each in ranking.behind)]

@@ -1,0 +1,96 @@
+"""From where on the emulator's ranking may be trusted: by dilation and scale, against packets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import pandas as pd
+
+from testbed import results
+from testbed.report import data, template
+from testbed.report.backends import FLOOR
+from testbed.report.system_style import Styles, style_of
+from testbed.report.tables import Table, percent
+
+_COLUMNS = ["dilation", "scale", "valid", "A/A, median", "A/A, most", "from packets, most", "order"]
+
+
+def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]]:
+    """A row for each dilation and scale, the slowest emulation last, and two sentences on all.
+
+    "A/A" is how far apart runs of one plan were. "Order" is right if each pair of systems that
+    packets tell apart by more than the emulator's noise floor has the same order in both. Packets
+    count at the largest scale that ran. Only valid rows count.
+    """
+    rows = results.read(directories).results
+    rows = rows.assign(is_valid=data.is_valid(rows), cell_key=rows["settings"].map(_place))
+    packets = rows[(rows["backend"] == "packet") & rows["is_valid"]]
+    largest = packets["scale"].max()
+    true = packets[packets["scale"] == largest].groupby("cell_key")["jct_s"].mean()
+    emulated = rows[rows["backend"] == "emulate"]
+    apart: list[float] = []
+    found, right = [], []
+    for (dilation, scale), own in emulated.groupby(["dilation", "scale"], sort=True):
+        good = own[own["is_valid"]]
+        times = good.groupby("cell_key")["jct_s"]
+        noise = (times.max() / times.min() - 1)[times.size() > 1]
+        apart += noise.tolist()
+        means = times.mean()
+        off = (means / true.reindex(means.index) - 1).abs()
+        wrong = _wrong(means, true, styles)
+        complete = len(means) == own["cell_key"].nunique()
+        is_right = complete and not wrong
+        right.append((float(dilation), float(scale), is_right))
+        order = "right" if is_right else "; ".join(wrong) or "some systems have no valid row"
+        found.append([
+            f"{dilation:g}", template.fraction(scale), f"{len(good)} of {len(own)}",
+            percent(noise.median()), percent(noise.max()), percent(off.max()), order,
+        ])  # fmt: skip
+    said = []
+    if apart:
+        series = pd.Series(apart)
+        said.append(
+            f"A/A: {len(series)} plans ran again; they were {series.median():.1%} apart in the"
+            f" median and {series.max():.1%} at most. The noise floor that tables use for the"
+            f" emulator is {FLOOR['emulate']:.0%}."
+        )
+    trusted = [
+        (dilation, scale)
+        for dilation, scale, _ in right
+        if all(ok for d, s, ok in right if d >= dilation and s >= scale)
+    ]
+    if trusted:
+        dilation, scale = min(trusted)
+        said.append(
+            f"The order of systems is right from dilation {dilation:g} and scale"
+            f" {template.fraction(scale)} on, in all settings that ran."
+        )
+    else:
+        said.append("At no dilation and scale is the order of systems right from there on.")
+    return (_COLUMNS, found), said
+
+
+def _place(settings: str) -> str:
+    """The cell without back end, dilation and scale."""
+    own = json.loads(settings)
+    for name in ("backend", "emulation.dilation", "emulation.scale"):
+        own.pop(name, None)
+    return json.dumps(own, sort_keys=True)
+
+
+def _wrong(means: pd.Series, true: pd.Series, styles: Styles) -> list[str]:
+    found = []
+    for first, second in combinations([key for key in means.index if key in true.index], 2):
+        faster, slower = sorted((first, second), key=lambda key: float(true[key]))
+        if true[slower] > true[faster] * (1 + FLOOR["emulate"]) and means[slower] <= means[faster]:
+            pair = [_title(key, styles) for key in (faster, slower)]
+            found.append(f"{pair[0]} is not before {pair[1]}")
+    return found
+
+
+def _title(key: str, styles: Styles) -> str:
+    own = json.loads(key)
+    return style_of(str(own.get("jobs.0.system", key)), styles).title

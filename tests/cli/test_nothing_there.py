@@ -1,0 +1,69 @@
+"""An option that names what is not there is a mistake of the user: code 2, and what there is."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+import tiny
+import yaml
+from click.testing import CliRunner
+
+import testbed
+from testbed.cli import main
+from testbed.cli.failures import reading
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
+    (tmp_path / "file").write_text("hi")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("run x.yaml --cell nothere", "--cell: found 'nothere', wanted one of "),
+        ("run x.yaml --cell=", "--cell: found '', wanted one of "),
+        ("run x.yaml --pcap nothere", "found no link 'nothere'"),
+        ("run x.yaml --executor nothere", "wanted local or dask:ADDRESS"),
+        ("run x.yaml -o file/below", "file/below"),
+        ("run --resume empty", "found no results.csv"),
+        ("explain x.yaml --cell nothere", "--cell: found 'nothere', wanted one of "),
+        ("explain x.yaml --job 7", "--job: found 7, wanted less than 1"),
+        ("explain empty", "Error: found no results.csv in empty"),
+        ("watch empty", "Error: found no results.csv in empty"),
+        ("watch empty --interval nan", "found nan, wanted a number of seconds"),
+        ("report empty", "Error: found no results.csv in empty"),
+        ("torture --system nothere", "found 'nothere', wanted one of "),
+        ("torture --seconds nan", "found nan, wanted a number of seconds"),
+        ("torture --case x.yaml --system ring", "found --case with --system"),
+        ("reference --check -o nothere", "found no directory nothere"),
+        ("series x.yaml", "Error: x.yaml: found "),
+        ("claims nothere", "found 'nothere', wanted a claim"),
+        ("systems nothere", "found 'nothere', wanted a system"),
+        ("bench all-reduce --system nothere", "found 'nothere', wanted a known system"),
+        ("conform x.yaml --protocol nothere", "--protocol: found 'nothere', wanted one of"),
+    ],
+)
+def test_what_is_not_there_is_a_mistake(folder, call, said):
+    done = CliRunner().invoke(main, call.split())
+    assert done.exit_code == 2, done.output
+    assert said in done.output
+
+
+def test_explain_of_a_run_names_the_cells_that_it_has(folder):
+    tables = testbed.run(folder / "x.yaml", folder / "results")
+    run, (cell,) = tables.results.run[0], set(tables.results.cell)
+    done = CliRunner().invoke(main, ["explain", str(run), "--cell", "nothere"])
+    assert done.exit_code == 2
+    assert f"found 'nothere', wanted one of {cell}" in done.output
+
+
+def test_json_that_is_nested_too_deep_is_a_mistake():
+    with pytest.raises(click.UsageError, match="nested too deep"), reading():
+        json.loads("[" * 100_000)
