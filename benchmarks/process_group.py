@@ -32,12 +32,13 @@ def measure(arguments: argparse.Namespace, file: Path, rank: int) -> None:
         "ina", init_method=f"file://{file}", rank=rank, world_size=arguments.ranks
     )
     groups: dict[str, Any] = {"ina": None, "gloo": dist.new_group(backend="gloo")}
-    values = torch.empty(round(arguments.megabytes * 1e6) // 4)
+    drawn = torch.randn(round(arguments.megabytes * 1e6) // 4)
+    values = torch.empty_like(drawn)
     wall: dict[str, list[float]] = {name: [] for name in BACKENDS}
     processor: dict[str, list[float]] = {name: [] for name in BACKENDS}
     for turn in range(arguments.rounds + arguments.warmup):
         for name in BACKENDS:
-            values.normal_()
+            values.copy_(drawn)
             dist.barrier(groups["gloo"])
             begin, spent = time.perf_counter(), time.process_time()
             dist.all_reduce(values, group=groups[name])

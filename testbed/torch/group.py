@@ -16,6 +16,13 @@ from testbed.workload.quantise import Int32
 _SUMS = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
 
 
+def _by_gloo(name: str) -> Callable[..., Any]:
+    def call(group: Group, *arguments: Any, **named: Any) -> Any:
+        return getattr(group._gloo, name)(*arguments, **named)
+
+    return call
+
+
 class Group(dist.ProcessGroup):  # type: ignore[misc]
     """The ranks of a group, as torch.distributed uses them.
 
@@ -70,6 +77,14 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         return self._scatter(output, whole.reshape(-1).clone(), parts, opts.reduceOp)
 
     reduce_scatter_single = _reduce_scatter_base
+
+    # PyTorch's own keep the GIL while they wait for the lock of gloo's queue, whose holder may wait
+    # for the GIL to free a tensor.
+    allgather = _by_gloo("allgather")
+    allreduce_coalesced = _by_gloo("allreduce_coalesced")
+    alltoall_base = all_to_all_single = _by_gloo("alltoall_base")
+    barrier = _by_gloo("barrier")
+    broadcast = _by_gloo("broadcast")
 
     def mean(self, tensor: Any) -> Any:
         """Replace ``tensor`` by its mean over the ranks; a future of it."""

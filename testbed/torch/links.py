@@ -93,7 +93,7 @@ class Reduction(ctypes.Structure):
     )
 
 
-STAGE = 32 * 16
+STAGE = 4 * 8
 """Packets in the stage of a reduction: PIECE * PIECES of core/reduction.h."""
 
 
@@ -132,7 +132,8 @@ class Memory:
 
     def __init__(self, wiring: Wiring, descriptor: int | None = None) -> None:
         self._wiring = wiring
-        self._frames = 1 << (wiring.window - 1).bit_length()
+        # A window and what is retransmitted while the other end gets no processor.
+        self._frames = 4 << (wiring.window - 1).bit_length()
         self._full = Framing(wiring.values).frame
         self._link_bytes = int(core().link_bytes(self._frames, self._full))
         self._links = {ends: number for number, ends in enumerate(wiring.links)}

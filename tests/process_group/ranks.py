@@ -109,6 +109,25 @@ def collectives(rank: int, world: int) -> None:
     dist.destroy_process_group()
 
 
+def needs_the_gil(rank: int, world: int) -> None:
+    """To free tensors, in a thread of gloo's, while collectives are started."""
+    dist.init_process_group("ina")
+    sys.setswitchinterval(1000)  # seconds: nobody gives the GIL away before it waits
+    whole, part = torch.empty(2 * world), torch.empty(2)
+    starts = (
+        lambda: dist.all_gather(list(whole.split(2)), part, async_op=True),
+        lambda: dist.group.WORLD.allreduce_coalesced([part]),
+        lambda: dist.all_to_all_single(torch.empty(2 * world), whole, async_op=True),
+        lambda: dist.barrier(async_op=True),
+        lambda: dist.broadcast(part, 0, async_op=True),
+    )
+    for start in starts:
+        for _ in range(200):
+            dist.broadcast(torch.ones(1), 0, async_op=True)
+            start().wait()
+    dist.destroy_process_group()
+
+
 def model() -> torch.nn.Module:
     torch.manual_seed(1)
     return torch.nn.Sequential(

@@ -60,6 +60,10 @@ def test_collectives_do_what_they_should_and_sums_are_those_of_fixed_point(tmp_p
     ranks("collectives", 3, tmp_path)
 
 
+def test_collectives_can_start_while_gloo_waits_for_the_gil(tmp_path):
+    ranks("needs_the_gil", 1, tmp_path)
+
+
 def test_an_unmodified_ddp_script_trains_to_the_same_bits_as_fixed_point_sums_made_locally(
     tmp_path,
 ):

@@ -57,13 +57,23 @@ static int32_t *stage_of(const struct reduction *r, uint64_t piece)
     return r->stage + piece % PIECES * PIECE * r->block;
 }
 
+/* Values far away are fetched while those before them are made integers. */
+static void fetch(const float *values, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i += 64 / sizeof *values)
+        __builtin_prefetch(values + i);
+}
+
 static int push(struct reduction *r)
 {
     const uint64_t first = r->pushed * PIECE, end = smaller(first + PIECE, blocks_of(r));
     int32_t *stage = stage_of(r, r->pushed);
-    for (uint64_t b = first; b < end; b++)
+    for (uint64_t b = first; b < end; b++) {
+        const uint64_t next = smaller((b + 1) * r->block, r->count);
+        fetch(r->values + next, smaller(r->block, r->count - next));
         quantise(r->values + b * r->block, stage + (b - first) * r->block,
                  smaller(r->block, r->count - b * r->block), r->to[b]);
+    }
     r->pushed++;
     const uint64_t values = smaller(end * r->block, r->count) - first * r->block;
     return r->calls.push(r->engine, r->flow, ALL_REDUCE, stage, values, 0);

@@ -20,7 +20,9 @@ struct reduction {
     uint64_t begin; /* of the flow's fragments */
 };
 
-enum { PIECE = 32, PIECES = 16 }; /* blocks in a piece, and pieces in the stage */
+/* Blocks in a piece, and pieces in the stage. They are few, so that the stage stays in a core's cache;
+   a rank has no more packets than these in flight, whatever its window. */
+enum { PIECE = 4, PIECES = 8 };
 
 /* The bits of each block's largest magnitude, as a float32. */
 void largest(const float *values, uint64_t count, uint32_t block, uint32_t *bits);
