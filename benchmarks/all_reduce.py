@@ -25,16 +25,17 @@ from testbed.topology.framing import LARGEST_SUPERFRAME
 from testbed.workload.gradients import Gradients
 
 COMPUTE = 0.3
-"""Seconds of compute before each all-reduce. In them the sums of the one before are checked."""
+"""Seconds of computation before each all-reduce. Meanwhile the sums of the previous one are
+checked."""
 
 TICK, BURST, PATIENCE = 0.001, LARGEST_SUPERFRAME, 25.0
 
 
 @dataclass(frozen=True)
 class Speed:
-    """``mbit_s``: gradients of the slowest worker; ``switch_us``: the switches' processor time per
-    packet of a worker's gradient; ``resent``: fragments; ``lost``: packets for which a switch or a
-    socket had no room."""
+    """``mbit_s``: the gradient rate of the slowest worker. ``switch_us``: the switches' processor
+    time per packet of a worker's gradient. ``resent``: retransmitted fragments. ``lost``: packets
+    for which a switch or a socket had no room."""
 
     mbit_s: float
     switch_us: float
@@ -57,12 +58,13 @@ def all_reduce(
     values: int = wire.VALUES,
     iterations: int = 4,
 ) -> Speed:
-    """The median over iterations, without the first, which touches all memory for the first time.
+    """The median over iterations, except the first one, which touches all memory for the first
+    time.
 
     ``message`` is the number of fragments in a message (NetReduce). ``rate`` is the rate of the
-    links in bit/s, None for as fast as the machine can. With ``whole_frames`` packets travel one by
-    one, as on links with loss. Each of the ``racks`` has a ToR that aggregates. A packet has
-    ``values`` values. SystemExit if a sum is wrong.
+    links in bit/s; None means as fast as the machine can. With ``whole_frames``, packets travel one
+    by one, as on links with loss. Each of the ``racks`` has a ToR that aggregates. A packet has
+    ``values`` values. Raises SystemExit if a sum is wrong.
     """
     servers = registry[system].title == "ATP"
     sizes = [workers // racks + servers, *(racks - 1) * [workers // racks]]

@@ -4,7 +4,7 @@
 
 Runs every cell of an experiment once at each dilation. ``seen`` is the share of all processors that
 was busy; the verdict allows 65 %. ``foretold`` is the prediction, either for all processors or for
-the one core of a rank or a switch. Other load on the machine appears in ``seen`` only.
+the core of a rank or a switch. Other load on the machine appears in ``seen`` only.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/endpoint.py [--fragments 200000] [--members 2] [--window 64]
 
-Processor time includes the kernel's share of sending and receiving. In this all-reduce a member
-sends and receives one packet per fragment, the server one per member.
+Processor time includes the kernel's share of sending and receiving. In this all-reduce, a member
+sends and receives one packet per fragment, and the server one per member.
 """
 
 from __future__ import annotations

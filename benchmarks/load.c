@@ -1,14 +1,14 @@
 /* Plays all workers of an aggregation tree for one switch, and the tree's root if that is a host. It
    sends as fast as sums return, and compares every sum with the true one.
 
-   A window of messages is in flight, each of one fragment, or for NetReduce of several. When all
-   sums of a message have returned, the next message takes its place. The workers send in turn; like
-   real workers, each sends its packets of all messages that may go as a burst.
+   A window of messages is in flight. A message is one fragment, or several for NetReduce. When all
+   sums of a message have returned, the next message takes its place. The workers send in turn. Like
+   real workers, each sends its packets of all messages that may be sent as a burst.
 
    load OWN SWITCH STYLE VALUES WORKERS WINDOW MESSAGE SUPERFRAME SECONDS prints one line: packets
-   that led to sums during the measurement, its seconds, all packets sent, sums, wrong sums, fragments
-   given up, and its own processor time in seconds. With a window of 0 it sends as fast as it can and
-   waits for no sums, which shows the cost of reaching a switch. */
+   that led to sums during the measurement, its seconds, all packets sent, sums, wrong sums,
+   fragments given up, and its own processor time in seconds. With a window of 0, it sends as fast
+   as it can and does not wait for sums, which shows the cost of reaching a switch. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -120,7 +120,7 @@ static void send_packed(void)
     packed = 0;
 }
 
-/* Add a packet: bytes first .. end - 1 of the returned headers, which the caller fills in, and the
+/* Adds a packet: bytes first .. end - 1 of the returned headers, which the caller fills in, and the
    values. */
 static struct headers *pack(size_t first, size_t end, const int32_t *from)
 {
@@ -135,7 +135,7 @@ static struct headers *pack(size_t first, size_t end, const int32_t *from)
     return head;
 }
 
-/* Messages use the switch's memory in turn; in a pool each has two versions. */
+/* Messages use the switch's memory in turn. In a pool, each slot has two versions. */
 static uint32_t slot_of(uint64_t number)
 {
     const unsigned slots = window == 0 ? BATCH : shares ? window : 2 * window;
@@ -227,7 +227,7 @@ static struct message *take_sum(const struct headers *head, const int32_t *found
     return --message->missing == 0 ? message : NULL;
 }
 
-/* Take the sums that have arrived; return the messages that they complete. */
+/* Takes the sums that have arrived; returns the messages that they complete. */
 static unsigned receive(struct message **complete)
 {
     static char packets[BATCH][sizeof(struct headers) + 4 * VALUES];
@@ -256,7 +256,7 @@ static unsigned receive(struct message **complete)
     return count;
 }
 
-/* Give up messages with lost packets: the next message takes their place. */
+/* Gives up messages with lost packets: the next messages take their places. */
 static unsigned give_up(struct message **late)
 {
     const double now = monotonic();

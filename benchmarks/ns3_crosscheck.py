@@ -43,7 +43,7 @@ RENO = {
     "TcpSocket::InitialCwnd": "10",
     "TcpSocket::SndBufSize": "256000",
     "TcpSocket::RcvBufSize": "256000",
-    # With SACK some flows stall for ever after losing much of a window.
+    # With SACK, some flows stall for ever after losing much of a window.
     "TcpSocketBase::Sack": "false",
     "TcpSocketBase::MinRto": "10ms",
     "RttEstimator::InitialEstimation": "10ms",
@@ -86,7 +86,7 @@ def ours(case: Case, size: int) -> list[float]:
 
 
 def theirs(case: Case, size: int) -> list[float]:
-    """The same in ns-3; routes follow the paths of the simulator's flows."""
+    """The same times in ns-3, where routes follow the paths of the simulator's flows."""
     number = {node: index for index, node in enumerate(case.fabric.nodes)}
     network = ns3_model.network(len(number), RENO)
     for link in case.fabric.links:

@@ -201,7 +201,7 @@ struct Network {
 
 @cache
 def load() -> Any:
-    """The model, compiled. ImportError if ns-3 is not installed."""
+    """The compiled model. Raises ImportError if ns-3 is not installed."""
     from ns import ns
 
     ns.cppyy.cppdef(_MODEL)
@@ -209,7 +209,7 @@ def load() -> Any:
 
 
 def network(nodes: int, attributes: Mapping[str, str], run: int = 1) -> Any:
-    """An empty network; see ``Network`` above. A process can have one at a time.
+    """An empty network; see ``Network`` above. A process can have only one at a time.
 
     ``attributes``: defaults of ns-3's attributes by name. ``run`` seeds its random numbers.
     """

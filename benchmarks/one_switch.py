@@ -22,10 +22,11 @@ from testbed.topology.framing import LARGEST_SUPERFRAME
 HOST, SWITCH = "10.0.0.1", "10.0.0.254"
 HOST_MAC, SWITCH_MAC = "02:00:00:00:00:01", "02:00:00:00:00:fe"
 TREE, PORT, GROUP, NEXT_HOP = 7, 1, 1, 0
-"""``load.c`` has the tree's number as well."""
+"""``load.c`` has the tree's number, too."""
 
 LARGEST_DATAGRAM = 64
-"""In packets. At most 59 packets of 256 values fit into a datagram, or 15 of 1024 values."""
+"""The most packets of a datagram. At most 59 packets of 256 values fit into one, or 15 of 1024
+values."""
 
 MTU = 9000
 
@@ -50,8 +51,8 @@ ip link set t0 up
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one load. ``rate``: packets/s of completed sums, into the switch;
-    ``switch_us``, ``load_us``: processor time per packet of the switch and of the generator;
+    """The result of one load. ``rate``: packets/s into the switch, for completed sums.
+    ``switch_us``, ``load_us``: processor time per packet of the switch and of the generator.
     ``given_up``: fragments of which a packet was lost."""
 
     rate: float
@@ -112,9 +113,10 @@ class OneSwitch:
         self._stack.close()
 
     def load(self, values: int, window: int, message: int, seconds: float) -> Result:
-        """Send packets and receive sums for ``seconds``. SystemExit if one is wrong, or none comes.
+        """Send packets and receive sums for ``seconds``. Raises SystemExit if one is wrong, or none
+        comes.
 
-        With a ``window`` of 0 the generator does not wait for sums.
+        With a ``window`` of 0, the generator does not wait for sums.
         """
         # Sending many at once saves the generator's time, even if the kernel has to split them.
         at_once = self._superframe if self._superframe > 1 else LARGEST_DATAGRAM
@@ -212,7 +214,7 @@ def ina_entries(style: TreeProtocol, workers: int) -> list[TableEntry]:
 
 
 def per_value_entries(workers: int) -> list[TableEntry]:
-    """The same for ``per_value.p4``."""
+    """The same entries for ``per_value.p4``."""
     own, members = _number(SWITCH), (1 << workers) - 1
     address = (_number(HOST), _mac(SWITCH_MAC), _mac(HOST_MAC))
     return [

@@ -31,7 +31,7 @@ from testbed.systems import registry
 
 @dataclass(frozen=True)
 class Size:
-    """What is run for a number of workers, and the most that it may take."""
+    """What is run for a number of workers, and the most time and memory that it may take."""
 
     k: int
     scale: str
@@ -46,7 +46,8 @@ CASES: Sequence[tuple[str, Mapping[str, str]]] = [
     *((name, {}) for name in registry),
     ("ps", {"servers": "dedicated"}),
 ]
-"""Systems and their options. PS twice: on all machines, and as the incast of all workers."""
+"""Systems and their options. PS is there twice: on all machines, and as the incast of all
+workers."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Measured:
 
 
 def experiment(system: str, options: Mapping[str, str], workers: int) -> str:
-    """The text of its file."""
+    """The text of the experiment file."""
     size = SIZES[workers]
     fabric: dict[str, object] = TREE | {"k": size.k, "hosts_per_edge": size.k // 2 + 1}
     if system == "topoopt":

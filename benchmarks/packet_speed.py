@@ -3,14 +3,13 @@
     python -m benchmarks.packet_speed [--size 16MB] [--rounds 3] [--only NAME]
                                       [--htsim PATH/htsim_roce] [--ns3]
 
-A packet-hop is a packet put on a link. Each measurement is a process of its own. Its time is that
-of the processor, without planning and imports. Cases take turns within a round; figures are
-medians of the rounds. TCP on a fat-tree of 16 hosts is timed in the core alone, and packets of
-data are counted, as for its neighbours. Jobs of 8 workers on one switch are timed twice: in C
-(links, TCP, engines, P4 program), and in all, with ranks, gradients and the check of sums; all
-packets count.
+A packet-hop is a packet put on a link. Each measurement is a process of its own. Its time is
+processor time, without planning and imports. Cases take turns within a round; figures are medians
+of the rounds. TCP on a fat-tree of 16 hosts is timed only in the core, and only data packets count,
+as for other simulators. Jobs of 8 workers on one switch are timed twice: in C (links, TCP, engines,
+P4 program), and as a whole, with ranks, gradients and the check of sums. All their packets count.
 
-Neighbours run the same flows in the same rounds: htsim's RoCE (its program, built from its
+Other simulators run the same flows in the same rounds: htsim's RoCE (its program, built from its
 sources), and ns-3's TCP (``pip install ns3``; 1/8 of the size).
 """
 
@@ -50,7 +49,7 @@ AIM, OF_AIM = 3e6, ("atp", "switchml")
 
 
 class Speed(NamedTuple):
-    """``hops``: data's for flows, and all packets' for jobs."""
+    """``hops``: those of data packets for flows, those of all packets for jobs."""
 
     hops: int
     core_s: float
@@ -58,7 +57,7 @@ class Speed(NamedTuple):
 
 
 class Counts:
-    """Counts the hops of simulations, and processor time in C, while it patches their class."""
+    """Counts the hops of simulations and processor time in C, as long as it patches their class."""
 
     def __init__(self) -> None:
         self.hops, self.core_s = 0, 0.0

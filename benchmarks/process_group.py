@@ -1,8 +1,8 @@
 """All-reduce of one bucket by the backend ina and by gloo, in turns, among ranks on this machine.
 
-The ranks are forked and meet in a file. Wall-clock and processor time are medians of rank 0 and
-sums of all ranks' medians; the switches run in rank 0, and their time is part of it. The ratio
-holds on a busy machine, too: both take turns.
+The ranks are forked and meet in a file. Wall-clock times are medians of rank 0. Processor times are
+sums of all ranks' medians, and include the switches, which run in rank 0. The ratio is valid on a
+busy machine, too, because the two take turns.
 
     python -m benchmarks.process_group
 """

@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class NoCompiler(Exception):
-    """p4c is needed, but not installed."""
+    """p4c is needed, but is not installed."""
 
 
 def ina(values: int, saturate: bool = False) -> Path:

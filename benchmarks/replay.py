@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/replay.py [--dilation 200] [--scale 1/128] [--iterations 7]
                                           [NAME ...]
 
-Two workers sum every workload in a ring over loopback, which stands for an infinitely fast
-network: nothing limits the rate, delays or loses packets. So an iteration should take as long as
+Two workers sum every workload in a ring over loopback, which stands for an infinitely fast network:
+nothing limits the rate, and nothing delays or loses packets. So an iteration should take as long as
 the trace computes, and at most 2 % longer. Each workload is run with DDP's barrier (``whole``) and
 with a forward pass that waits only for the tensors that it needs, in layer-priority order
 (``by_tensor``). Times are medians, converted to those of the real cluster. Loading should take less
@@ -29,7 +29,7 @@ from testbed.workload.catalogue import load, names
 
 AIM, LOADING_AIM_S = 0.02, 0.1
 MODES = {"whole": "backward", "by_tensor": "priority"}
-# Ports are fixed, so each process uses loopback addresses of its own.
+# Ports are fixed, so each process uses its own loopback addresses.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 
 

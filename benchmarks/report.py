@@ -1,9 +1,9 @@
 """How long a report of many rows takes, and how large its page is.
 
-``python -m benchmarks.report [ROWS]`` makes results up (10,000 rows if not given): two fabrics,
-four workloads, five places of INA, nine systems, and as many rates of loss as it takes, with four
+``python -m benchmarks.report [ROWS]`` makes up results (10,000 rows if not given): two fabrics,
+four workloads, five places of INA, nine systems, and as many rates of loss as are needed, with four
 repeats of each, iterations of 12 workers and the load of 32 links. It prints the time of
-``ina-testbed report`` on them, that of all its processes' processors, and the size of the page.
+``ina-testbed report`` on them, the processor time of all its processes, and the size of the page.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXPERIMENT = {
 
 
 def rows(wanted: int) -> Iterator[Row]:
-    """So many rows: times by a fixed rule, with noise of a few per cent."""
+    """The ``wanted`` number of rows: times by a fixed rule, with noise of a few per cent."""
     noise = np.random.default_rng(1)
     each = len(SYSTEMS) * len(WORKLOADS) * len(FABRICS) * len(COUNTS) * REPEATS
     losses = [place / 1000 for place in range(-(-wanted // each))]
@@ -61,7 +61,7 @@ def rows(wanted: int) -> Iterator[Row]:
 
 
 def make(root: Path, wanted: int) -> Path:
-    """A results directory with so many rows."""
+    """A results directory with the ``wanted`` number of rows."""
     directory = RunDirectory.create(root, "made-up")
     made = list(rows(wanted))
     directory.append(made)

@@ -18,7 +18,7 @@ from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.fabric import Fabric
 
 WATCH_S = 0.2
-"""Seconds between two calls of a run's watch."""
+"""Seconds between two calls of a run's watch function."""
 
 
 def cost(fabric: Fabric, seconds: float) -> float:

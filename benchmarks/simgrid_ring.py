@@ -2,11 +2,12 @@
 
     python -m benchmarks.simgrid_ring [--workers 256 1024] [--size 100MB] [--rounds 3]
 
-One all-reduce among hosts of one switch. Each measurement is a process of its own; its time is
-that of the processor. The flow back end's time includes the plan, and its memory Python and all
-imports. SimGrid (Debian: libsimgrid-dev) has the same links, at the rate that TCP's frames leave
-to data, and no corrections of bandwidth. Without it only our figures are printed. It runs every
-transfer; the flow back end runs a round of a ring as one, because all positions keep step.
+It runs one all-reduce among hosts of one switch. Each measurement is a process of its own; its time
+is processor time. The flow back end's time includes planning, and its memory includes Python and
+all imports. SimGrid (Debian: libsimgrid-dev) has the same links, at the rate that TCP's frames
+leave for data, and no bandwidth corrections. Without SimGrid, only our figures are printed. SimGrid
+runs every transfer; the flow back end runs a round of a ring as one, because all positions keep
+step.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _PLAIN_FLOWS = (
 
 
 class Measured(NamedTuple):
-    """``all_reduce_s`` is simulated."""
+    """``all_reduce_s`` is simulated time."""
 
     all_reduce_s: float
     cpu_s: float
@@ -68,7 +69,7 @@ def simgrid(program: Path, workers: int, size: int) -> Measured:
 
 
 def compiled(folder: str) -> Path | None:
-    """Our program for SimGrid; None if there is no compiler or no SimGrid."""
+    """Our program for SimGrid, compiled; None if there is no compiler or no SimGrid."""
     program = Path(folder, "simgrid_ring")
     command = ["g++", "-O2", "-std=c++17", str(_SOURCE), "-o", str(program), "-lsimgrid"]
     if shutil.which("g++") is None or subprocess.run(command, capture_output=True).returncode:

@@ -6,8 +6,8 @@
 Each measurement is a process of its own on one core. Its time is processor time of planning and
 simulating, without imports. Memory is the peak of the process. All hosts of the fabric are workers,
 except one that is the server, and all ToRs aggregate. ``--leaves`` adds a leaf-spine with this
-number of ToRs, 16 hosts each. The exponent is that of the power law of the number of workers that
-fits the times best, from the second size on.
+number of ToRs, 16 hosts each. The exponent is that of the power law in the number of workers that
+best fits the times, from the second size on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOSTS_PER_LEAF, SPINES = 16, 16
 
 @dataclass(frozen=True)
 class Measured:
-    """``iteration_s`` is simulated; ``cpu_s`` is processor time of planning and simulating."""
+    """``iteration_s`` is simulated time; ``cpu_s`` is processor time of planning and simulating."""
 
     workers: int
     iteration_s: float
@@ -77,7 +77,7 @@ def build(fabric: str) -> Fabric:
 
 
 def exponent(workers: Sequence[int], seconds: Sequence[float]) -> float:
-    """b of the power law a·workers**b that fits best (least squares of the logarithms)."""
+    """The b of the power law a·workers**b that fits best (least squares of the logarithms)."""
     slope, _ = np.polyfit(np.log(workers), np.log(seconds), 1)
     return float(slope)
 

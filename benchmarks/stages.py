@@ -58,7 +58,7 @@ _FUNCTION = re.compile(r"^INLINE (\w+ (\w+)\(struct state)", re.MULTILINE)
 
 
 def separate_stages(source: str) -> str:
-    """Make stages and lane actions separate functions, which callgrind can tell apart."""
+    """Make stages and lane actions separate functions, so that callgrind can tell them apart."""
 
     def apart(found: re.Match[str]) -> str:
         name = found[2]
@@ -70,7 +70,7 @@ def separate_stages(source: str) -> str:
 
 
 def frames(style: TreeProtocol) -> Iterator[bytes]:
-    """Whole fragments of all workers; for ATP also the results that free the slots."""
+    """Complete fragments of all workers; for ATP also the results that free the slots."""
     values = np.random.default_rng(1).integers(-(2**20), 2**20, wire.VALUES, dtype=np.int32)
     packet = np.zeros(1, wire.PACKET)
     packet["tree"], packet["values"] = TREE, values
@@ -105,7 +105,7 @@ class Counted(NativeSwitch):
 
 
 def instructions(style: TreeProtocol) -> dict[str, float]:
-    """Instructions per packet in, by stage; the egress and later stages run once per copy."""
+    """Instructions per incoming packet, by stage. The egress and later stages run once per copy."""
     with tempfile.TemporaryDirectory() as folder:
         counts, packets = Path(folder) / "counts", 0
         with Counted(ina(256), counts) as switch:

@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/tables.py
 
-The cells are those of a real sweep, the times in the rows are made up. It prints seconds of wall
-clock time, from the start of the command to its end. The aims are 20 s for the report, and for a
-sweep of a thousand cells 2 s until the first missing one starts (``--dry-run`` ends there).
+The cells are those of a real sweep; the times in the rows are made up. It prints seconds of
+wall-clock time, from the start of the command to its end. The aims are 20 s for the report and, for
+a sweep of a thousand cells, 2 s until the first missing one starts (``--dry-run`` ends there).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def fill(folder: Path, swept: Experiment) -> tuple[Path, int]:
 
 
 def seconds(*arguments: str | Path) -> float:
-    """Wall clock time of a verb. CalledProcessError if it fails."""
+    """Wall-clock time of a verb. Raises CalledProcessError if it fails."""
     command = [Path(sys.executable).parent / "ina-testbed", *arguments]
     start = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)

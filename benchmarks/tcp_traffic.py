@@ -27,12 +27,13 @@ MSS, HEADERS = 1448, 52 + ns3_model.PPP
 WINDOW = 3 << 20
 LEAST_TIMEOUT_S = 0.01
 ACKNOWLEDGE_S = 0.001
-"""Less than the least timeout, because ns-3 has no quick acknowledgements: with Linux's 40 ms, a
-window of one segment would end in a timeout every time, and never grow."""
+"""Seconds until an acknowledgement. This is less than the minimum timeout, because ns-3 has no
+quick acknowledgements: with Linux's 40 ms, a window of one segment would always end in a timeout,
+and never grow."""
 
 STARTS_S = 100e-6
-"""Flows start at random within this time: if all start at once, drop-tail queues favour one over
-another by phase (Floyd and Jacobson, 1991)."""
+"""Flows start at random within this time. If all started at once, drop-tail queues would favour
+some flows over others by phase (Floyd and Jacobson, 1991)."""
 
 _NS3 = {
     "TcpSocket::SegmentSize": str(MSS),
@@ -47,8 +48,8 @@ _NS3 = {
 
 @dataclass(frozen=True)
 class Traffic:
-    """``flows`` are (source, destination), each of ``size`` bytes. In a ring each host sends a
-    chunk, ``size`` over the number of hosts, and another one for each that arrives, as in an
+    """``flows`` are (source, destination), each of ``size`` bytes. In a ring, each host sends a
+    chunk of ``size`` over the number of hosts, and another chunk for each that arrives, as in an
     all-reduce.
     """
 
@@ -59,7 +60,7 @@ class Traffic:
     rings: Sequence[Sequence[str]] = ()
 
     def data_hops(self, payload: int = MSS) -> int:
-        """Packets of data times links on their paths, retransmissions left out."""
+        """The number of data packets times the links on their paths, without retransmissions."""
         hops = sum(len(self._path(*ends)) for ends in self.flows) * -(-self.size // payload)
         for ring in self.rings:
             chunk = -(-(self.size // len(ring)) // payload)
@@ -76,7 +77,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``seconds`` until all has arrived, ``cpu_s`` of the processor for it."""
+    """``seconds``: until all data has arrived. ``cpu_s``: the processor time for it."""
 
     seconds: float
     recoveries: int
@@ -96,7 +97,8 @@ def _starts(seed: int) -> Iterator[float]:
 
 
 def ours(traffic: Traffic, loss: float = 0.0, seed: int = 1) -> Outcome:
-    """``loss``: the share of packets lost on every link of a host, either way."""
+    """Run the traffic in our core. ``loss``: the share of packets lost on every host's link, in
+    either direction."""
     number = {name: index for index, name in enumerate(traffic.fabric.nodes)}
     settings = TcpSettings(
         mss=MSS,
@@ -153,8 +155,9 @@ def _drive(
     following: dict[int, int],
     starts: Sequence[int],
 ) -> None:
-    """Until every connection has carried its steps of a chunk each. The first is written when the
-    connection starts, the others when a chunk has arrived on the one before it in its ring."""
+    """Run until every connection has carried its steps of one chunk each. The first chunk is
+    written when the connection starts, and each further one when a chunk has arrived on the
+    previous connection of its ring."""
     index_of = {connection: index for index, connection in enumerate(connections)}
     written, arrived = [1] * len(connections), [0] * len(connections)
     waiting = sorted((at, index) for index, at in enumerate(starts))
@@ -210,10 +213,11 @@ def _wire_up(simulation: Simulation, fabric: Fabric, loss: float, seed: int) -> 
 
 
 def theirs(traffic: Traffic, control: str, loss: float = 0.0, seed: int = 1) -> Outcome:
-    """The same in ns-3, in a process of its own; ``control`` is a class of its congestion control.
+    """The same in ns-3, in a process of its own; ``control`` is one of its classes of congestion
+    control.
 
-    ns-3 has one network in a process, and takes half a minute to be loaded. So the caller loads it
-    (`ns3_model.load`), and every run is a fork. Paths are the first of several.
+    A process can have one ns-3 network, and loading takes half a minute. So the caller loads ns-3
+    (`ns3_model.load`), and every run is a fork. Of several paths, the first is taken.
     """
     with ProcessPoolExecutor(1, get_context("fork")) as process:
         return process.submit(_theirs, traffic, control, loss, seed).result()

@@ -1,15 +1,15 @@
-"""TCP in the packet back end against ns-3's, and by how much it differs.
+"""TCP in the packet back end compared with ns-3's, and by how much it differs.
 
     pip install ns3        # a wheel, made for the system's own Python
     python -m benchmarks.tcp_validation [--size 16MB] [--repeats 3] [--only ring]
                                         [--control TcpCubic]
 
-Incast of 4, 8 and 16 senders into one host, a ring of 8, and two rings of 4 over a spine with too
-little bandwidth for both, each with and without 0.1 % loss on hosts' links. Both have the same
-frames, rates, delays, queues (drop-tail, in bytes), SACK, initial and receive window, least
-timeout and delay of acknowledgements. Each repeat draws losses and starts of flows anew. The table
-shows medians over the repeats: the time until all has arrived, and the numbers of recoveries and
-timeouts.
+The cases are an incast of 4, 8 and 16 senders into one host, a ring of 8, and two rings of 4 over a
+spine with too little bandwidth for both, each with and without 0.1 % loss on hosts' links. Both
+sides have the same frames, rates, delays, queues (drop-tail, in bytes), SACK, initial and receive
+window, minimum timeout and delay of acknowledgements. Each repeat has its own random losses and
+starts of flows. The table shows medians over the repeats: the time until all data has arrived, and
+the numbers of recoveries and timeouts.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 
 Functions that take an experiment accept a file, its content as a mapping, or an `Experiment`, and
 raise `Invalid` with every problem and its place. `DeploymentError` means that something cannot be
-set up, `EmulationError` that this machine lacks something. A cell that fails raises nothing: its
-row has the reason in ``error``.
+set up, and `EmulationError` that this machine lacks something that emulation needs. A cell that
+fails raises nothing: its row has the reason in ``error``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def cells(experiment: AnyExperiment) -> pd.DataFrame:
 
     Returns:
         A row for each cell and repeat: ``cell`` and ``repeat`` as in results, a column for each
-        path that is swept, the expected ``seconds`` here, and a ``warning`` if this machine is
+        swept path, the expected ``seconds`` on this machine, and a ``warning`` if this machine is
         probably too slow.
     """
     import pandas as pd
@@ -93,8 +93,8 @@ def run(
         executor: "local", or "dask:ADDRESS" for the machines of a Dask scheduler.
         captures: links such as h0-t0 whose packets are stored in the cells' logs.
         series: an interval of simulated time such as "10us", at which the state of queues, windows
-            and slots is stored there.
-        timeline: whether to store there when ranks, links and switches were busy.
+            and slots is stored in the cells' logs.
+        timeline: whether to store in the cells' logs when ranks, links and switches were busy.
         force: whether to run even if the calibration says that this machine cannot handle a cell.
         progress: whether to report on stderr which cell runs, and its result.
     """
@@ -119,8 +119,8 @@ def resume(
 
     Args:
         experiment: replaces the one in the directory.
-        retry: "failed" or "invalid" or both: such rows are run again.
-        any_version: whether rows made by other code count.
+        retry: "failed", "invalid" or both: cells with such rows are run again.
+        any_version: whether to keep rows that another version of the code made.
         executor, captures, series, timeline, force, progress: as for `run`.
     """
     asked = None if experiment is None else validate(experiment)
@@ -145,7 +145,7 @@ def _run(
 def read(*directories: File) -> Tables:
     """The tables of results directories, or of all those below the given ones.
 
-    FileNotFoundError if one has no results. See `testbed.results` for the columns.
+    Raises FileNotFoundError if one has no results. See `testbed.results` for the columns.
     """
     return results.read([Path(each) for each in directories])
 

@@ -74,7 +74,7 @@ def compiled(
 
 @contextmanager
 def _turn(target: Path) -> Iterator[None]:
-    """One process at a time compiles a program; the kernel ends the turn of one that is killed."""
+    """Let one process at a time compile a program. The kernel unlocks the file if it is killed."""
     with target.with_name(f"{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -24,7 +24,7 @@ class Broken(ValueError):
 
 
 def roots() -> list[Path]:
-    """The folders of extensions. Broken if one that is listed does not exist."""
+    """The folders of extensions. Raises Broken if a listed one does not exist."""
     if not is_listed():
         here = Path(FOLDER).absolute()
         return [here] if here.is_dir() else []
@@ -36,7 +36,7 @@ def roots() -> list[Path]:
 
 
 def is_listed() -> bool:
-    """Whether the variable lists the folders."""
+    """Whether ``INA_TESTBED_EXTENSIONS`` is set."""
     return VARIABLE in os.environ
 
 
@@ -46,7 +46,7 @@ def homes(kind: str) -> list[str]:
 
 
 def load(module: str) -> ModuleType:
-    """Import a module. Broken if that fails in a user's file."""
+    """Import a module. Raises Broken if that fails in a user's file."""
     try:
         return import_module(module)
     except Exception as error:
@@ -56,8 +56,8 @@ def load(module: str) -> ModuleType:
 
 
 def check(own: Path, path: Iterable[str]) -> None:
-    """Broken if a user's module has the name of one of the package's folder ``own``, which would
-    hide it. ``path`` are all folders of the registry."""
+    """Raise Broken if a user's module has the same name as one in the package's folder ``own``,
+    which would hide it. ``path`` lists all folders of the registry."""
     taken = {module.name for module in iter_modules([str(own)])}
     for home in path:
         for module in iter_modules([home]) if Path(home) != own else ():
@@ -69,7 +69,8 @@ def check(own: Path, path: Iterable[str]) -> None:
 
 
 def place_of(error: BaseException) -> str | None:
-    """``file:line`` of the innermost place in a user's file; None if ``error`` is not of one."""
+    """``file:line`` of the innermost place in a user's file; None if ``error`` was not raised in
+    one."""
     if isinstance(error, SyntaxError) and error.filename and _is_users(error.filename):
         return f"{error.filename}:{error.lineno}:{error.offset}"
     for frame in reversed(extract_tb(error.__traceback__)):

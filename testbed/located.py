@@ -1,8 +1,8 @@
 """YAML with positions: plain data, and the place of each key and value in the file.
 
 Scalars follow YAML 1.2's core schema rather than the 1.1 that PyYAML reads by default: ``4:1`` is
-text and not 241, ``no`` is text and not false, ``1e6`` is a number. Anchors, aliases and merge
-keys (``<<``) work; infinities and not-a-numbers are refused.
+text and not 241, ``no`` is text and not false, ``1e6`` is a number. Anchors, aliases and merge keys
+(``<<``) work; infinities and NaN are rejected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-# Where a value is: ("jobs", 0, "system").
+# The place of a value, such as ("jobs", 0, "system").
 Place = tuple[str | int, ...]
 # Aliases can expand exponentially; no reasonable file comes near this many values.
 MOST_VALUES = 100_000
@@ -40,7 +40,7 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         text = ": ".join(part for part in (place, self.path, self.message) if part)
-        # One line, without control characters for the terminal, whatever the file holds.
+        # A message is one line without control characters, whatever the file holds.
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -112,7 +112,7 @@ def read(path: str | Path) -> Located:
 
 
 def contents(path: Path, most: int | None = None) -> bytes:
-    """A file's bytes, ``most`` at most. OSError if it has more, or never ends."""
+    """A file's bytes. Raises OSError if it has more than ``most``, or never ends."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError("a device or a pipe")
     if most is not None and (size := path.stat().st_size) > most:
@@ -153,12 +153,12 @@ def parse(text: str, file: str = "<text>") -> Located:
 
 
 def write(data: object) -> str:
-    """Plain data as YAML text that `parse`, and YAML 1.1 readers too, read back equal."""
+    """Plain data as YAML text. `parse` and readers of YAML 1.1 read it back unchanged."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _too_deep(text: str) -> tuple[int, int] | None:
-    """Where values are nested deeper than `MOST_NESTED`; PyYAML would recurse as deep."""
+    """Where values are nested deeper than `MOST_NESTED`. PyYAML recurses once per level."""
     if max(text.count("["), text.count("{"), text.count("- "), text.count("  ")) < MOST_NESTED:
         return None
     depth = 0

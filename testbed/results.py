@@ -58,7 +58,8 @@ class Row:
         iteration_s: mean time of an iteration.
         throughput_samples_s: samples of all workers per second.
         algbw_gbit_s: see `algbw`, over the time in which the job communicated.
-        exposed_comm_s: mean time of an iteration in which no compute hid communication.
+        exposed_comm_s: mean time per iteration in which communication was not hidden by
+            computation.
         retransmitted, collisions: packets, in all iterations, warm-up included.
         overflows: fragments whose sum left the range of int32.
         switch_packets, switch_sums, switch_duplicates, switch_collisions, switch_refused:
@@ -66,12 +67,12 @@ class Row:
             duplicates, packets whose slot another fragment held, packets that they dropped.
         verified: whether every sum that any worker received was right, bit for bit; None where
             nothing is summed, as in the simulator.
-        verdict: "valid", or in words why the machine could not carry the run.
+        verdict: "valid", or the reason why the machine could not sustain the run.
         expected_jct_s: the closed form's JCT.
         routed_jct_s: the closed form's JCT if the busiest link carries the bytes measured on it.
-            It exceeds ``expected_jct_s``, which assumes that next hops share evenly, where ECMP's
-            hash put several streams on one link, or where much was retransmitted; None for jobs
-            that ran side by side.
+            ``expected_jct_s`` assumes that traffic is spread evenly over the next hops. This figure
+            is larger if ECMP's hash put several streams on one link, or if much was retransmitted.
+            None for jobs that ran side by side.
         error: empty, or why the cell failed.
         started_at: UTC; empty for runs in virtual time, whose rows are always the same.
         settings: what the sweep set in this cell, path to value, as a JSON object; together with
@@ -79,9 +80,10 @@ class Row:
         quantisation: how real gradients became integers; empty for others.
         quantisation_error: relative L2 distance of the sums that the workers received from the
             exact sums of the real gradients.
-        notes: a window that a switch's memory cut; and what else happened in the network of a run
-            in virtual time: queues that overflowed, TCP timeouts.
-        plan: digest of what the job sends, and when; rows that share it differ by noise alone.
+        notes: windows that a switch's memory limited; in virtual time also what happened in the
+            network: queues that overflowed, TCP timeouts.
+        plan: digest of what the job sends, and when; rows with the same digest differ only by
+            noise.
         version: digest of the code and of the files that the cell names, such as its workloads.
     """
 
@@ -166,7 +168,8 @@ class LinkLoad:
         source_kind, target_kind: their tiers: host, tor, aggregation, core or spine.
         rate_gbit_s: the rate of the link.
         bytes: the bytes that it carried, headers included.
-        busy: the time of these bytes at full rate, as a share of that from first start to last end.
+        busy: the time that these bytes take at full rate, as a share of the time from the first
+            start to the last end of an iteration.
     """
 
     cell: str
@@ -182,12 +185,12 @@ class LinkLoad:
 
 @dataclass(frozen=True)
 class PacketDigests:
-    """What went over the links in a cell's repeat, in short; see `testbed.backends.digests`.
+    """Digests of all packets on the links in one repeat of a cell; see `testbed.backends.digests`.
 
     Attributes:
         packets: how many packets were put on links.
-        every: there is a digest of all packets so far after so many packets each.
-        digests: as text.
+        every: after each ``every`` packets there is a digest of all packets so far.
+        digests: the digests as text (`Digests.text`).
     """
 
     cell: str
@@ -202,15 +205,16 @@ class Progress:
     """An evaluation of the parameters of a job that learns.
 
     Attributes:
-        iteration: iterations of all workers before it, warm-up included; a fraction where workers
-            are apart.
+        iteration: iterations before it, warm-up included. Workers that do not wait for one another
+            may be in different iterations: then it is their mean, possibly a fraction.
         time_s: seconds of the real cluster since the job began.
         metric: the name of ``value``; higher_is_better says which way it improves.
-        target_value: what the experiment wants it to reach; None if it does not say.
+        target_value: the value that the experiment wants to reach; None if it gives none.
         loss: mean training loss since the evaluation before; None for the first.
         staleness: mean number of updates by other workers that a gradient's parameters lacked.
         quantisation_error: mean relative L2 distance of sums from those of float gradients.
-        weights: digest of the parameters; equal ones are equal in every bit.
+        weights: digest of the parameters; if two digests are equal, so is every bit of the
+            parameters.
     """
 
     cell: str
@@ -232,14 +236,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class CellEvent:
-    """Something that happened to a cell while it was run: for those who watch, not a result.
+    """An event in a cell's run. It is for ``ina-testbed watch`` only, and is not a result.
 
     Attributes:
         at: seconds since the epoch.
-        event: ``planned``, ``started`` or ``finished``; ``session``, of no cell, begins a run or
-            its resumption.
+        event: ``planned``, ``started`` or ``finished``; ``session`` belongs to no cell, and begins
+            a run or its resumption.
         expected_s: how long it should take here.
-        title: what people call it.
+        title: the cell's name for readers.
     """
 
     at: float
@@ -286,7 +290,7 @@ class Tables(NamedTuple):
 
 
 class RunDirectory:
-    """The directory of one run, written by one process while any number may read it."""
+    """The directory of one run. One process writes it, and others may read it meanwhile."""
 
     def __init__(self, path: str | Path) -> None:
         """Open an existing directory. Raises FileNotFoundError if it holds no run."""
@@ -368,8 +372,8 @@ def log_name(cell: str, repeat: int) -> str:
 def read(paths: str | Path | Iterable[str | Path]) -> Tables:
     """Read the tables of run directories, or of all run directories below the given ones.
 
-    Of a run that is still being written, or was interrupted, complete rows are read. Columns that
-    an older version did not write are empty.
+    If a run is still being written, or was interrupted, only its complete rows are read. Columns
+    that an older version did not write are empty.
 
     Raises FileNotFoundError if a path holds no results, and Unreadable if a file is not a table.
     """
@@ -382,17 +386,17 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
 
 
 def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
-    """The first of the tables that `read` reads, which is much smaller than the others."""
+    """Only the first table of `read`, the results: it is much smaller than the others."""
     return _table(_runs(paths), RESULTS, COLUMNS)
 
 
 def digests(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
-    """The rows of `PacketDigests` of runs, found as by `read`; none of older runs."""
+    """The rows of `PacketDigests` of the runs that `read` finds. Older runs have none."""
     return _table(_runs(paths), DIGESTS, DIGEST_COLUMNS)
 
 
 def read_training(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
-    """What jobs have learnt in the runs that `read` reads, beside their tables; see `Progress`."""
+    """The rows of `Progress` of the runs that `read` finds."""
     return _table(_runs(paths), TRAINING, PROGRESS_COLUMNS)
 
 
@@ -416,15 +420,15 @@ def _runs(paths: str | Path | Iterable[str | Path]) -> list[Path]:
 
 
 def last_run(path: str | Path) -> Path:
-    """The run's directory that ``path`` is, or the one below it that was begun last.
+    """The run directory at ``path``, or the one below it that was begun last.
 
-    FileNotFoundError if there is none.
+    Raises FileNotFoundError if there is none.
     """
     return max(_runs(path), key=lambda run: (run / EXPERIMENT).stat().st_mtime_ns)
 
 
 def read_metadata(run: str | Path) -> dict[str, Any]:
-    """The content of a run's ``run.json``; empty if there is none yet. Unreadable if damaged."""
+    """The content of a run's ``run.json``; empty if there is none yet. Raises Unreadable."""
     path = Path(run) / METADATA
     try:
         content = json.loads(path.read_text())
@@ -440,7 +444,7 @@ def read_metadata(run: str | Path) -> dict[str, Any]:
 def algbw(size: float, time: float) -> float:
     """Algorithm bandwidth in bit/s: ``size`` bytes to reduce, over ``time`` seconds.
 
-    As nccl-tests define it (doc/PERFORMANCE.md): it depends on how long a buffer takes, not on how
+    Defined as in nccl-tests (doc/PERFORMANCE.md): it depends on how long a buffer takes, not on how
     many bytes the algorithm sends.
     """
     return 8 * size / time
@@ -449,9 +453,9 @@ def algbw(size: float, time: float) -> float:
 def busbw(size: float, time: float, ranks: int) -> float:
     """Bus bandwidth in bit/s of an all-reduce of ``size`` bytes in ``time`` seconds.
 
-    As nccl-tests define it (doc/PERFORMANCE.md): algbw times 2 (n - 1) / n, the share of the
-    buffer that each of n ranks must send if only ranks can add. So a value above the link's rate
-    shows that the network added, too.
+    Defined as in nccl-tests (doc/PERFORMANCE.md): algbw times 2 (n - 1) / n, which is the share of
+    the buffer that each of n ranks must send if only ranks can add. So a value above the link's
+    rate shows that the network added, too.
     """
     return algbw(size, time) * 2 * (ranks - 1) / ranks
 
@@ -468,7 +472,7 @@ def _cell(value: object) -> object:
 
 
 def as_text(row: Row) -> dict[str, str]:
-    """A row as ``results.csv`` has it."""
+    """A row as text by column, as in ``results.csv``."""
     values = zip(COLUMNS, map(_cell, astuple(row)), strict=True)
     return {column: "" if value is None else str(value) for column, value in values}
 
@@ -492,7 +496,7 @@ def _append(
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """An OSError of a write names the file, as that of an opening does."""
+    """Add the file's name to the OSError of a failed write, as ``open`` does."""
     try:
         yield
     except OSError as error:
@@ -547,12 +551,13 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
 
 
 def brief(error: Exception) -> str:
-    """pandas' words for a damaged table, as one line."""
+    """pandas' message about a damaged table, as one line."""
     return " ".join(str(error).split()).replace("Error tokenizing data. C error: ", "no table: ")
 
 
 def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    """The table's ``columns`` as numbers, truth values and text; ValueError if one is invalid."""
+    """The table's ``columns`` as numbers, truth values and text. Raises ValueError if one is
+    invalid."""
     import pandas as pd
 
     filled = _FILLED & {*table.columns}

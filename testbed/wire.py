@@ -12,7 +12,7 @@ SIZES = (64, VALUES, 1024)
 """How many values a packet may have; ``p4/build`` has a program for each."""
 
 FEW = 8
-"""Values that a packet really carries in virtual time if it counts as one of `SIZES`;
+"""In virtual time a packet carries only this many values, and counts as one of a size in `SIZES`.
 ``p4/build`` has a program for it, too."""
 
 KIND_DATA, KIND_RESULT, KIND_RECEIPT, KIND_ACK = 1, 2, 3, 4
@@ -27,7 +27,7 @@ ROCE_PORT = 4791
 """UDP port of RoCEv2, which NetReduce's connections use."""
 
 CHUNKS_PORT = 0xBEE1
-"""First of the TCP ports on which ranks take chunks from one another."""
+"""The first of the TCP ports on which ranks receive chunks from one another."""
 
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY, ACKNOWLEDGE = 0x00, 0x01, 0x02, 0x04, 0x11
 """Opcodes of RoCEv2's reliable connections (InfiniBand specification, 9.2)."""
@@ -39,7 +39,7 @@ LIVE_MESSAGES = 4
 """Messages of one connection that a switch can distinguish."""
 
 SLOTS = 4096
-"""Aggregators of the compiled program."""
+"""Slots (aggregators) of the compiled program."""
 
 MAX_TREES = 256
 """The most trees that a switch can know."""
@@ -68,7 +68,7 @@ HEADER_BYTES = sum(bits for _, bits in FIELDS) // 8
 
 HEADER = [(name, f">u{bits // 8}") for name, bits in FIELDS]
 PACKET = [*HEADER, ("values", ">i4", (VALUES,))]
-"""The header and the packet as descriptions of numpy's types: ``np.zeros(1, wire.HEADER)``."""
+"""The header and the packet as descriptions of numpy dtypes: ``np.zeros(1, wire.HEADER)``."""
 
 
 def connection(tree: int, rank: int) -> int:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-# Before the registries are read: a user's own systems are not part of these tests.
+# This is set before the registries are read, because a user's own systems are not part of these
+# tests.
 os.environ["INA_TESTBED_EXTENSIONS"] = ""
 
 from testbed.switches import bmv2
@@ -55,14 +56,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # Modules and tests stay to the end; to look at all of them takes seconds in each collection.
+    # Modules and tests stay until the end; examining all of them would take seconds in each
+    # collection.
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """This machine's calibration must not influence the tests, and what processes leave in their
-    temporary folder is removed with pytest's own."""
+    """Give tests their own folders, so that this machine's calibration does not influence them, and
+    what processes leave in their temporary folder is removed with pytest's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))

@@ -18,7 +18,7 @@ def main() -> None:
     measured.load()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "coverage.json")
-        # Tests put modules of their own into the package, some of which are gone by now.
+        # Tests put their own modules into the package, and some of these no longer exist.
         measured.json_report(outfile=str(path), include=["testbed/*"])
         files = json.loads(path.read_text())["files"]
     packages: dict[str, list[tuple[str, int, int]]] = defaultdict(list)

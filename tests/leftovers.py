@@ -1,4 +1,4 @@
-"""Whether anything of a run is left: its processes, and with them its namespaces and links."""
+"""Finds what is left of a run: its processes, and with them its namespaces and links."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def processes_in(inodes: set[int]) -> list[str]:
-    """Processes in any of these network namespaces. A namespace without one is gone."""
+    """Processes in any of these network namespaces. A namespace without a process is gone."""
     return [
         f"{pid} {' '.join(command_of(pid))}"
         for pid in map(int, filter(str.isdecimal, os.listdir("/proc")))

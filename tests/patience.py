@@ -1,4 +1,4 @@
-"""Waiting for what must happen, however slow the machine is."""
+"""Waits for what must happen, however slow the machine is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
-"""A limit for what never comes. Machines that tests run on have stopped for seconds."""
+"""The limit for what never happens. Machines on which tests run have stopped for seconds."""
 
 
 def awaited(condition: Callable[[], T]) -> T:
-    """The first true value of ``condition``. AssertionError if there is none for ``PATIENCE_S``."""
+    """The first true value of ``condition``. Raises AssertionError if there is none for
+    ``PATIENCE_S``."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
         assert time.monotonic() < deadline, "waited in vain"
@@ -22,7 +23,8 @@ def awaited(condition: Callable[[], T]) -> T:
 
 
 def assert_none(left: Callable[[], object]) -> None:
-    """Wait until nothing is ``left``. AssertionError with what is left after ``PATIENCE_S``."""
+    """Wait until nothing is ``left``. After ``PATIENCE_S``, raises AssertionError with what is
+    left."""
     deadline = time.monotonic() + PATIENCE_S
     while found := left():
         assert time.monotonic() < deadline, found

@@ -1,4 +1,4 @@
-"""Imports go down the layers of the table in ARCHITECTURE.md, and have no cycles."""
+"""Imports go down the layers in the table of ARCHITECTURE.md, and have no cycles."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_imports_run_downwards(importer):
 
 
 def modules() -> nx.DiGraph:
-    """Which module imports which, also inside functions."""
+    """Which module imports which, inside functions, too."""
     graph = nx.DiGraph()
     names = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path

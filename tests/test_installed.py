@@ -72,8 +72,8 @@ def wheel(sdist: Path) -> Path:
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of ``ina-testbed`` and ``python`` in a virtual environment with the wheel.
 
-    It uses the dependencies of the tests: a .pth file adds their folders. Python does not read the
-    .pth files in those, so it does not find the checkout that is installed there.
+    It uses the dependencies of the tests: a .pth file adds their folders. Python does not read .pth
+    files in these folders, so it does not find the checkout that is installed there.
     """
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder)

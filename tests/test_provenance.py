@@ -1,4 +1,4 @@
-"""A run records the software and hardware it ran on, and nothing private about the machine."""
+"""A run records its software and hardware, and nothing private about the machine."""
 
 from __future__ import annotations
 

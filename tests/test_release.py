@@ -1,4 +1,4 @@
-"""A release says the same everywhere, and its containers and commands are well formed."""
+"""A release gives the same facts everywhere, and its containers and commands are well formed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCRIPTS = [ROOT / ".ci" / "p4lang", ROOT / ".ci" / "run", *ROOT.glob("*.sh")]
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The container file's instructions, lines joined, comments left out."""
+    """The container file's instructions, with lines joined and without comments."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("#"))
     whole = re.sub(r"\\\n\s*", "", text).splitlines()

@@ -1,4 +1,4 @@
-"""Results: only whole rows, even if the writer is killed, and tables of several runs."""
+"""Results: only complete rows, even if the writer is killed, and tables of several runs."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_killed_writer_loses_no_finished_row(run: RunDirectory) -> None:
     process.start()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        # Read while the writer writes: there is never a part of a row.
+        # Reading while the writer writes never finds a part of a row.
         table = read(run.path).results
         assert (table["started_at"] == ROW.started_at).all()
         if len(table) > 40:

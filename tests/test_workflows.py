@@ -29,7 +29,7 @@ def commands(path: Path) -> list[list[str]]:
 
 
 def verbs(path: Path) -> list[list[str]]:
-    """The arguments of each `ina-testbed`; the shell's variables are not expanded."""
+    """The arguments of each `ina-testbed`. Shell variables are not expanded."""
     return [
         words[at + 1 :]
         for words in commands(path)

@@ -2,10 +2,10 @@
 
     python -m workloads.importance resnet50
 
-A tensor's importance is PGP, the sum of the magnitudes of parameter times gradient over its values,
-as OSP orders tensors. The model is trained as ``workloads/sample.py`` trains it; after some steps
-the products of several batches are taken at the same parameters, and their mean goes into the
-header of the model's trace. Sizes and times in the trace stay as they are.
+A tensor's importance, by which OSP orders tensors, is PGP: the sum over its values of the magnitude
+of parameter times gradient. The model is trained as ``workloads/sample.py`` does. After some steps,
+the products of several batches are taken with the same parameters, and their mean goes into the
+header of the model's trace. Sizes and times in the trace do not change.
 """
 
 from __future__ import annotations

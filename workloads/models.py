@@ -1,6 +1,7 @@
-"""The recorded models: how each is built, what goes in, and what its times are scaled to.
+"""The recorded models: how each is built, its input, and the throughput to which its times are
+scaled.
 
-Built from configurations with random weights; nothing is downloaded.
+They are built from configurations, with random weights; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Model:
-    """How to build a model and its input; ``published`` is what a CPU's times are scaled to."""
+    """How to build a model and its input. Times of a CPU are scaled to ``published``."""
 
     build: Callable[[], nn.Module]
     inputs: Callable[[int], Inputs]
@@ -61,7 +62,8 @@ class Vgg16(nn.Module):
             *(nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Dropout()),
             nn.Linear(4096, classes),
         )
-        # He et al. 2015, as torchvision: with PyTorch's defaults so deep a stack passes nothing on.
+        # Initialised as by He et al. 2015, like torchvision: with PyTorch's defaults, signals
+        # vanish in so deep a stack.
         for layer in self.features:
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
@@ -80,7 +82,7 @@ def _images(batch: int) -> Inputs:
 
 def _sentences(batch: int, length: int = 128, vocabulary: int = 30522) -> Inputs:
     words = torch.randint(0, vocabulary, (batch, length))
-    # As in pre-training, 15 % of the words are to be guessed; -100 is left out of the loss.
+    # As in pre-training, 15 % of the words must be guessed; the loss ignores labels of -100.
     hidden = torch.rand(batch, length) < 0.15
     return {
         "input_ids": words,

@@ -3,8 +3,8 @@
     python -m workloads.record resnet50 workloads/resnet50.trace
 
 Real forward and backward passes run on random input, and hooks note when each module starts and
-when each gradient is ready. No gradient value is kept. On a GPU, CUDA events take the times and
-the trace keeps them as measured; on a CPU they are scaled to the GPU's published iteration.
+when each gradient is ready. No gradient value is kept. On a GPU, CUDA events take the times, and
+the trace has them as measured. On a CPU, times are scaled to the GPU's published iteration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from workloads.models import MODELS, Inputs, Model, Published
 
 
 class Clock(Protocol):
-    """Notes moments, and tells later how far apart they were."""
+    """Notes moments, and later gives the times between them."""
 
     description: str
 
@@ -43,9 +43,9 @@ class Clock(Protocol):
 
 
 class ThreadClock:
-    """CPU time of this one thread, which other load on the machine does not change much.
+    """CPU time of this thread only, which other load on the machine hardly changes.
 
-    On the CPU, PyTorch runs backward and its hooks in the thread that calls it.
+    On the CPU, PyTorch runs the backward pass and its hooks in the calling thread.
     """
 
     description = "CPU time of one thread"
@@ -58,7 +58,8 @@ class ThreadClock:
 
 
 class CudaClock:
-    """Events in the GPU's stream: when the work before a stamp was done, not when it was asked."""
+    """Events in the GPU's stream: a stamp is when the work before it was done, not when it was
+    issued."""
 
     description = "CUDA events"
 
@@ -82,7 +83,7 @@ class Pass:
 
 
 class Recorder:
-    """Hooks on a model that time its forward by module and its backward by gradient."""
+    """Hooks on a model that time its forward pass by module and its backward pass by gradient."""
 
     def __init__(self, model: nn.Module, clock: Clock) -> None:
         self.model = model
@@ -103,9 +104,10 @@ class Recorder:
         self.starts.append((module, self.clock.stamp()))
 
     def run(self, inputs: Inputs, precision: contextlib.AbstractContextManager[Any]) -> Pass:
-        """One forward and backward pass, from cleared gradients; the forward in ``precision``.
+        """One forward and backward pass, from cleared gradients, with the forward pass in
+        ``precision``.
 
-        Raises RuntimeError where a tensor takes no part in forward or gets no gradient.
+        Raises RuntimeError if a tensor has no part in the forward pass, or gets no gradient.
         """
         self.model.zero_grad(set_to_none=True)
         self.starts.clear()
@@ -120,16 +122,17 @@ class Recorder:
         ready = tuple(name for name, _ in self.grads)
         if set(forward) != set(self.names.values()) or sorted(ready) != sorted(forward):
             raise RuntimeError("every tensor must be used in forward and get one gradient")
-        # The time of a gradient is that since the one before it; the tail goes to the last.
+        # A gradient's time counts from the previous gradient; the rest goes to the last one.
         spans = self.clock.spans([middle, *(stamp for _, stamp in self.grads[:-1]), end])
         return Pass(forward, dict(zip(ready, spans, strict=True)), ready)
 
     def _forward(self, begin: Any, end: Any) -> dict[str, float]:
         """Seconds by tensor, in forward order.
 
-        A module's time runs until the next one that owns tensors starts, so what has no tensors
-        (activation, pooling, the loss) counts to the module before it. It is booked on the
-        module's first tensor; a module whose tensors have all been used adds to the last one's.
+        A module's time lasts until the next module that owns tensors starts. So modules without
+        tensors (activation, pooling, the loss) count as part of the previous one. The time is that
+        of the module's first tensor. A module whose tensors have all been used adds its time to the
+        last tensor's.
         """
         times: dict[str, float] = {}
         spans = self.clock.spans([begin, *(stamp for _, stamp in self.starts[1:]), end])
@@ -152,16 +155,16 @@ def record(
     seed: int,
     device: str = "cpu",
 ) -> Trace:
-    """Trace of ``iterations`` >= 2 passes on ``device`` (cpu or cuda), its times as measured.
+    """Trace of ``iterations`` >= 2 passes on ``device`` (cpu or cuda), with times as measured.
 
-    Raises RuntimeError where gradients do not become ready in the same order every time.
+    Raises RuntimeError if gradients do not become ready in the same order every time.
     """
     torch.manual_seed(seed)
     network = model.build()
     clock: Clock
     if device == "cuda":
         torch.backends.cudnn.benchmark = True
-        # Tensor cores want channels last; what has not four dimensions is left alone.
+        # Tensor cores need channels last. Tensors without four dimensions do not change.
         network = network.to("cuda", memory_format=torch.channels_last)
         clock = CudaClock()
     else:
@@ -234,12 +237,13 @@ def _half() -> torch.dtype:
 
 
 def _precision(device: str) -> contextlib.AbstractContextManager[Any]:
-    """Mixed precision on a GPU, as it is trained today: gradients stay float32."""
+    """Mixed precision on a GPU, as is usual in training today: gradients stay float32."""
     return torch.autocast("cuda", _half()) if device == "cuda" else contextlib.nullcontext()
 
 
 def scale_to(trace: Trace, published: Published) -> Trace:
-    """The trace with all times multiplied so that its compute takes the published iteration."""
+    """The trace with all times multiplied so that its computation takes as long as the published
+    iteration."""
     factor = published.iteration_s / trace.compute_s
     note = (
         f"{published.iteration_s * 1e3:.3f} ms: measured times multiplied by {factor:.6f} so that "

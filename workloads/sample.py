@@ -2,13 +2,13 @@
 
     python -m workloads.sample resnet50 workloads/resnet50.gradients.npz
 
-A model of ``workloads/models.py`` is trained from random weights on a small genuine data set, which
-a Python package brings along: images are scikit-learn's handwritten digits (UCI, "Optical
-Recognition of Handwritten Digits", 1797 of 8 x 8 pixels), enlarged to the model's input; text is
-the Python language reference as the standard library ships it (``pydoc_data.topics``), cut into
-words by a byte-pair encoding that is trained on it. At some steps, the gradients of several
-data-parallel workers are taken: the same weights, other batches. Kept are blocks of consecutive
-values in the trace's gradient-ready order, the same places for all workers.
+A model of ``workloads/models.py`` is trained from random weights on a small real data set that
+comes with a Python package. Images are scikit-learn's handwritten digits (UCI, "Optical Recognition
+of Handwritten Digits", 1797 of 8 x 8 pixels), enlarged to the model's input. Text is the Python
+language reference in the standard library (``pydoc_data.topics``), split into words by a byte-pair
+encoding that is trained on it. At some steps, the gradients of several data-parallel workers are
+taken, with the same weights and different batches. Blocks of consecutive values are kept, in the
+trace's gradient-ready order and at the same places for all workers.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def digits(seed: int) -> tuple[Batches, str]:
 
 
 def _words() -> tuple[torch.Tensor, str]:
-    """The language reference as numbers of words, and what it is. Number 0 is the mask."""
+    """The language reference as word numbers, and its description. Number 0 is the mask."""
     from pydoc_data import topics
 
     import tokenizers
 
     text = "\n".join(topics.topics[key] for key in sorted(topics.topics))
     tokenizer = tokenizers.ByteLevelBPETokenizer()
-    # Few words occur more than once beyond this; each model's vocabulary has room for them.
+    # Beyond this size, few words occur more than once. Each model's vocabulary has room for it.
     tokenizer.train_from_iterator([text], vocab_size=16384, special_tokens=["[MASK]"])
     words = torch.tensor(tokenizer.encode(text).ids)
     source = f"language reference of Python {platform.python_version()} (pydoc_data.topics)"
@@ -65,7 +65,8 @@ def _words() -> tuple[torch.Tensor, str]:
 
 
 def sentences(seed: int) -> tuple[Batches, str]:
-    """Pairs of 64 words, the second following the first in one half; 15 % masked."""
+    """Pairs of sequences of 64 words. In half of the pairs the second follows the first; 15 % of
+    words are masked."""
     words, source = _words()
     generator = torch.Generator().manual_seed(seed)
 
@@ -101,7 +102,7 @@ def text(seed: int, length: int = 1024) -> tuple[Batches, str]:
 
 SOURCES = {"resnet50": digits, "vgg16": digits, "bert-base": sentences, "gpt2": text}
 RATES = {"resnet50": 0.001, "vgg16": 0.003, "bert-base": 1e-4, "gpt2": 1e-4}
-"""Data and learning rates, by family of models."""
+"""The data and the learning rates, by family of models."""
 
 
 class Training:
@@ -143,9 +144,10 @@ class Training:
 def take(
     name: str, batch: int, workers: int, blocks: int, steps: tuple[int, ...], seed: int
 ) -> dict[str, np.ndarray]:
-    """``values`` float32[workers, blocks x steps, BLOCK] and where each block is from.
+    """``values``, float32[workers, blocks x steps, BLOCK], and the origin of each block.
 
-    ``positions``: a block's first value in gradient-ready order; ``steps``: the step it is of.
+    ``positions``: the position of a block's first value in gradient-ready order. ``steps``: the
+    step at which it was taken.
     """
     training = Training(name, batch, seed)
     trace, losses, optimizer = training.trace, training.losses, training.optimizer

@@ -1,4 +1,4 @@
-"""What went over the links of a run in virtual time, in short, to find where two runs part."""
+"""Digests of the packets on the links of a run in virtual time, to find where two runs diverge."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Digests:
 
     Attributes:
         packets: how many packets were put on links.
-        every: there is a digest after so many packets each; a power of two.
-        kept: these digests, 16 bits each, and as the last one that of all packets.
+        every: after each ``every`` packets there is a digest; a power of two.
+        kept: these digests, 16 bits each; the last one is that of all packets.
     """
 
     packets: int
@@ -28,7 +28,7 @@ class Digests:
 
     @staticmethod
     def of(packets: int, every: int, text: str) -> Digests:
-        """From a text of `text`; ValueError if it is none."""
+        """The digests in a text that `text` made. Raises ValueError for any other text."""
         try:
             kept = [number for (number,) in struct.iter_unpack("<H", base64.b64decode(text))]
         except struct.error as error:
@@ -37,7 +37,8 @@ class Digests:
 
 
 def first_difference(base: Digests, new: Digests) -> tuple[int, int] | None:
-    """The packets among which two runs part, first and last, counted from 1; None if they do not.
+    """The first and the last of the packets among which two runs diverge, counted from 1; None if
+    they do not diverge.
 
     All packets before these are the same.
     """

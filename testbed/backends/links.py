@@ -1,4 +1,4 @@
-"""Links as a user names them: one, such as h0-t0, all of them, or those of hosts."""
+"""Links by the names that users give them: a single one such as h0-t0, all, or those of hosts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeAlias
 from testbed.topology.fabric import Fabric, Kind, Link
 
 Shares: TypeAlias = Mapping[tuple[str, str], float]
-"""A share of packets for some links, by the ends of each as in ``Fabric.links``."""
+"""A share of packets for some links; the keys are the ends of a link as in ``Fabric.links``."""
 
 
 def ends(link: str, fabric: Fabric) -> tuple[str, str]:
-    """The two nodes of the link with this name. ValueError if there is none."""
+    """The two nodes of the link with this name. Raises ValueError if there is no such link."""
     for each in fabric.links:
         if link in _names(each):
             return each.a, each.b

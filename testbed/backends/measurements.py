@@ -22,7 +22,7 @@ class Stalled(Exception):
 
 
 class BrokenConnection(Exception):
-    """TCP gave a connection up: none of its retransmissions was acknowledged."""
+    """TCP gave up a connection, because none of its retransmissions was acknowledged."""
 
 
 class SumMismatch(Exception):
@@ -31,7 +31,7 @@ class SumMismatch(Exception):
 
 @dataclass(frozen=True)
 class JobMeasurements:
-    """What was measured of one job; None where a back end does not measure it.
+    """What was measured of one job; None for what a back end does not measure.
 
     Attributes:
         iterations: those of each worker, warm-up included, on the back end's clock.
@@ -43,9 +43,9 @@ class JobMeasurements:
         switch_target: what ran the P4 program; empty if nothing did.
         late_s: the longest delay with which a rank was woken.
         notes: see `testbed.results.Row`.
-        updates: of parameters at servers, in the order of time, if the job learns without an
-            all-reduce.
-        weights: the workers' digests of what they have learnt, each once.
+        updates: the updates of parameters at servers, in order of time, if the job learns without
+            an all-reduce.
+        weights: the different digests of the parameters that workers have learnt.
     """
 
     iterations: Sequence[Sequence[IterationTimes]]
@@ -69,7 +69,8 @@ def of_ranks(
     target: str,
     carried: int | None = None,
 ) -> JobMeasurements:
-    """The measurements of a job, from its ranks' ``outcomes``. SumMismatch if a sum was wrong.
+    """The measurements of a job, from its ranks' ``outcomes``. Raises SumMismatch if a sum was
+    wrong.
 
     ``target``: what runs the P4 program, if the job needs it. ``carried``: how many of a packet's
     values were really carried; None for all.
@@ -105,8 +106,8 @@ def span_s(outcomes: Iterable[RankOutcome]) -> float:
 
 @dataclass(frozen=True)
 class PortCounts:
-    """The counters of a port: frames that it sent, that reached the other end and that its queue
-    dropped, and the most bytes that waited in it."""
+    """The counters of a port: frames that it sent, that reached the other end, and that its queue
+    dropped; and the most bytes that waited in its queue."""
 
     sent: int
     arrived: int
@@ -122,7 +123,7 @@ class Measurements:
         jobs: the measurements of each job, in the deployment's order.
         carried: bytes on each directed link (a, b), headers included; unused links are left out.
         seconds: from the first start to the last end.
-        dilation: by how much times on the back end's clock are longer than scaled times.
+        dilation: the factor by which times on the back end's clock are longer than scaled times.
         digests: of the packets on links, in virtual time.
         ports: the counters of each directed link's port, where the back end has them.
         events: the packets of all jobs that each P4 switch has seen.

@@ -1,4 +1,4 @@
-"""What faults took away for good, said in the same words by every back end."""
+"""What faults took away for good, in the same words for every back end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from testbed.units import format_time
 
 
 def gone(faults: Iterable[Fault], until_s: float) -> str:
-    """The hosts and links that were gone for good at ``until_s``, a time as in the experiment,
-    followed by ": "; empty if none was."""
+    """The hosts and links that were gone for good at ``until_s`` (in the experiment's time),
+    followed by ": "; empty if none were."""
     found = [
         (f"host {fault.host} died" if fault.host else f"link {fault.link} went down for good")
         + f" at {format_time(fault.at)}"

@@ -1,4 +1,4 @@
-"""What a run records of itself, beside its measurements, in the directory of a cell's logs."""
+"""What a run records, besides its measurements, in the directory of a cell's logs."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Recording:
     packets: tuple[int, int] | None = None
 
     def data(self) -> dict[str, Any]:
-        """As plain data, for `of`."""
+        """The recording as plain data, for `of`."""
         return asdict(self)
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Recording:
-        """The recording with this ``data``, also after it was JSON."""
+        """The recording with this ``data``, which may have been JSON in between."""
         packets = data["packets"] and tuple(data["packets"])
         return Recording(**{**data, "captures": tuple(data["captures"]), "packets": packets})
 
     def check(self, cells: Sequence[tuple[str, Fabric]]) -> None:
-        """Unrecordable if no cell can record this, or a link is missing from one that could.
+        """Raise Unrecordable if no cell can record this, or if a cell that could lacks a link.
 
         ``cells``: the back end and the fabric of each.
         """
@@ -76,7 +76,7 @@ def recorded(
 ) -> Recording:
     """The recording that a user asks for; ``series`` is an interval such as 10us.
 
-    ValueError if that is no time above 0.
+    Raises ValueError if that is not a time above 0.
     """
     interval = None if series is None else parse_time(series)
     if interval == 0:

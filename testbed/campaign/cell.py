@@ -1,4 +1,5 @@
-"""One cell of an experiment: run on its back end, with results converted to the real cluster's."""
+"""Runs one cell of an experiment on its back end, and converts the results to the real cluster's
+times."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _BACK_ENDS = {"simulate": simulator.run, "packet": packets.run, "emulate": emula
 
 @dataclass(frozen=True)
 class CellResult:
-    """Rows of results.csv, iterations.csv, links.csv, digests.csv and training.csv."""
+    """A cell's rows for results.csv, iterations.csv, links.csv, digests.csv and training.csv."""
 
     jobs: list[Row]
     iterations: list[Iteration] = field(default_factory=list)
@@ -76,7 +77,7 @@ def _described(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         version=version(cell.experiment),
         quantisation=job.quantisation,
         plan=digest(job),
-        # A cell that fails leaves it so.
+        # False stays the value if the cell fails.
         verified=None if cell.experiment.backend == "simulate" else False,
     )
 
@@ -166,7 +167,7 @@ def _learnt(
 
 
 def _cut(window: Window) -> str:
-    """That a switch's memory cut the window; empty otherwise."""
+    """A note if a switch's memory limited the window; empty otherwise."""
     if not window.cut_from:
         return ""
     return (
@@ -176,7 +177,7 @@ def _cut(window: Window) -> str:
 
 
 def _sent(job: DeployedJob) -> str:
-    """The part of its packets that a job with a density should send; empty for others."""
+    """A note on the share of packets that a job with a density should send; empty for others."""
     if (density := job.job.density) == 1:
         return ""
     always = f", and the first {job.window.fragments} of each bucket whatever they hold"

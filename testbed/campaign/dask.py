@@ -1,12 +1,12 @@
 """Cells on the machines of a Dask scheduler (https://distributed.dask.org).
 
-Dask schedules the cells: a simulated cell takes a core, which is a thread of a worker; an emulated
-cell takes the resource ``emulator``, of which a worker offers one. Start a worker on each machine:
+Dask schedules the cells. A simulated cell takes a core, which is a thread of a worker. An emulated
+cell takes the resource ``emulator``, of which a worker has one. Start a worker on each machine:
 
     dask worker tcp://HEAD:8786 --resources emulator=1
 
-If a machine is lost, its cell goes to another one. The cell fails once it has lost more machines
-than the scheduler's ``distributed.scheduler.allowed-failures``, by default 3.
+If a machine is lost, its cell goes to another one. The cell fails if more machines are lost while
+they run it than the scheduler's ``distributed.scheduler.allowed-failures``, by default 3.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import counted
 
 CONNECT_S = 5.0
-"""How long to wait for a scheduler to be reached."""
+"""Seconds to wait until a scheduler is reached."""
 ANSWER_S = 30.0
-"""How long one that was reached may take to answer: its machine may be busy."""
+"""Seconds that a scheduler may take to answer once it is reached: its machine may be busy."""
 PATIENCE_S = 5.0
-"""How long to wait for a worker if there is none."""
+"""Seconds to wait for a worker if there is none."""
 _POLL_S = 0.5
 _GONE = (OSError, TimeoutError, CancelledError, RuntimeError)
-"""Errors of a client whose scheduler is gone; RuntimeError once it has given up."""
+"""Errors of a client whose scheduler is gone. RuntimeError comes when the client has given up."""
 
 
 class Dask:
-    """Runs cells on the machines of a scheduler's workers; outcomes come as cells end.
+    """Runs cells on the machines of a scheduler's workers. Outcomes come in the order in which
+    cells end.
 
     A machine that refuses a cell (see `testbed.campaign.remote`) gets no more cells while there are
     others.
@@ -120,7 +121,7 @@ class Dask:
     def _machines(self, resource: str = "") -> set[str]:
         """The hosts of workers that offer ``resource``, except those that refused a cell.
 
-        DeploymentError if the scheduler is gone.
+        Raises DeploymentError if the scheduler is gone.
         """
         from distributed.comm.addressing import get_address_host
 
@@ -137,7 +138,7 @@ class Dask:
         return set(map(get_address_host, able)) - self._refused.keys()
 
     def _awaited(self, resource: str = "") -> bool:
-        """Whether a machine is available within ``PATIENCE_S``."""
+        """Whether a machine is available, now or within ``PATIENCE_S``."""
         deadline = time.monotonic() + PATIENCE_S
         while not self._machines(resource):
             if time.monotonic() > deadline:
@@ -184,7 +185,7 @@ class Dask:
         )
 
     def _call_back(self, running: Sequence[Any]) -> None:
-        """End the cells that still run: their outcomes are no longer needed."""
+        """End the cells that still run, because their outcomes are no longer needed."""
         with suppress(*_GONE):
             if running and self._client.status == "running":
                 self._client.cancel(running)
@@ -219,7 +220,8 @@ def _connected(address: str) -> Any:
     # Notice within seconds that a scheduler is gone.
     dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S} s"})
     try:
-        # Asked first: a client that found nobody says so again when it is collected.
+        # The address is tried first, because a client without a scheduler reports that once more
+        # when it is garbage-collected.
         socket.create_connection(parse_host_port(address.rpartition("://")[2]), CONNECT_S).close()
         return Client(address, timeout=ANSWER_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:

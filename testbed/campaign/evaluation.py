@@ -1,4 +1,4 @@
-"""An experiment from beginning to end: its cells, into a results directory."""
+"""Runs the cells of an experiment from beginning to end, into a results directory."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class Evaluation(Protocol):
 
 
 class New:
-    """Every cell of an experiment, into a new directory below ``root``; or those whose ids begin as
-    one of ``cells``.
+    """Every cell of an experiment, or those whose ids begin with one of ``cells``, into a new
+    directory below ``root``.
 
-    NoCell if there is no such cell, DeploymentError if one cannot be set up, before anything runs.
+    Before anything runs, it raises NoCell if there is no such cell, and DeploymentError if one
+    cannot be set up.
     """
 
     note = ""
@@ -80,8 +81,8 @@ class New:
 class Resumed:
     """The missing cells of a run's directory; ``experiment`` replaces the one that it holds.
 
-    Unreadable if the directory holds no run or damaged tables, DeploymentError if another run
-    writes there.
+    Raises Unreadable if the directory holds no run or damaged tables, and DeploymentError if
+    another run writes there.
     """
 
     def __init__(self, run: Path, experiment: Experiment | None, rules: Rules) -> None:
@@ -122,7 +123,7 @@ class Resumed:
 
 
 def _experiment_of(run: Path) -> Experiment:
-    """The experiment of a run's directory, without checking the rules across its cells again."""
+    """The experiment of a run's directory. Rules across its cells are not checked again."""
     path = run / results.EXPERIMENT
     try:
         return Experiment.model_validate(located.read(path).data)

@@ -6,7 +6,7 @@ from testbed.campaign.local import Executor, Local
 
 
 def named(text: str) -> Executor:
-    """``local``, or ``dask:ADDRESS``. ValueError if it is neither."""
+    """The executor named ``local`` or ``dask:ADDRESS``. Raises ValueError for other names."""
     if text == "local":
         return Local()
     kind, _, address = text.partition(":")

@@ -1,4 +1,4 @@
-"""A function in its own process, which cleans up however it ends."""
+"""Runs a function in a process of its own, which cleans up however it ends."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from testbed.lifetime import die_with_parent
 
 T = TypeVar("T")
 _CLEAN_UP_TIME = 20.0
+_BOTH = (signal.SIGTERM, signal.SIGINT)
 
 
 class Terminated(BaseException):
@@ -26,12 +27,16 @@ def termination_unwinds() -> Iterator[None]:
     """A context in which SIGTERM raises `Terminated` instead of ending the process at once."""
 
     def unwind(number: int, frame: object) -> None:
-        # A second signal must not interrupt the clean-up after the first one.
+        # A second signal must not interrupt the clean-up after the first one. If it has arrived
+        # meanwhile, it needs a handler, or Python prints a traceback.
+        for each in before:
+            signal.signal(each, _nothing)
+        signal.raise_signal(number)  # Python calls the handlers of all that have arrived
         for each in before:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
-    before = {each: signal.signal(each, unwind) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = {each: signal.signal(each, unwind) for each in _BOTH}
     try:
         yield
     finally:
@@ -39,8 +44,29 @@ def termination_unwinds() -> Iterator[None]:
             signal.signal(each, handler)
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A context for forks. Python calls handlers inside a fork, but drops what they raise: the
+    signal would be lost. The new process calls `may_be_interrupted`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BOTH)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def may_be_interrupted() -> None:
+    """Take the signals that `uninterrupted` has held back."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _BOTH)
+
+
+def _nothing(number: int, frame: object) -> None:
+    pass
+
+
 class Failed(Exception):
-    """The function raised; the message is the reason, ``details`` the traceback, if any."""
+    """The function raised an exception. The message is the reason, ``details`` the traceback, if
+    any."""
 
     def __init__(self, reason: str, details: str = "") -> None:
         super().__init__(reason)
@@ -62,16 +88,23 @@ class Call(Generic[T]):
         self._child = context.Process(
             target=_child, args=(os.getpid(), theirs, function, arguments, expected), daemon=False
         )
-        self._child.start()
+        try:
+            with uninterrupted():
+                self._child.start()
+        except BaseException:
+            if self._child.pid is not None:
+                self.end()
+            raise
         theirs.close()
 
     @property
     def pipe(self) -> Connection:
-        """The pipe of the result: if it is readable, `result` does not wait."""
+        """The pipe of the result. If it is readable, `result` does not wait."""
         return self._pipe
 
     def result(self) -> T:
-        """Wait for the function's result. Failed if it raises or its process dies."""
+        """Wait for the function's result. Raises Failed if the function raises or its process
+        dies."""
         try:
             kind, value, details = self._pipe.recv()
         except EOFError:
@@ -86,7 +119,7 @@ class Call(Generic[T]):
 
     def end(self) -> None:
         """Make the process unwind if it still runs, and wait for that."""
-        # Ctrl-C in a terminal reaches the child as well; a signal to this process does not.
+        # Ctrl-C in a terminal reaches the child, too; a signal to this process does not.
         if self._child.is_alive() and self._child.pid is not None:
             os.kill(self._child.pid, signal.SIGTERM)
         self._child.join(_CLEAN_UP_TIME)
@@ -101,10 +134,11 @@ def _child(
     expected: tuple[type[Exception], ...],
 ) -> None:
     die_with_parent(parent, signal.SIGTERM)
-    # Before and after the function there is nothing to clean up. The parent's handlers would raise
-    # there, and leave a traceback.
-    for each in (signal.SIGTERM, signal.SIGINT):
+    # Before and after the function there is nothing to clean up. There, the parent's handlers would
+    # raise, and a traceback would be printed.
+    for each in _BOTH:
         signal.signal(each, signal.SIG_DFL)
+    may_be_interrupted()
     try:
         with termination_unwinds():
             answer = ("done", function(*arguments), "")

@@ -18,18 +18,19 @@ Key = tuple[str, int]
 
 
 _MOST_LAID_OUT = 500
-"""With more waiting cells, their sum is divided by how many run at once."""
+"""With more waiting cells than this, the sum of their times is divided by how many run at once."""
 _DOUBT = 0.5
-"""So many ended cells of a family count as much as the ratio of all families."""
+"""The ratio of all families counts as much as this many ended cells of a family."""
 
 
 @dataclass
 class _Family:
-    """The cells of the same systems on the same back end, of which expectations are wrong alike.
+    """The cells of the same systems on the same back end, whose expected times are wrong by similar
+    factors.
 
     Attributes:
-        waiting_s: what those should take that wait and of which no repeat has ended.
-        took_s, expected_s: what the ``ended`` ones took, and should have taken.
+        waiting_s: the expected time of waiting cells of which no repeat has ended.
+        took_s, expected_s: the measured and the expected time of the ``ended`` cells.
     """
 
     waiting_s: float = 0.0
@@ -38,14 +39,15 @@ class _Family:
     ended: int = 0
 
     def ratio(self, of_all: float) -> float:
-        """Measured over expected time, near the ratio ``of_all`` while few have ended."""
+        """Measured over expected time; close to the ratio ``of_all`` while few cells have ended."""
         own = self.took_s / self.expected_s if self.expected_s else of_all
         return (self.ended * own + _DOUBT * of_all) / (self.ended + _DOUBT)
 
 
 @dataclass
 class _Kind:
-    """The repeats of one cell: how many wait, how long each should take, how long some took."""
+    """The repeats of one cell: how many wait, how long each should take, and how long the ``ended``
+    ones took."""
 
     family: _Family
     waiting: int = 0
@@ -55,11 +57,12 @@ class _Kind:
 
 
 class Journal:
-    """The cells of a run's last session: those of `run`, or of its last `--resume`.
+    """The cells of a run's last session, which is `run` or the last `--resume`.
 
     A cell should take as long as its other repeats did. If none has ended, it should take its
-    expected time, times the ratio of measured to expected time of the cells that have ended, above
-    all of those with the same systems and back end. As many run side by side as did on average.
+    expected time, multiplied by the ratio of measured to expected time of the cells that have
+    ended, mainly of those with the same systems and back end. As many cells are assumed to run side
+    by side as did on average.
     """
 
     def __init__(self, events: Iterable[CellEvent] = ()) -> None:
@@ -84,7 +87,7 @@ class Journal:
         return len(self.titles) - self.ended
 
     def record(self, event: CellEvent) -> None:
-        """Take note of an event; a new session forgets the one before."""
+        """Take note of an event. A new session forgets the previous one."""
         if event.event == SESSION:
             self._forget()
             self.began_at = event.at
@@ -115,7 +118,7 @@ class Journal:
         self._count(kind, 1)
 
     def _count(self, kind: _Kind, sign: int) -> None:
-        """Add the cells of a kind that wait to the sums, or take them out."""
+        """Add the waiting cells of a kind to the sums (``sign`` 1), or subtract them (-1)."""
         if kind.ended:
             self._known_s += sign * kind.waiting * kind.took_s / kind.ended
         else:
@@ -152,7 +155,7 @@ class Journal:
 
 
 def _laid_out(running: list[float], waiting: list[float], at_once: float) -> float:
-    """When the last cell ends, if each that waits begins as soon as there is room for it."""
+    """When the last cell ends if each waiting one begins as soon as there is room for it."""
     lanes = math.ceil(round(at_once, 1))
     slower = max(1.0, lanes / at_once)
     ends = sorted(running)[-lanes:]  # more may be running than do on average
@@ -184,7 +187,8 @@ def read(run: Path) -> Journal:
 
 
 def _event(row: dict[str, str | None]) -> CellEvent | None:
-    """A line of the table; None if it is not whole, because it is just being written."""
+    """The event in a line of the table; None if the line is incomplete, because it is just being
+    written."""
     try:
         return CellEvent(
             at=float(row["at"] or ""),

@@ -18,8 +18,9 @@ def loads(
 
     There are no rows if the fabric has more than ``MOST_LINKS``.
 
-    ``carried`` are bytes by (from, to), headers included; links not in it carried none. ``seconds``
-    is the time from the first start to the last end. Both are scaled; time is not dilated.
+    ``carried`` has the bytes by (from, to), headers included; links that are not in it carried
+    none. ``seconds`` is the time from the first start to the last end. Both are scaled; the time is
+    not dilated.
     """
     if len(fabric.links) > MOST_LINKS:
         return []

@@ -42,9 +42,9 @@ class Executor(Protocol):
     """Runs cells."""
 
     def prepare(self, cells: Sequence[Planned], recording: Recording) -> None:
-        """Check, before the first one runs, that nothing keeps ``cells`` from running.
+        """Check, before the first cell runs, that nothing keeps ``cells`` from running.
 
-        EmulationError or DeploymentError if something does.
+        Raises EmulationError or DeploymentError if something does.
         """
 
     def outcomes(
@@ -61,7 +61,8 @@ class Executor(Protocol):
             logs: the directory in which each cell has a directory for its logs.
             recording: what cells record there.
             started: called with each cell when it begins.
-            ended: called with each cell when it has ended, which may be before its outcome's turn.
+            ended: called with each cell when it has ended, which may be before its outcome's turn
+                comes.
         """
 
 
@@ -75,7 +76,7 @@ class Local:
             require()
         training.prepare([each.deployment for each in cells])
         code()  # cached before the cells are forked
-        # Compiled now, so that it does not delay the first cell.
+        # Compile now, so that this does not delay the first cell.
         compiled = {
             (each.emulation.target, each.emulation.p4_program, each.fabric.values)
             for each in emulated
@@ -134,7 +135,7 @@ class _Running:
         )
 
     def outcome(self) -> Outcome:
-        """Wait for its end; a failure is an outcome, too."""
+        """Wait for the cell's end and return its outcome, which may be a failure."""
         try:
             return self.call.result()
         except Failed as failure:
@@ -145,7 +146,7 @@ class _Running:
 
 
 def check_recording(cells: Sequence[Planned], recording: Recording) -> None:
-    """DeploymentError if no cell can record this, or one lacks a link."""
+    """Raise DeploymentError if no cell can record this, or if a cell lacks a link."""
     recording.check([(each.cell.experiment.backend, each.deployment.fabric) for each in cells])
 
 

@@ -1,4 +1,5 @@
-"""Loss that an experiment asks for and few connections survive: said before a run and after it."""
+"""Loss that an experiment asks for, but few connections survive: reported before and after a
+run."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ from testbed.deployment.deploy import Deployment
 from testbed.topology.framing import framing
 
 TRIES = 16
-"""Of a TCP segment: once, and 15 times after a timeout (Linux, tcp_retries2)."""
+"""How often TCP sends a segment: once, and 15 times after a timeout (Linux, tcp_retries2)."""
 _LIKELY = 0.5
-"""Connections that are expected to break, from which on a run is expected to fail."""
+"""A run is expected to fail if at least this many connections are expected to break."""
 
 
 def warning(deployment: Deployment) -> str | None:
-    """That TCP probably gives up, or None. A lower bound: only the loss of hosts' links counts.
+    """A warning that TCP probably gives up, or None. Only the loss on hosts' links counts, so more
+    connections may break.
 
     A try fails if the segment or its acknowledgement is lost on the link of either host. One
     worker's gradients are taken to cross the two worst links.
@@ -40,7 +42,7 @@ def warning(deployment: Deployment) -> str | None:
 
 @contextmanager
 def named(deployment: Deployment) -> Iterator[None]:
-    """Let errors of a run that did not end name the loss that it was asked to have."""
+    """Add the loss that the experiment asks for to errors of a run that did not end."""
     from testbed.backends.measurements import BrokenConnection, Stalled  # slow: not for `validate`
     from testbed.hosts.launcher import RankFailed
 

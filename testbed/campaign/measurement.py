@@ -18,12 +18,12 @@ def measure(
 ) -> tuple[Row, list[results.Iteration]]:
     """``row`` with times and rates filled in, and a record of each iteration of each worker.
 
-    ``workers`` holds every worker's iterations, warm-up included; ``real`` is the factor from
-    their clock's seconds to the real cluster's.
+    ``workers`` has every worker's iterations, warm-up included; ``real`` is the factor from seconds
+    on their clock to seconds of the real cluster.
     """
     warmup = job.job.warmup
     # The next forward pass may begin before the last sum has arrived, so an iteration lasts from
-    # the last sum of the one before to its own.
+    # the last sum of the previous one to its own last sum.
     begun = [[own[0].start, *(each.end for each in own[:-1])][warmup:] for own in workers]
     measured = [own[warmup:] for own in workers]
     start = min(own[0] for own in begun)
@@ -33,10 +33,10 @@ def measure(
         [each.end - since - took for each, since, took in zip(*of_one, strict=True)]
         for of_one in zip(measured, begun, computed, strict=True)
     ]
-    # The job communicates from its first ready bucket to its last sum.
+    # The job communicates from the time when its first bucket is ready to its last sum.
     first_ready_s = min(unit.ready_s for unit in job.units)
     share = first_ready_s / job.compute_s if job.compute_s else 0.0
-    # Waiting for an earlier iteration's sums is not this one's communication.
+    # Waiting for the sums of an earlier iteration does not count as communication of this one.
     apart = 0 if job.parts else 1
     transfer = [
         max(each.end - each.start - apart * each.stalled for each in ranks) - share * min(took)

@@ -1,4 +1,5 @@
-"""The cells of an experiment before they run: their deployments and what to expect of them."""
+"""The cells of an experiment before they run: their deployments, and the time that they should
+take."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ from testbed.switches.compile import COMPILER, CompileError, check_program
 SIMULATION_S = 1.0
 """A rough guess of the seconds that a simulated cell takes."""
 _PACKETS_S, _HOP_S = 0.1, 5e-7
-"""Roughly the seconds that a cell in packets takes, and each packet of it on each link."""
+"""A rough guess of the seconds that a cell in packets takes, and of those that it takes for each
+packet on each link."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell that is still to run: its deployment, its expected seconds, a ``warning`` if it will
-    probably fail or be invalid, and a ``refusal`` if this machine is clearly too slow."""
+    """A cell that is still to be run: its deployment, its expected seconds, a ``warning`` if it
+    will probably fail or be invalid, and a ``refusal`` if this machine is clearly too slow."""
 
     cell: Cell
     deployment: Deployment
@@ -40,7 +42,8 @@ class NoCell(ValueError):
 
 
 def of_ids(cells: Sequence[Cell], ids: Sequence[str]) -> list[Cell]:
-    """The cells whose ids begin as one of ``ids``. NoCell if one of these names none."""
+    """The cells whose ids begin with one of ``ids``. Raises NoCell if no cell's id begins with one
+    of these."""
     for wanted in ids:
         if not wanted or not any(cell.id.startswith(wanted) for cell in cells):
             raise NoCell(found_no(wanted, (cell.id for cell in cells)))
@@ -48,16 +51,17 @@ def of_ids(cells: Sequence[Cell], ids: Sequence[str]) -> list[Cell]:
 
 
 def found_no(wanted: str, ids: Iterable[str]) -> str:
-    """That no cell's id begins as ``wanted``, and which ids there are."""
+    """The message that no cell's id begins with ``wanted``, and which ids there are."""
     known = list(dict.fromkeys(ids))
     some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
     return f"--cell: found {wanted!r}, wanted one of {some}; see run --dry-run"
 
 
 def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[Planned]:
-    """Plan each of ``cells``. Undeployable says which cannot be set up, and why.
+    """Plan each of ``cells``. Raises Undeployable, which says which cells cannot be set up, and
+    why.
 
-    Each is deployed once, or not at all if ``deployments`` has it already.
+    Each is deployed once, or not at all if ``deployments`` already has it.
     """
     deployments = deployments or Deployments()
     known: dict[tuple[str, int], Planned] = {}
@@ -101,7 +105,8 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
 
 
 def _in_packets_s(deployment: Deployment, needed: capacity.Demand) -> float:
-    """The seconds that a cell in packets should take: most go into the packets on its links."""
+    """The seconds that a cell in packets should take. Most of them go into the packets on its
+    links."""
     sent = sum(
         load.iteration_bytes * (job.job.iterations + job.job.warmup)
         for load, job in zip(needed.loads, deployment.jobs, strict=True)
@@ -111,7 +116,8 @@ def _in_packets_s(deployment: Deployment, needed: capacity.Demand) -> float:
 
 @cache
 def _check_program(program: str | None) -> None:
-    """DeploymentError if a user's P4 program cannot be used. A source is compiled where p4c is."""
+    """Raise DeploymentError if a user's P4 program cannot be used. P4 source is compiled if p4c is
+    installed."""
     if program is None or (program.endswith(".p4") and shutil.which(COMPILER) is None):
         return
     try:
@@ -122,7 +128,8 @@ def _check_program(program: str | None) -> None:
 
 
 def check_trees(job: DeployedJob) -> None:
-    """DeploymentError if packets cannot name all who contribute; the simulator has no packets."""
+    """Raise DeploymentError if packets cannot name all contributors. The simulator has no
+    packets."""
     at = f"jobs.{job.number}"
     for tree in job.plan.trees:
         switch = max(tree.switches, key=lambda name: len(tree.children(name)), default=tree.root)
@@ -143,7 +150,7 @@ def check_trees(job: DeployedJob) -> None:
 
 
 def refuse(planned: Sequence[Planned]) -> None:
-    """DeploymentError if this machine is clearly too slow for any cell."""
+    """Raise DeploymentError if this machine is clearly too slow for any of the cells."""
     beyond = dict.fromkeys(
         f"{title(each.cell)}: {each.refusal}" for each in planned if each.refusal
     )

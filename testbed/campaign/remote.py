@@ -1,8 +1,8 @@
 """A cell on another machine: requested as plain data, run there by a fresh interpreter.
 
 The fresh interpreter loads the code from its files, so the running code matches its version; the
-worker's own process may be days old. Requests from another version of the testbed are refused, and
-cells whose workloads or P4 programs differ here.
+worker's own process may be days old. Requests from another version of the testbed are refused. So
+are cells whose workloads or P4 programs differ on this machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _running: dict[str, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True)
 class Reply:
-    """The outcome of a cell, or why this machine refuses it; and its logs by path."""
+    """The outcome of a cell, or why this machine refuses it, and its logs by path."""
 
     outcome: Outcome | str
     logs: dict[str, bytes] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def serve(asked: Request) -> Reply:
 
 
 def stop(tokens: Sequence[str]) -> None:
-    """End the cells that run here for ``tokens``; they unwind."""
+    """End the cells that run here for ``tokens``; they clean up first."""
     for token in tokens:
         if (process := _running.get(token)) is not None:
             process.terminate()
@@ -138,9 +138,11 @@ def _outcome(asked: Request, log_dir: Path) -> Outcome | str:
 
 @contextmanager
 def turn(alone: bool) -> Iterator[None]:
-    """Wait for cells on this machine that must run ``alone``; if this one must, for all cells.
+    """Wait until no cell that must run ``alone`` runs on this machine; if this one must, until no
+    cell runs.
 
-    Dask cannot do this: it sees only one scheduler's workers, and resources apart from cores.
+    Dask cannot do this, because it sees only one scheduler's workers, and treats resources and
+    cores separately.
     """
     path = Path(tempfile.gettempdir()) / f"ina-testbed-{os.getuid()}.lock"
     with path.open("w") as file:

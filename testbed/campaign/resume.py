@@ -1,7 +1,7 @@
-"""Resumes a run: finds which cells of its directory are finished, and sets other rows aside.
+"""Resumes a run: finds out which cells of its directory are finished, and sets other rows aside.
 
-A row counts if its cell is wanted, if it was made by the same version of the testbed and of the
-files that the cell names, and if all jobs of the cell have one. Rows that do not count are moved to
+A row counts if its cell is wanted, if the same version of the testbed and of the files that the
+cell names made it, and if all jobs of the cell have a row. Rows that do not count are moved to
 files whose names begin with ``superseded-``; nothing that was measured is deleted.
 """
 
@@ -40,7 +40,8 @@ from testbed.results import (
 
 SUPERSEDED = "superseded-"
 PATIENCE_S = 25.0
-"""The last cell of a killed run needs some time to unwind, and holds the directory meanwhile."""
+"""Seconds to wait for a directory's lock: the last cell of a killed run holds it until it has
+cleaned up."""
 
 _NEEDED = {RESULTS: {"cell", "repeat", "error", "verdict"}}
 
@@ -62,7 +63,8 @@ class Rules:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold a directory's lock against other runs. DeploymentError if one does not release it."""
+    """Hold a directory's lock against other runs. Raises DeploymentError if one does not release
+    it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + PATIENCE_S
@@ -99,7 +101,7 @@ class State:
     Attributes:
         wanted: every cell, in the order in which to run them.
         finished: those whose rows count.
-        fallen: the number of rows of each cell whose rows do not count or that is not wanted.
+        fallen: the number of rows of each cell that is not wanted, or whose rows do not count.
     """
 
     wanted: Mapping[Key, Cell]
@@ -131,7 +133,7 @@ def judge(directory: RunDirectory, cells: Sequence[Cell], rules: Rules) -> State
         key
         for key, own in rows.items()
         if (cell := wanted.get(key)) is not None
-        # The jobs of a cell count together or not at all.
+        # The jobs of a cell count all together or not at all.
         and len(own) == len(cell.experiment.jobs)
         and all(_counts(row, cell, rules) for row in own)
     )
@@ -149,7 +151,7 @@ def _counts(row: Mapping[str, str], cell: Cell, rules: Rules) -> bool:
 
 def set_aside(directory: RunDirectory, state: State) -> None:
     """Keep only rows that count in the tables of ``directory``, with the current columns."""
-    # Results are rewritten last: if this is interrupted, the same cells count as before.
+    # Results are rewritten last, so that the same cells count as before if this is interrupted.
     for name, columns in (
         (LINKS, LINK_COLUMNS),
         (DIGESTS, DIGEST_COLUMNS),
@@ -169,7 +171,8 @@ def set_aside(directory: RunDirectory, state: State) -> None:
 
 
 def _describe_anew(directory: RunDirectory, state: State) -> None:
-    """Update names and settings: another file's sweep may produce the same cells differently."""
+    """Update names and settings, because another file's sweep may make the same cells in another
+    way."""
     rows = _read(directory.path / RESULTS)
     changed = False
     for row in rows:
@@ -191,7 +194,7 @@ def _header(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    """The rows of a table. Unreadable if the file is not such a table."""
+    """The rows of a table. Raises Unreadable if the file is not such a table."""
     try:
         with path.open(newline="") as file:
             table = csv.DictReader(file)
@@ -206,7 +209,7 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def _last(path: Path) -> Key | None:
-    """The cell of the last row: tables grow cell by cell, so only that one can be incomplete."""
+    """The cell of the last row. Tables grow cell by cell, so only that cell can be incomplete."""
     header = _header(path)
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))

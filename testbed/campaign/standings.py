@@ -1,6 +1,6 @@
-"""The systems of each setting so far, by their mean JCT: for people who watch a run.
+"""The systems of each setting so far, ranked by mean JCT, for those who watch a run.
 
-The report decides who is fastest, and which differences count; here nothing is tested.
+The report decides which system is fastest and which differences count; nothing is tested here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READ = (
 
 
 def records(run: Path) -> Iterator[Record]:
-    """The whole rows of a run's results.csv. Unreadable if that is not such a table."""
+    """The complete rows of a run's results.csv. Raises Unreadable if that is not such a table."""
     path = run / RESULTS
     whole = path.read_bytes().rpartition(b"\n")[0].decode(errors="replace")
     table = csv.DictReader(io.StringIO(whole), restval="")
@@ -52,7 +52,7 @@ class Standing:
 
     @property
     def jct_s(self) -> float:
-        """Their mean."""
+        """The mean of the JCTs."""
         return fmean(self.times)
 
     @property
@@ -71,15 +71,15 @@ class Standing:
 
 
 class Standings:
-    """Rows as they come, by setting; only valid ones are ranked.
+    """Rows by setting, added as they come. Only valid rows are ranked.
 
     Attributes:
         valid, invalid, failed: the number of rows.
-        problems: why rows are not valid, or failed, in the order in which they came.
+        problems: why rows are not valid or failed, in the order in which the rows came.
     """
 
     def __init__(self, titles: Mapping[str, str]) -> None:
-        """``titles`` are the names of systems as people write them."""
+        """``titles`` has the names of systems for readers."""
         self._titles = titles
         self._times: dict[Setting, dict[str, list[float]]] = {}
         self.valid = self.invalid = self.failed = 0
@@ -147,7 +147,7 @@ def _is_of_series(path: str, row: Record) -> bool:
 
 
 def _setting(row: Record) -> Setting:
-    """All in which rows must agree to be compared."""
+    """Everything in which rows must agree to be compared."""
     told = {f"jobs.{row['job']}.workload", "backend"}
     told |= {"fabric.ina"} if _swept(row).get("fabric.ina") in ("none", "all") else set()
     conditions = [

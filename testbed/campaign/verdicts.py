@@ -1,4 +1,4 @@
-"""Whether this machine could carry the emulation, for each job."""
+"""Whether this machine was fast enough for the emulation of each job."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def verdicts(
 ) -> list[str]:
     """For each job, "valid" or every reason why it is not.
 
-    ``iteration_s`` holds the mean iteration of each, on the back end's clock. Simulated jobs are
-    always valid: in virtual time no machine is too slow.
+    ``iteration_s`` has the mean length of each job's iterations, on the back end's clock. Simulated
+    jobs are always valid: in virtual time no machine is too slow.
     """
     if not isinstance(measured, Emulated) or measured.observation is None:
         return [VALID] * len(measured.jobs)

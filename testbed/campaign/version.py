@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ _IMPORT = re.compile(
 
 
 def version(experiment: Experiment) -> str:
-    """Ten hexadecimal digits for all that a cell's result depends on besides its configuration.
+    """Ten hexadecimal digits for everything that a cell's result depends on besides its
+    configuration.
 
     Rows with the same cell and version are repeats of one another.
     """
@@ -67,10 +69,26 @@ def digest_of(package: Path, compiled: Path) -> str:
 
 
 def _without_comments(path: Path) -> bytes:
-    """A file without lines of comment and empty lines, which no result depends on."""
+    """A file without docstrings, comments on lines of their own and empty lines: no result depends
+    on them."""
     comment = _COMMENTS.get(path.suffix)
     content = path.read_bytes()
+    if path.suffix == ".py":
+        content = _without_docstrings(content)
     return comment.sub(b"", content) if comment else content
+
+
+def _without_docstrings(content: bytes) -> bytes:
+    """A module without the lines of strings that are statements, such as docstrings of
+    attributes."""
+    lines = content.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(content)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                lines[node.lineno - 1 : node.end_lineno] = [b""] * (
+                    (node.end_lineno or node.lineno) - node.lineno + 1
+                )
+    return b"".join(lines)
 
 
 def modules(package: Path = _PACKAGE) -> dict[str, Path]:
@@ -91,7 +109,7 @@ def modules(package: Path = _PACKAGE) -> dict[str, Path]:
 
 
 def _imported(name: str, path: Path) -> Iterator[str]:
-    """Possible names of modules that a module imports, also inside its functions."""
+    """Possible names of the modules that a module imports, inside its functions, too."""
     yield name.rpartition(".")[0]
     text = path.read_text()
     for module, parts, alone in _IMPORT.findall(text):
@@ -109,7 +127,8 @@ def _content(name: str) -> bytes:
         return b""
     path = path_of(name)
     digest = hashlib.sha256()
-    # Gradients or a training script may be beside a trace, with the same name but another suffix.
+    # Next to a trace there may be gradients or a training script, with the same name but another
+    # suffix.
     beside = (each for each in path.parent.iterdir() if each.name.startswith(f"{path.stem}."))
     for each in sorted(filter(Path.is_file, beside)):
         digest.update(each.name.encode() + b"\0" + hashlib.sha256(each.read_bytes()).digest())

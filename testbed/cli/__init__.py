@@ -1,4 +1,4 @@
-"""The command line: only the verbs. A verb's module is imported when it is called."""
+"""The verbs of the command line. A verb's module is imported when the verb is called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from testbed import __version__, extensions
-from testbed.cli.failures import failed_file
+from testbed.cli.failures import failed_file, interrupted
 
 _MODULES = {
     "new": "new",
@@ -46,10 +46,18 @@ class _Verbs(click.Group):
     def invoke(self, context: click.Context) -> object:
         try:
             return super().invoke(context)
+        except RuntimeError as error:
+            if "home directory" not in str(error):  # pathlib's words
+                raise
+            raise click.UsageError(
+                "this user has no home folder; set HOME to a folder that you can write to"
+            ) from error
+        except KeyboardInterrupt:
+            interrupted()
         except extensions.Broken as error:
             raise click.UsageError(str(error)) from error
         except OSError as error:
-            # A full disk, a folder that is gone: not an error of the testbed.
+            # A full disk or a missing folder is not an error of the testbed.
             if error.errno == errno.EPIPE:  # click ends quietly
                 raise
             raise click.ClickException(failed_file(error)) from error

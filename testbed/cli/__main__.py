@@ -13,7 +13,23 @@ def start() -> None:
     if codecs.lookup(locale.getpreferredencoding(False)).name != "utf-8":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, "-X", "utf8", "-m", "testbed.cli", *sys.argv[1:]])
-    main(prog_name="ina-testbed")
+    # Figures only go to files. What a notebook sets for its own may not be installed here.
+    os.environ["MPLBACKEND"] = "agg"
+    try:
+        main(prog_name="ina-testbed")
+    finally:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Drop what cannot be written, for example to a full disk: a verb has said so, and Python would
+    print a traceback at its end."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

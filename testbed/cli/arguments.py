@@ -32,7 +32,7 @@ class Input(click.Path):
 
 
 class Seconds(click.FloatRange):
-    """A time of at least ``min``, and not NaN, which a range lets through."""
+    """A time of at least ``min``. It rejects NaN, which a range would accept."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None

@@ -87,12 +87,14 @@ def all_reduce(
 
     if output is not None and output.suffix not in (".csv", ".json"):
         raise click.BadParameter(f"found {output}, wanted a name that ends in .csv or .json")
+    if output is not None and not output.parent.is_dir():  # said before minutes of running
+        raise click.BadParameter(f"found no folder {output.parent}, wanted one to write into")
     (base,) = experiments([path]) if path else (None,)
     with reading(ValueError):
         wanted = study.sizes(first, first if last is None else last, factor)
         asked = study.experiment(base, systems, wanted, **how)
     rows: list[study.Measured] = []
-    with running():
+    with running("" if output is None else f"{output} is not written"):
         cells = study.planned(asked)
         for text in study.head(cells):
             click.echo(text)

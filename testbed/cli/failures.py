@@ -9,19 +9,27 @@ import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import click
 
+ROWS_ARE_KEPT = "finished rows are kept, and run --resume DIR continues"
+"""For verbs that write results directories."""
 _NOT_A_PLACE = (
     errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM,
     errno.EROFS,
 )  # fmt: skip
-"""Nothing can be written where the user said."""
+"""Errors that mean that the place given by the user is not writable."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def running() -> Iterator[None]:
-    """For verbs that run cells: errors of running and writing, and interruptions."""
+def running(kept: str = "") -> Iterator[None]:
+    """A context for verbs that run cells, which handles errors of running and writing, and
+    interruptions.
+
+    ``kept`` says what an interruption or a full disk leaves, and how to go on from there.
+    """
     from testbed.backends.emulation.network import EmulationError
     from testbed.backends.recording import Unrecordable
     from testbed.campaign.isolation import Terminated, termination_unwinds
@@ -36,17 +44,25 @@ def running() -> Iterator[None]:
         raise click.UsageError(str(error)) from error
     except (DeploymentError, EmulationError) as error:
         raise click.ClickException(str(error)) from error
+    except BrokenPipeError:  # of the output; click ends quietly
+        raise
     except OSError as error:
         wrong = click.UsageError if error.errno in _NOT_A_PLACE else click.ClickException
-        raise wrong(failed_file(error)) from error
+        raise wrong(failed_file(error, kept)) from error
     except (KeyboardInterrupt, Terminated):
-        click.echo("interrupted; finished rows are kept, and run --resume continues", err=True)
-        sys.exit(130)
+        interrupted(kept)
+
+
+def interrupted(kept: str = "") -> NoReturn:
+    """Say so, and exit as a shell's commands do after Ctrl-C."""
+    click.echo(f"interrupted; {kept}" if kept else "interrupted", err=True)
+    sys.exit(130)
 
 
 @contextmanager
 def reading(*mistakes: type[Exception]) -> Iterator[None]:
-    """For verbs that read a user's files: ``mistakes``, and files that cannot be used."""
+    """A context for verbs that read a user's files, which handles ``mistakes``, and files that
+    cannot be used."""
     try:
         yield
     except mistakes as error:
@@ -56,16 +72,18 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
     except BrokenPipeError:  # of the output; click ends quietly
         raise
     except OSError as error:
-        raise click.UsageError(failed_file(error)) from error
+        wrong = click.ClickException if error.errno in _FULL else click.UsageError
+        raise wrong(failed_file(error)) from error
 
 
-def failed_file(error: OSError) -> str:
-    """The file that could not be used, and why."""
+def failed_file(error: OSError, kept: str = "") -> str:
+    """A message that names the file that could not be used, and why; if the disk is full, also
+    what is ``kept``."""
     if error.errno is None:  # one of ours, a sentence
         return str(error)
     if error.filename is None:
         return f"a file, or the current folder, cannot be used: {error.strerror or error}".lower()
     said = f"{error.filename}: {(error.strerror or str(error)).lower()}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{said}; free some space: finished rows are kept, and run --resume continues a run"
+    if error.errno in _FULL:
+        return f"{said}; free some space" + (f": {kept}" if kept else "")
     return said

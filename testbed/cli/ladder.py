@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from testbed.cli.arguments import OUTPUT, experiments
-from testbed.cli.failures import reading, running
+from testbed.cli.failures import ROWS_ARE_KEPT, reading, running
 from testbed.cli.run import announce
 
 
@@ -38,6 +38,7 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
     with running():
         evaluations = [New(on_all(experiment), output) for experiment in wanted]
         announce(evaluations)
+    with running(f"{ROWS_ARE_KEPT}; then ladder DIR prints the errors"):
         directories += [evaluation.run(NOTHING, Local())[0] for evaluation in evaluations]
     rows = steps.ladder(results.read(directories).results)
     click.echo(steps.text(rows))

@@ -62,7 +62,7 @@ def doctor() -> None:
 
 
 def _told(checks: Sequence[Check]) -> int:
-    """Print checks; return how many of them are of something missing."""
+    """Print the checks; return how many of them found something missing."""
     for check in checks:
         click.echo(f"{check.status:8} {check.name:14} {check.detail}")
         if check.fix:

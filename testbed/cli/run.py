@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.arguments import DIRECTORY, FILE, OUTPUT, deploying, experiments
-from testbed.cli.failures import running
+from testbed.cli.failures import ROWS_ARE_KEPT, running
 
 if TYPE_CHECKING:
     from testbed.campaign.evaluation import Evaluation
@@ -122,7 +122,6 @@ def run(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--series") from error
     wanted = experiments(files)
-    finished = []
     with running():
         evaluations: list[Evaluation] = []
         for path, experiment in zip(files, wanted, strict=True) if resume is None else ():
@@ -137,18 +136,21 @@ def run(
             return
         if executor == "local" and not force:
             refuse([each for evaluation in evaluations for each in evaluation.planned])
-        for evaluation in evaluations:
-            finished.append(evaluation.run(recording, where))
+    with running(ROWS_ARE_KEPT):
+        finished = [evaluation.run(recording, where) for evaluation in evaluations]
     report_on(finished)
 
 
 def report_on(finished: Sequence[tuple[Path, int]]) -> None:
-    """Report on runs, given as directories and numbers of failed cells; exit with 1 if any did."""
+    """Report on runs, given as directories and numbers of failed cells. Exit with 1 if any cell
+    failed."""
     from testbed.experiment.findings import counted
     from testbed.studies.reporting import report
 
     directories = [directory for directory, _ in finished]
-    click.echo(f"report: {report(directories, directories[-1])}")
+    again = f"ina-testbed report {' '.join(map(str, directories))}"
+    with running(f"all rows are kept, and {again} writes the report"):
+        click.echo(f"report: {report(directories, directories[-1])}")
     if failures := sum(failed for _, failed in finished):
         click.echo(f"{counted(failures, 'cell')} failed; see the report", err=True)
         sys.exit(1)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import click
 
+from testbed import extensions
+
 
 def _names(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
-    """For the shell's completion."""
-    from testbed.systems import registry
-
+    """The names of systems that begin with ``begun``, for the shell's completion; none while a
+    user's file is broken, which the verb will say."""
+    try:
+        from testbed.systems import registry
+    except extensions.Broken:
+        return []
     return [name for name in registry if name.startswith(begun)]
 
 

@@ -15,6 +15,7 @@ from testbed.cli.arguments import FILE, Seconds, experiments
 from testbed.cli.failures import running
 
 if TYPE_CHECKING:
+    from testbed.studies.torture.hunt import Hunt
     from testbed.studies.torture.trial import Verdict
 
 _SEEDS = 160
@@ -29,7 +30,12 @@ _SEEDS = 160
     "--system", "systems", multiple=True, help="a system; may be repeated  [default: all]"
 )
 @click.option("--seconds", type=Seconds(0, min_open=True), help="stop after this time")
-@click.option("--jobs", type=click.IntRange(1), help="processes  [default: one for each core]")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="processes, at most 1024  [default: one for each core]",
+)
 @click.option(
     "--case", "cases", multiple=True, type=FILE, help="run an experiment file with faults instead"
 )
@@ -70,30 +76,36 @@ def torture(
         seeds = _SEEDS
     chosen = list(dict.fromkeys(systems)) or list(registry)
     with running():
-        from testbed.studies.torture import hunt
+        from testbed.studies.torture.hunt import Hunt, failing
 
-        failures: list[tuple[str, int, Verdict]] = []
+        hunt = Hunt(chosen, first, seeds)
         began, spent = time.monotonic(), _processor_s()
+        try:
+            hunt.run(seconds, jobs or len(os.sched_getaffinity(0)), _failed)
+        finally:  # also after Ctrl-C: hours of schedules count
+            took, spent = time.monotonic() - began, _processor_s() - spent
+            _tell(hunt, took, spent)
+        for failure in hunt.failures:
+            click.echo("\n" + failing(*failure, output))
+    sys.exit(1 if hunt.failures else 0)
 
-        def failed(system: str, seed: int, verdict: Verdict) -> None:
-            failures.append((system, seed, verdict))
-            click.echo(f"{system}, seed {seed}: {verdict.failure}", err=True)
 
-        cores = jobs or len(os.sched_getaffinity(0))
-        counts = hunt.hunt(chosen, first, seeds, seconds, cores, failed)
-        took, spent = time.monotonic() - began, _processor_s() - spent
-        for name, count in counts.items():
-            click.echo(f"{name:<18} {count}")
-        total = sum(count.exact + count.ended + count.failed for count in counts.values())
-        rate = total / spent if spent else 0.0
-        click.echo(f"{total} schedules in {took:.1f} s, {rate:.0f} per second of processor time")
-        for failure in failures:
-            click.echo("\n" + hunt.failing(*failure, output))
-    sys.exit(1 if failures else 0)
+def _failed(system: str, seed: int, verdict: Verdict) -> None:
+    click.echo(f"{system}, seed {seed}: {verdict.failure}", err=True)
+
+
+def _tell(hunt: Hunt, took: float, spent: float) -> None:
+    for name, count in hunt.counts.items():
+        click.echo(f"{name:<18} {count}")
+    total = sum(count.exact + count.ended + count.failed for count in hunt.counts.values())
+    rate = total / spent if spent else 0.0
+    click.echo(f"{total} schedules in {took:.1f} s, {rate:.0f} per second of processor time")
+    if hunt.next is not None:
+        click.echo(f"--first {hunt.next} goes on from here")
 
 
 def _processor_s() -> float:
-    """Processor time of the processes that judged and have ended."""
+    """Processor time, in seconds, of the judging processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

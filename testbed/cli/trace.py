@@ -71,12 +71,13 @@ def export(workload: str, out: Path) -> None:
 @trace.command()
 @click.argument("file", type=FILE)
 @click.option(
-    "--compute", required=True, help="the time of a forward and backward pass, such as 2ms"
+    "--compute",
+    help="the time of a forward and backward pass, such as 2ms; without it, measured on one core",
 )
 @click.option("--batch", default=16, show_default=True, help="samples in a worker's iteration")
 @_OUT
-def script(file: Path, compute: str, batch: int, out: Path) -> None:
-    """Make a trace of a training script's model, with times from --compute, not measured."""
+def script(file: Path, compute: str | None, batch: int, out: Path) -> None:
+    """Make a trace of a training script's model, with times from --compute, or measured."""
     from testbed.training.errors import TrainingError
     from testbed.training.profile import trace_of
     from testbed.units import parse_time
@@ -85,7 +86,8 @@ def script(file: Path, compute: str, batch: int, out: Path) -> None:
     if out.suffix != ".trace":
         raise click.BadParameter(f"found {out}, wanted a name that ends in .trace")
     with reading(ValueError, TrainingError):
-        formats.save(trace_of(file, parse_time(compute), batch), out)
+        compute_s = None if compute is None else parse_time(compute)
+        formats.save(trace_of(file, compute_s, batch), out)
     click.echo(f"wrote {out}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.arguments import FILES, OUTPUT, experiments
-from testbed.cli.failures import running
+from testbed.cli.failures import ROWS_ARE_KEPT, running
 from testbed.cli.run import report_on
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def train(files: tuple[Path, ...], output: Path) -> None:
 
     with running():
         evaluations = [New(experiment, output) for experiment in wanted]
+    with running(ROWS_ARE_KEPT):
         finished = [evaluation.run(NOTHING, Local()) for evaluation in evaluations]
     for line in summary(results.read_training([directory for directory, _ in finished])):
         click.echo(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -24,10 +25,10 @@ from testbed.cli.failures import reading
 def watch(directory: Path, once: bool, interval: float) -> None:
     """Show a run in progress: cells done, ranking so far, verdicts, time left.
 
-    DIR is a run's directory, or a directory above it, and then the last run is shown. Ends with the
+    DIR is a run's directory, or a directory above it; then the last run is shown. Ends with the
     run. A cell of which another repeat has ended should take as long as that. The time left for
-    others is their expected time, multiplied by the measured over the expected time of cells that
-    have ended, above all those of the same system.
+    others is their expected time, multiplied by the ratio of measured to expected time of cells
+    that have ended, mainly those of the same system.
     """
     from rich.console import Console
     from rich.live import Live
@@ -45,7 +46,11 @@ def watch(directory: Path, once: bool, interval: float) -> None:
         if once or look(run).status != "runs" or not console.is_terminal:
             click.echo(text())
             return
-        with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
+        # Ctrl-C ends the watching; "interrupted" would read as if it were the run.
+        with (
+            suppress(KeyboardInterrupt),
+            Live(console=console, auto_refresh=False, vertical_overflow="visible") as live,
+        ):
             while (watched := look(run)).status == "runs":
                 live.update(Text("\n".join(lines(watched, time.time()))), refresh=True)
                 time.sleep(interval)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from testbed.workload.values import Sample
 
 PRIORITY_CREDIT = 3
-"""Pieces in flight in layer-priority order, if the system has no credit: otherwise all pieces that
-are ready share the links, and none comes first. With fewer, rounds of several stages idle."""
+"""The pieces that may be in flight in layer-priority order if the system sets no credit. Without a
+limit, all ready pieces would share the links, and none would come first. With fewer, links would
+idle between rounds of several stages."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class DeployedJob:
         buckets: the tensors that are synchronised together.
         sample: recorded gradients that are summed; None for normally distributed ones.
         paces: the factor of ``compute_s`` for each worker and iteration, warm-up included.
-        step_s: the time that each dependent transfer costs a host before it starts.
+        step_s: the time that a host needs for each dependent transfer before it starts.
         start_s: when the job begins.
         forward: the parts of the forward pass, each with the bucket that it waits for; empty if the
             pass waits for all sums.
@@ -95,8 +96,8 @@ class DeployedJob:
         return self._iterations(0.0)
 
     def routed_jct_s(self, busiest_s: float) -> float:
-        """The closed form of all measured iterations, if the busiest link needs ``busiest_s`` for
-        all iterations, warm-up included.
+        """The closed form of all measured iterations if the busiest link is busy for ``busiest_s``
+        in all iterations, warm-up included.
         """
         count = self.job.warmup + self.job.iterations
         found = self._iterations(busiest_s / (count * self.gradient_bytes))
@@ -113,7 +114,8 @@ class DeployedJob:
             decisive = max(self.paces, key=sum)
         if self.forward:
             return self._form.replayed(self._timing(1.0, least_pace), decisive)
-        # Paces are rounded to percents, so that jitter does not make every iteration a new form.
+        # Paces are rounded to percents, so that jitter does not require a closed form for every
+        # iteration.
         forms = {
             pace: self._form.iteration(self._timing(pace, least_pace))
             for pace in {round(pace, 2) for pace in decisive}
@@ -167,7 +169,8 @@ class Deployment:
 
 
 def deploy(experiment: Experiment, fabric: Fabric) -> Deployment:
-    """Place, plan, check and time every job. DeploymentError says what is impossible."""
+    """Place, plan, check and time every job. Raises DeploymentError, which says what is
+    impossible."""
     places = _places(experiment.jobs, fabric, experiment.emulation.seed)
     jobs = []
     for number, (job, assignment) in enumerate(zip(experiment.jobs, places, strict=True)):
@@ -212,7 +215,8 @@ def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
             message = f"{job.system} on {job.workload}: {error}"
             raise DeploymentError(message, ("jobs", number)) from error
         taken |= set(servers)
-        # Ranks go rack by rack, whatever the order in the file, so that rings enter a rack once.
+        # Ranks are numbered rack by rack, whatever the order in the file, so that rings enter a
+        # rack once.
         order = {host: index for index, host in enumerate(fabric.hosts)}
         places.append(Assignment(tuple(sorted(workers, key=order.__getitem__)), servers))
     return places
@@ -294,7 +298,8 @@ def _deploy(
 
 
 def _check_sharded(number: int, job: Job) -> None:
-    """DeploymentError for what gathered parameters leave no choice in."""
+    """Raise DeploymentError if the job sets an option that gathered parameters leave no choice
+    in."""
     left = {
         "forward": ("whole", "passes wait for the parameters that they gather"),
         "order": ("backward", "the computation sets the order"),
@@ -316,8 +321,8 @@ def _check_sharded(number: int, job: Job) -> None:
 
 
 def _union(job: Job, workers: int, block: int, sample: Sample | None) -> float:
-    """The share of blocks that some worker has values for: of independent ones, each with
-    probability D at a worker, 1 - (1 - D)^N."""
+    """The share of blocks that are not zero at some worker: 1 - (1 - D)^N for independent blocks
+    that each have a probability of D at a worker."""
     if not isinstance(job.density, str):
         return 1 - (1 - job.density) ** workers
     from testbed.workload.sparse import union_of
@@ -340,9 +345,9 @@ def _sample(workload: str) -> Sample:
 
 
 def by_priority(units: Sequence[Unit], buckets: Sequence[Bucket], pace: float) -> tuple[Unit, ...]:
-    """``units`` in layer-priority order: whenever the previous one is sent, at ``pace`` seconds a
-    byte, the one of those ready that the next forward pass needs first (P3, Jayarajan et al., MLSys
-    2019; ByteScheduler, Peng et al., SOSP 2019).
+    """``units`` in layer-priority order. Each time a unit has been sent, at ``pace`` seconds per
+    byte, the next is the ready one that the next forward pass needs first (P3, Jayarajan et al.,
+    MLSys 2019; ByteScheduler, Peng et al., SOSP 2019).
 
     The order is fixed before the job begins, from the workload's times and the closed form's pace.
     In a tree, as in any all-reduce, all ranks must send the same units in the same order;

@@ -1,7 +1,7 @@
 """A digest of what a job sends, and when.
 
-Jobs with the same digest do the same, whatever their systems are called: without INA, Rina is a
-ring. A difference between their times is noise.
+Jobs with the same digest do the same, even if their systems have different names: without INA, Rina
+is a ring. A difference between their times is noise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testbed.deployment.deploy import DeployedJob
 from testbed.protocols import Protocol
 
 _LATER = ("after", "needed")
-"""Fields that count if they are set: without them, digests of older rows stay the same."""
+"""Fields that count only if they are set, so that digests of older rows stay the same."""
 
 
 def digest(job: DeployedJob) -> str:
@@ -39,7 +39,7 @@ def digest(job: DeployedJob) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON data, in a fixed order; reals to nine digits."""
+    """A value as JSON data, in a fixed order, with reals rounded to nine digits."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Protocol):

@@ -8,8 +8,8 @@ from testbed.located import Place
 
 
 class DeploymentError(Exception):
-    """The experiment cannot be set up; the message says why and how to fix it. ``place`` is where
-    in the experiment, as far as it is known."""
+    """The experiment cannot be set up; the message says why and how to fix it. ``place`` is the
+    place in the experiment, as far as it is known."""
 
     def __init__(self, message: str, place: Place = ()) -> None:
         super().__init__(message)

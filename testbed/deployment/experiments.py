@@ -12,7 +12,8 @@ from testbed.workload import catalogue
 
 
 def read(path: Path) -> Experiment:
-    """Load and validate an experiment file. Invalid lists every problem with its place."""
+    """Load and validate an experiment file. Raises Invalid, which lists every problem with its
+    place."""
     return load(path, **known())
 
 

@@ -25,8 +25,8 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     """The window of the job's options, or a fair share of half a port's queue for all streams that
     may meet there.
 
-    ECMP may put a flow on any link of its paths, so a stream counts on all of them. DeploymentError
-    if a switch's memory is too small for the window.
+    ECMP may put a flow on any link of its paths, so a stream counts on all of them. Raises
+    DeploymentError if a switch's memory is too small for the window.
     """
     if not plan.trees:
         return Window(0)
@@ -38,7 +38,7 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     frame = framing(fabric).frame
     fair = min(fabric.link(*ends).queue // 2 // (frame * count) for ends, count in streams.items())
     queued = max(2, min(fair, LARGEST_WINDOW))
-    # A pool has two versions of each slot, and every such tree at a switch its own.
+    # A pool has two versions of each slot, and every such tree at a switch has a pool of its own.
     pools = Counter(
         switch for tree in plan.trees if _own_slots(tree, 1) for switch in tree.switches
     )
@@ -56,7 +56,8 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
 
 def sent(plan: Plan, units: Sequence[Unit], window: Window, fabric: Fabric, union: float) -> float:
     """The part of the packets of ``units`` that the plan's trees carry. ``union`` is the share of
-    the packets, or of the values, that are not zero at some worker; each protocol has its rule."""
+    the packets, or of the values, that are not zero at some worker; each protocol has its own
+    rule."""
     protocol = protocol_of(plan.trees[0]) if plan.trees else None
     if protocol is None or not protocol.skips_zeros:
         return 1.0
@@ -74,8 +75,8 @@ def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Alloc
     """Number the trees of all jobs, and divide each switch's ``slots`` among its trees, job by job.
 
     A tree has the same slots at all its switches, and trees without a common switch may have the
-    same. Trees whose protocol shares slots share those that no other tree has at any switch.
-    DeploymentError if there are too few slots, or too many trees.
+    same slots. Trees whose protocol shares slots share all slots that no other tree has at any
+    switch. Raises DeploymentError if there are too few slots, or too many trees.
     """
     windows = [(tree, each.fragments) for plan, each in jobs for tree in plan.trees]
     _count([tree for tree, _ in windows])
@@ -108,7 +109,7 @@ def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Alloc
 
 
 def _count(trees: Sequence[Tree]) -> None:
-    """DeploymentError if there are more than packets, or switches, can tell apart."""
+    """Raise DeploymentError if there are more trees than packets or switches can tell apart."""
     if len(trees) > wire.MAX_NUMBERS:
         raise DeploymentError(
             f"found {len(trees)} trees of all jobs, wanted at most {wire.MAX_NUMBERS}"
@@ -121,5 +122,5 @@ def _count(trees: Sequence[Tree]) -> None:
 
 
 def _own_slots(tree: Tree, fragments: int) -> int:
-    """A tree without switches, from one host to another, needs none."""
+    """The slots that a tree reserves. One without switches, from host to host, needs none."""
     return protocol_of(tree).own_slots(fragments) if tree.switches else 0

@@ -20,7 +20,7 @@ from testbed.workload.quantise import BlockExponent, Factor, Quantiser
 from testbed.workload.sparse import Density, SparseGradients
 
 LONGEST_TICK_S = 0.004
-"""Every transfer ends on a tick, so longer ticks would show in the emulated times."""
+"""Every transfer ends on a tick, so longer ticks would be visible in the emulated times."""
 
 
 def tasks(
@@ -57,7 +57,7 @@ def tasks(
             ),
             start_s=(job.start_s + job.gap_s * rank * (rank < plan.workers)) * dilation,
             step_s=job.step_s * dilation,
-            # Endpoints may collect packets for a quarter of the time that a window lasts.
+            # Endpoints may gather packets for a quarter of the time that a window lasts.
             tick_s=min(job.window.drain_s * dilation / 4, LONGEST_TICK_S),
             values=values,
             carried=carried,
@@ -72,7 +72,8 @@ def tasks(
 
 
 def gradients(job: DeployedJob, seed: int, carried: int | None = None) -> Gradients:
-    """The gradients that the workers contribute, as far as they are ``carried``."""
+    """The gradients that the workers contribute. Only ``carried`` values of each packet are made;
+    None means all."""
     if job.learnt is not None:
         return job.learnt
     told, workers = job.job, job.plan.workers

@@ -20,7 +20,7 @@ class Cell:
         id: the same for the same fabric, jobs, backend and emulation, whatever the experiment's
             name and number of repeats.
         experiment: resolved, with ``sweep`` None. Its seed is the repeat's own, so that each repeat
-            draws anew (ECMP, losses, jitter, random placement).
+            has its own random draws (ECMP, losses, jitter, random placement).
         settings: the values from the sweep, path to value; empty without a sweep.
         repeat: from 0.
     """
@@ -34,8 +34,8 @@ class Cell:
 def expand(experiment: Experiment) -> list[Cell]:
     """Every run of an experiment, in the order in which to run them.
 
-    All cells run once before any is repeated, each time in another order (drawn from the
-    experiment's seed), so that no drift of the machine favours a system.
+    All cells run once before any is repeated. Each time they run in another order, drawn with the
+    experiment's seed, so that no drift of the machine favours a system.
     """
     once = distinct(experiment)
     cells = []
@@ -47,7 +47,7 @@ def expand(experiment: Experiment) -> list[Cell]:
 
 
 def _repeated(cell: Cell, repeat: int) -> Cell:
-    """The first repeat has the experiment's seed itself."""
+    """The cell's repeat with its own seed; the first repeat has the experiment's seed."""
     if not repeat:
         return cell
     emulation = cell.experiment.emulation
@@ -79,7 +79,7 @@ def distinct(experiment: Experiment) -> list[Cell]:
 
 
 def cell_id(experiment: Experiment) -> str:
-    """Ten hexadecimal digits of all that is run: all fields but names, sweep and repeats."""
+    """Ten hexadecimal digits for what is run: for all fields except names, sweep and repeats."""
     data = experiment.data()
     del data["emulation"]["repeats"]
     run = {key: data[key] for key in ("schema_version", "fabric", "jobs", "backend", "emulation")}

@@ -1,4 +1,4 @@
-"""Checks across the fields of an experiment: names that must exist, hosts that must suffice."""
+"""Checks across the fields of an experiment, such as names that must exist, and enough hosts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from testbed.located import Place
 from testbed.workload.catalogue import FAMILIES, path_of, trained
 
 MOST_EMULATED = 64
-"""Workers, or servers, of a job: each is a process in a network namespace of its own."""
+"""The most workers, and the most servers, of an emulated job: each is a process in a network
+namespace of its own."""
 
 MOST_ITERATIONS = 1_000_000
-"""Of all workers of a job, which are recorded one by one."""
+"""The most iterations of all workers of a job together: they are recorded one by one."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,18 @@ class Known:
 
     @property
     def context(self) -> dict[str, Any]:
-        """For the field validators of the schema."""
+        """The known names, for the validators of the schema's fields."""
         return {"systems": self.systems, "workloads": self.workloads}
 
     def servers(self, system: str) -> tuple[int, int] | None:
-        """Least and most parameter servers of a system, None where that is not known."""
+        """The fewest and the most parameter servers of a system; None if that is not known."""
         if isinstance(self.systems, Mapping):
             # An unknown system is reported already; its servers need no message.
             return self.systems[system].servers if system in self.systems else (0, 0)
         return None
 
     def sparse(self, system: str) -> str:
-        """What zeros are skipped by in a system: packets, or values; packets where that is not
+        """The unit in which a system skips zeros, packets or values; packets if that is not
         known."""
         known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
         return "packets" if known is None else known.sparse
@@ -59,13 +60,13 @@ class Known:
         return sorted(name for name, each in known.items() if each.sparse)
 
     def options(self, system: str) -> type[options.Options] | None:
-        """The model of a system's options, None where that is not known."""
+        """The model of a system's options; None if that is not known."""
         known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
         return known.options if known is not None else None
 
 
 def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
-    """Check fields against one another, where each of them is valid by itself."""
+    """Check fields against one another, as far as each of them is valid by itself."""
     emulated = data.get("backend", "emulate") == "emulate"
     raw_jobs = data.get("jobs")
     jobs: dict[int, Job] = {}
@@ -118,7 +119,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
 def _sound(model: type[Model], raw: object) -> tuple[Any, frozenset[str]]:
     """``raw`` with valid values in place of its wrong fields, and the names of those.
 
-    So a wrong field does not hide errors between the others. None if ``raw`` is no mapping: then
+    So a wrong field does not hide errors between the others. None if ``raw`` is not a mapping: then
     there is nothing to check.
     """
     try:
@@ -167,7 +168,7 @@ def _impaired(emulation: Emulation, fabric: Fabric) -> Iterator[Finding]:
 
 
 def _failing(emulation: Emulation, fabric: Fabric) -> Iterator[Finding]:
-    """What fails must exist."""
+    """The links, switches and hosts of faults must exist."""
     for index, fault in enumerate(emulation.faults):
         place: Place = ("emulation", "faults", index)
         if fault.link is not None:
@@ -182,7 +183,7 @@ def _failing(emulation: Emulation, fabric: Fabric) -> Iterator[Finding]:
 
 
 def _link(place: Place, name: str, fabric: Fabric, at_key: bool = False) -> Iterator[Finding]:
-    """A link's name has both ends, in either order."""
+    """The name of a link has its two ends, in either order."""
     names = [f"{one}-{other}" for one, other in fabric.link_ends]
     if name not in names and name not in (f"{b}-{a}" for a, b in fabric.link_ends):
         yield Finding(place, no_such(name, "link", names), at_key)
@@ -200,7 +201,7 @@ def _compiled_to_c(emulation: Emulation) -> Iterator[Finding]:
 def _without_packets(
     fabric: Fabric | None, emulation: Emulation | None, emulated: bool
 ) -> Iterator[Finding]:
-    """Fields that only packets in virtual time have."""
+    """Some fields are valid only for packets in virtual time."""
     if emulation is not None and emulation.faults:
         if emulated:
             yield from _not_emulated(emulation)
@@ -272,7 +273,8 @@ def _compute(index: int, job: Job) -> Iterator[Finding]:
 
 
 def _gradients(index: int, job: Job) -> Iterator[Finding]:
-    """Normal gradients are made as integers."""
+    """The source of gradients, and how they become integers, must fit together and fit the
+    workload."""
     trains = job.training is not None
     if job.gradients == "normal" and not trains and job.quantisation != "fixed_point":
         yield Finding(
@@ -295,7 +297,7 @@ def _gradients(index: int, job: Job) -> Iterator[Finding]:
 
 
 def _density(index: int, job: Job, known: Known) -> Iterator[Finding]:
-    """Only a sparse system makes use of zeros, and only of gradients that are drawn."""
+    """Only a sparse system makes use of zeros, and only in gradients that are drawn."""
     place: Place = ("jobs", index, "density")
     if job.density == 1:
         return
@@ -327,7 +329,7 @@ def _density(index: int, job: Job, known: Known) -> Iterator[Finding]:
 
 
 def _in_whole_packets(jobs: Mapping[int, Job], known: Known) -> Iterator[Finding]:
-    """In packets that carry few values, others are zero than in whole ones."""
+    """Some densities need whole packets: packets that carry few values have zeros elsewhere."""
     for index, job in jobs.items():
         by_value = job.density != 1 and known.sparse(job.system) == "values"
         if job.density == "recorded" or by_value:
@@ -340,7 +342,7 @@ def _in_whole_packets(jobs: Mapping[int, Job], known: Known) -> Iterator[Finding
 
 
 def _training(index: int, job: Job) -> Iterator[Finding]:
-    """A job learns by a script that exists."""
+    """The script of a job that learns must exist."""
     if job.training is None:
         return
     script, trace = job.training.script, path_of(job.workload)
@@ -359,7 +361,7 @@ def _training(index: int, job: Job) -> Iterator[Finding]:
 
 
 def _at_full_size(jobs: Mapping[int, Job], emulation: Emulation) -> Iterator[Finding]:
-    """Real gradients have all their values."""
+    """Jobs that learn sum whole gradients, so they must not be scaled."""
     if emulation.scale != 1 and any(job.training is not None for job in jobs.values()):
         yield Finding(
             ("emulation", "scale"),

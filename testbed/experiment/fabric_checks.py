@@ -53,7 +53,8 @@ def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
 
 
 def _circuits(fabric: Circuits) -> Iterator[Finding]:
-    """Errors in the circuits: too many for a host's links, or jumps that form no ring of all."""
+    """Errors in the circuits: too many for a host's links, or jumps that do not form a ring of all
+    hosts."""
     most = fabric.host_links // 2
     if len(fabric.circuits) > most:
         yield Finding(
@@ -110,7 +111,7 @@ def packets(fabric: Fabric) -> Iterator[Finding]:
 
 
 def rates(fabric: Fabric) -> Iterator[Finding]:
-    """Two rates, of which one follows from the other."""
+    """A fabric must not give two rates if one follows from the other."""
     if isinstance(fabric, (Graph, Circuits)):
         return
     if fabric.fabric_rate is not None and fabric.oversubscription is not None:

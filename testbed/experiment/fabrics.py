@@ -96,7 +96,7 @@ class _Fabric(Model):
     )
 
     room: ClassVar[str]
-    """How to give such a fabric more hosts, for messages."""
+    """For messages: how to give such a fabric more hosts."""
     shape: ClassVar[frozenset[str]]
     """The fields on which the names of its nodes depend."""
 
@@ -334,7 +334,8 @@ class Graph(_Fabric):
 class Circuits(_Fabric):
     """Hosts with several links each, on a switch of circuits that connects them in rings.
 
-    ``host_rate`` is that of each link. Hosts are named h0, h1, …; what forwards in them t0, t1, ….
+    ``host_rate`` is the rate of each link. Hosts are named h0, h1, …, their forwarding parts t0,
+    t1, ….
     """
 
     kind: Literal["circuits"] = Field(
@@ -377,7 +378,8 @@ class Circuits(_Fabric):
 
     @property
     def jumps(self) -> tuple[int, ...]:
-        """One for each two links. Where there are too few different ones, some are there twice."""
+        """One jump for each two links of a host. If there are too few different ones, some are
+        repeated."""
         most = self.host_links // 2
         chosen = self.circuits or jumps(self.hosts, most)
         return self.circuits or tuple(chosen[each % len(chosen)] for each in range(most))

@@ -31,7 +31,7 @@ _MOST_DILATION = 10_000_000
 _MOST_RATIO = 1e12
 _MOST_FACTOR = 1_000_000
 AUTO = math.inf
-"""The dilation that is still to be chosen; nothing can run with it."""
+"""Stands for a dilation that is still to be chosen; nothing can run with it."""
 
 _T = TypeVar("_T", float, int)
 _RATES = "1kbit", "1000Tbit"
@@ -40,14 +40,14 @@ _TIMES = "0s", "1000h"
 
 
 class Model(BaseModel):
-    """A mapping of an experiment file: no other keys, no values of other types."""
+    """A mapping of an experiment file. Unknown keys and values of other types are errors."""
 
-    # Validators are built at their first use: most are of options that no job has.
+    # Validators are built when first used, because most belong to options that no job has.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 def model_of(annotation: Any) -> type[Model] | None:
-    """The model that a field of this type holds, once or in a list; None if it holds none."""
+    """The model that a field of this type holds, by itself or in a list; None if it holds none."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return annotation
     found = (model_of(argument) for argument in get_args(annotation))
@@ -230,7 +230,7 @@ def _schema(pattern: str, example: str) -> WithJsonSchema:
 
 
 def as_yaml(value: object) -> object:
-    """As written in a YAML file: lists for tuples, no point in whole numbers."""
+    """A value as written in a YAML file: lists for tuples, no decimal point in whole numbers."""
     if isinstance(value, tuple):
         return list(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -331,8 +331,8 @@ LinkShares = Annotated[
         }
     ),
 ]
-"""A share of packets: of hosts' links, or of each link by its name (t0-s0), ``hosts`` or ``all``,
-of which the first that fits counts."""
+"""A share of packets: one for all hosts' links, or one for each link by its name (t0-s0), for
+``hosts`` or for ``all``. The first key of these that fits a link counts."""
 Share = Annotated[
     float,
     BeforeValidator(_share(1)),

@@ -1,4 +1,4 @@
-"""Errors in an experiment, with messages as found X, wanted Y; how to fix it."""
+"""Errors in an experiment, with messages like "found X, wanted Y; how to fix it"."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def schema(systems: Mapping[str, Takes]) -> dict[str, Any]:
 
 
 def _write_defaults(model: type[Model], properties: dict[str, Any]) -> None:
-    """Write defaults as in a file, with units (pydantic gives them as numbers)."""
+    """Write defaults as in a file, with units; pydantic gives them as numbers."""
     defaults = {
         name: field.get_default(call_default_factory=True)
         for name, field in model.model_fields.items()

@@ -55,7 +55,7 @@ def loads(
     systems: Collection[str] | None = None,
     workloads: Collection[str] | None = None,
 ) -> Experiment:
-    """As `load`, from text; ``file`` is its name in problems."""
+    """Like `load`, from text; ``file`` is its name in problems."""
     return build(parse(text, file), systems=systems, workloads=workloads)
 
 
@@ -65,12 +65,12 @@ def build(
     systems: Collection[str] | None = None,
     workloads: Collection[str] | None = None,
 ) -> Experiment:
-    """As `load`, from the content of a file or of a part of it."""
+    """Like `load`, from the content of a file or of a part of it."""
     return _experiment(located, Known(systems, workloads), Path(located.file).parent)
 
 
 def dump(experiment: Experiment) -> str:
-    """The experiment as YAML, all defaults filled in, so that ``loads(dump(e)) == e``."""
+    """The experiment as YAML with all defaults filled in, so that ``loads(dump(e)) == e``."""
     return write(experiment.data())
 
 
@@ -93,7 +93,7 @@ def _experiment(located: Located, known: Known, directory: Path) -> Experiment:
         filled = data if wrong else sweep.with_first_values(data, swept)
         experiment, findings = _validate(filled, known)
         if wrong:
-            # Fields missing in the file may be swept.
+            # Fields that the file lacks may be swept.
             places = [sweep.place_of(path) for path in swept.values]
             findings = [finding for finding in findings if finding.place not in places]
         findings += wrong + between_fields
@@ -170,13 +170,13 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
         elif detail["type"] == "union_tag_invalid":
             kind = detail["input"]["kind"]
             findings.append(Finding((*place, "kind"), mistake("kind", _KIND, kind, list(KINDS))))
-        # A mistyped key is not also reported as missing.
+        # The field of a mistyped key is not also reported as missing.
         elif detail["type"] == "missing" and place not in mistyped:
             findings.append(Finding(place, missing(str(place[-1]), field)))
         elif detail["type"] == "value_error":
             message = str(detail["ctx"]["error"])
             if place[0] == "sweep" and isinstance(detail["input"], dict):
-                # A short sweep has paths as keys; a mistyped part of a long one looks like it.
+                # A short sweep has paths as keys. A long one with a mistyped key looks the same.
                 message += f"; or {suggestion(place[-1], list(Sweep.model_fields))}"
             findings.append(Finding(place, message))
         elif detail["type"] not in ("missing", "extra_forbidden"):
@@ -196,7 +196,7 @@ _KIND = FieldInfo(
 
 
 def _resolved(loc: Place) -> tuple[Place, FieldInfo, type[BaseModel] | None]:
-    """The place of pydantic's ``loc`` in the file, the innermost field, and the model around it.
+    """The place in the file of pydantic's ``loc``, the innermost field, and the model around it.
 
     In a fabric, ``loc`` also contains the kind, which is not part of the place in the file.
     """

@@ -1,4 +1,4 @@
-"""Types of the fields that name or count hosts and switches, as in ``fields``."""
+"""Types like those in ``fields``, for fields that name or count hosts and switches."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
 Ina = Annotated[
     str | int | float | tuple[str, ...],
     PlainValidator(_ina),
-    # A whole number is a count and 1.0 a fraction, so neither may be written as the other.
+    # 1 is a count and 1.0 a fraction, so neither may be written as the other.
     PlainSerializer(lambda ina: list(ina) if isinstance(ina, tuple) else ina),
     WithJsonSchema(
         {

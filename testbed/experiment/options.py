@@ -21,8 +21,8 @@ class Options(Model):
         return 0
 
     def ranks_jobs(self) -> tuple[str, ...]:
-        """The options given that rank jobs which share switch memory; without others, or without
-        switches that sum, they have no effect."""
+        """Those of the given options that rank jobs which share switch memory. They have no effect
+        without other jobs, or without switches that sum."""
         return ()
 
     def draws_anew(self) -> bool:
@@ -31,12 +31,12 @@ class Options(Model):
 
 
 class Takes(Protocol):
-    """A system as experiments see it: its options, its servers, whether it is for sparse
-    gradients, and what editors show of it."""
+    """A system as experiments see it: its options, its servers, whether it is for sparse gradients,
+    and what editors show about it."""
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Its name in figures and texts."""
 
     @property
     def citation(self) -> str:
@@ -52,11 +52,12 @@ class Takes(Protocol):
 
     @property
     def servers(self) -> tuple[int, int]:
-        """Least and most parameter servers."""
+        """The fewest and the most parameter servers."""
 
     @property
     def sparse(self) -> str:
-        """What a density counts: packets or values; empty if it sends zeros like all values."""
+        """The unit in which a density counts: packets or values; empty if it sends zeros like all
+        values."""
 
     @property
     def options(self) -> type[Options]:

@@ -2,10 +2,10 @@
 
 Values are those of the real cluster, in SI units (bit/s, bytes, seconds); ``emulation`` says how
 they are scaled down to the machine. In files and dumps, rates, sizes and times are text with a
-unit. Each field's description says which values are valid, and its example how to write them. Error
-messages and the JSON schema use both.
+unit. Each field has a description, which says which values are valid, and an example, which shows
+how to write them. Error messages and the JSON schema use both.
 
-Checks across fields (names that must exist, hosts that must suffice) are in ``checks``.
+Checks across fields (such as names that must exist, and enough hosts) are in ``checks``.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Job(Model):
     @field_validator("system", "workload")
     @classmethod
     def _known(cls, value: str, info: ValidationInfo) -> str:
-        """The context may hold the known ``systems`` and ``workloads``."""
+        """Check the name, if the context has the known ``systems`` or ``workloads``."""
         assert info.field_name is not None
         if info.field_name == "workload" and value.startswith(SYNTHETIC):
             synthetic.named(value)  # raises an error with the reason
@@ -256,7 +256,7 @@ class Job(Model):
 
 
 def _check_trace(path: str) -> None:
-    """ValueError with the first few problems of a trace file."""
+    """Raise ValueError with the first few problems of a trace file."""
     try:
         trace_file.load(Path(path))
     except TraceError as error:
@@ -273,11 +273,12 @@ class Fault(Model):
     """Something that fails at an instant of a run.
 
     A link is down from ``at`` to ``until``, or for ever; with ``loss``, ``duplication``,
-    ``corruption`` or ``reordering`` it is impaired instead. A switch loses its memory at ``at`` and
-    forwards nothing until ``until``, if given; with ``tables`` it loses those, too, forwards at
-    once, and is told them again one entry at a time until ``until``. A host pauses until ``until``,
-    or dies with its ranks; with ``packet`` it sends that instead. ``wrap`` is a condition of the
-    whole run. The emulator kills a switch's process and starts another, so the tables go, too.
+    ``corruption`` or ``reordering`` it is impaired instead. A switch loses its memory at ``at``,
+    and forwards nothing until ``until``, if that is given. With ``tables`` it also loses its
+    tables; it forwards at once, and gets them back entry by entry until ``until``. A host pauses
+    until ``until``, or dies with its ranks; with ``packet`` it sends that packet instead. ``wrap``
+    is a condition of the whole run. The emulator kills a switch's process and starts another, so
+    the tables are lost, too.
     """
 
     at: Time = Field(description="when it happens, a time after the start", examples=["10ms"])
@@ -345,7 +346,7 @@ class Fault(Model):
 
     @property
     def not_emulated(self) -> list[str]:
-        """The fields that neither a kernel nor a process can be made to follow."""
+        """The fields that are set, but that the emulator cannot bring about."""
         names = ("wrap", "packet", "corruption", "reordering")
         return [name for name in names if getattr(self, name) is not None]
 
@@ -440,7 +441,7 @@ class Emulation(Model):
 
     @property
     def is_impaired(self) -> bool:
-        """Whether links lose packets or deliver some twice, or anything fails, on purpose."""
+        """Whether, on purpose, links lose packets or deliver some twice, or anything fails."""
         asked = (self.loss, self.duplication)
         shares = (any(each.values()) if isinstance(each, dict) else each for each in asked)
         return bool(self.faults) or any(shares)
@@ -466,9 +467,9 @@ class Sweep(Model):
     """Paths such as ``jobs.0.system``, each with the values that it takes.
 
     ``product``: every combination. ``zip``: the lists advance together, as one factor of the
-    product. ``exclude``: combinations that are left out, each as path: value or path: a list of
-    values. In a file, a product alone needs no key. ``synthetic/1MB..128MB*2`` stands for one value
-    per size.
+    product. ``exclude``: combinations that are left out, each as ``path: value`` or ``path: list of
+    values``. In a file, a product on its own needs no key. ``synthetic/1MB..128MB*2`` stands for
+    one value per size.
     """
 
     model_config = ConfigDict(
@@ -523,7 +524,7 @@ def is_short_sweep(data: object) -> bool:
 
 
 def _jobs(value: Any) -> Any:
-    # Pydantic's own check of the length would count only the jobs that are valid.
+    # Pydantic's own check of the length would count only valid jobs.
     if isinstance(value, (list, tuple)) and not value:
         raise ValueError("found no job, wanted at least one; add a system, a workload and workers")
     return sequence(value)
@@ -575,13 +576,14 @@ class Experiment(Model):
     @field_validator("schema_version", mode="before")
     @classmethod
     def _whole(cls, value: object) -> object:
-        """To Python, 1.0 and True are 1 as well."""
+        """Reject 1.0 and True, which equal 1 in Python."""
         if isinstance(value, (bool, float)):
             raise ValueError(f"found {shown(value)}, wanted the version of this format, 1; write 1")
         return value
 
     def data(self) -> dict[str, Any]:
-        """The experiment as plain data for a file: units as text, all defaults, no unset keys."""
+        """The experiment as plain data for a file: units as text, with all defaults, without unset
+        keys."""
         data = self.model_dump(mode="json", exclude_none=True)
         if self.sweep is not None:
             data["sweep"] = {part: value for part, value in data["sweep"].items() if value}

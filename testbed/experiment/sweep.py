@@ -19,7 +19,8 @@ MOST_CELLS = 10_000
 
 
 def settings(sweep: Sweep | None) -> Iterator[Settings]:
-    """Every combination of path to value, first paths slowest; without a sweep one, empty."""
+    """Every combination, as path to value; the first paths vary slowest. Without a sweep, one empty
+    combination."""
     if sweep is None:
         yield {}
         return
@@ -43,8 +44,8 @@ def _matches(combination: Settings, left_out: Mapping[str, Any]) -> bool:
 
 
 def _any_of(value: Any, known: Sequence[Any]) -> Sequence[Any]:
-    """The values for which one in ``exclude`` stands: itself if it is ``known``, else each in a
-    list. A swept value may be a list, such as the names of switches."""
+    """The values that a value in ``exclude`` stands for: if it is a list and not ``known``, each of
+    its items, else itself. A swept value may itself be a list, such as the names of switches."""
     return value if isinstance(value, list) and value not in known else [value]
 
 
@@ -57,7 +58,8 @@ def apply(data: Mapping[str, Any], combination: Mapping[str, Any]) -> dict[str, 
 
 
 def _copied(value: Any) -> Any:
-    """A copy of plain data, much faster than copy.deepcopy: sweeps have thousands of cells."""
+    """A copy of plain data. This is much faster than copy.deepcopy, and sweeps have thousands of
+    cells."""
     if isinstance(value, dict):
         return {key: _copied(each) for key, each in value.items()}
     return [_copied(each) for each in value] if isinstance(value, list) else value
@@ -83,7 +85,8 @@ def place_of(path: str) -> Place:
 
 
 def _put(data: Any, place: Place, value: Any) -> None:
-    """Set ``value`` in nested data, adding mappings on the way; no change if that is impossible."""
+    """Set ``value`` in nested data, adding mappings on the way. If that is impossible, change
+    nothing."""
     part, *rest = place
     if isinstance(data, dict) and isinstance(part, str):
         data[part] = value if not rest else data.get(part, {})
@@ -112,7 +115,7 @@ def _known_paths(data: Mapping[str, Any]) -> list[str]:
     paths += dict.fromkeys(path for kind in kinds for path in _below("fabric", kind, fabric))
     for index, job in enumerate(jobs if isinstance(jobs, list) else []):
         paths += [f"jobs.{index}", *_below(f"jobs.{index}", Job, job)]
-    # Repeats are not a setting of a cell: the same cell runs several times.
+    # Repeats are not a setting of a cell: they run the same cell several times.
     without = _below("emulation", Emulation, data.get("emulation"))
     return paths + [path for path in without if path != "emulation.repeats"]
 
@@ -152,10 +155,10 @@ def check_values(data: Mapping[str, Any], sweep: Sweep, fields: Check) -> list[F
 
 
 def check_cells(data: Mapping[str, Any], sweep: Sweep, between: Check) -> list[Finding]:
-    """The errors across fields of the cells, each at the swept value that causes it.
+    """The errors across the fields of cells, each at the swept value that causes it.
 
-    The sweep must have passed `check_values`. ``between`` checks the fields of some data against
-    one another.
+    The sweep must have passed `check_values`. ``between`` checks the fields of an experiment's data
+    against one another.
     """
     filled, short = with_first_values(data, sweep), is_short_sweep(data["sweep"])
     return [_in_file(finding, short) for finding in _combinations(filled, sweep, between)]
@@ -196,7 +199,7 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
             elif outer := [p for p in swept if path.startswith(f"{p}.")]:
                 message = f"found {path!r} inside {outer[0]!r}, which is swept too; remove one"
                 yield Finding(place, message, at_key=True)
-            # In a zip, equal values may be paired with different ones.
+            # In a zip, equal values may be paired with different values.
             for index, value in enumerate(values if part == "product" else ()):
                 if value in values[:index]:
                     message = f"found {shown(value)} again, wanted each value once; remove one"
@@ -221,7 +224,7 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
 
 
 def _free(known: list[str]) -> list[str]:
-    """Paths below which any path may be swept: the options there are defined by the system."""
+    """Paths below which any path may be swept, because the system defines the options there."""
     return [path for path in known if path.endswith(".options")]
 
 

@@ -53,7 +53,7 @@ _SANITIZED = ["-Werror", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sani
 
 
 class Operation(IntEnum):
-    """An operation on a chunk, with its name in ``plan.program``."""
+    """An operation on a chunk; `testbed.plan.program` has the same names."""
 
     ALL_REDUCE = 0
     REDUCE = 1
@@ -70,10 +70,10 @@ class Wake(IntFlag):
 
 @dataclass(frozen=True)
 class Counters:
-    """Counts of fragments of one tree at one rank.
+    """How many fragments of one tree at one rank:
 
-    ``collisions`` found their slot taken; ``overflows`` left the range of int32;
-    ``answered_again`` were complete when they arrived again; ``ecn`` reported a long queue.
+    ``collisions`` found their slot taken; ``overflows`` have sums that left the range of int32;
+    ``answered_again`` arrived again when they were complete; ``ecn`` reported a long queue.
     """
 
     retransmitted: int
@@ -140,7 +140,7 @@ class Engine:
 
     @property
     def handle(self) -> int:
-        """Its address, for whoever drives it from C."""
+        """The engine's address, for drivers in C."""
         return self._engine
 
     def function(self, name: str) -> int:
@@ -178,13 +178,14 @@ class Engine:
     def push(
         self, flow: int, operation: Operation, address: int, count: int, priority: int = 0
     ) -> int:
-        """The next fragments of the tree's sequence are the chunk of ``count`` values at
-        ``address``; returns their number.
+        """Make the chunk of ``count`` values at ``address`` the next fragments of the tree's
+        sequence. Returns their number.
 
-        The memory is native int32 and must outlive the operation. The last fragment may be partly
-        filled: its packets are full, with zeros behind the values. ALL_REDUCE (members): the sum
-        replaces the values. REDUCE: members keep their values, and the root adds them to its own.
-        MULTICAST: the root's replace the members'. ``priority``: see `Unit.priority`.
+        The memory holds int32 in the host's byte order, and must outlive the operation. The last
+        fragment may be partly filled: its packets are full, with zeros behind the values.
+        ALL_REDUCE (members): the sum replaces the values. REDUCE: members keep their values, and
+        the root adds them to its own. MULTICAST: the root's replace the members'. ``priority``: see
+        `Unit.priority`.
         """
         status = self._library.engine_push(
             self._engine, self._known(flow), operation, address, count, priority
@@ -218,7 +219,7 @@ class Engine:
         return flow
 
     def take(self, packet: bytes, now: float) -> None:
-        """A packet has arrived."""
+        """Process a packet that arrived at ``now``."""
         self._library.engine_take(self._engine, packet, len(packet), now)
 
     def pump(self, now: float) -> float:
@@ -372,7 +373,7 @@ def _role(role: Role | Neighbours) -> _Role:
 
 
 def _add_ranks(made: _Role, role: Root) -> None:
-    """Whose contributions the packets to a root have."""
+    """Fill in which ranks' contributions each packet to a root holds."""
     made.serves, made.words = role.serves, 1 + max(_ranks(role), default=0) // _WORD
     made.ranks = _sets([child.ranks for child in role.children], made.words)
     made.workers = (c_uint32 * (_WORD * made.words))()

@@ -13,7 +13,7 @@ from testbed.hosts.transport import Rank
 def drive(rank: Rank, sockets: Sockets, start: float, orders: Connection | None = None) -> float:
     """Run ``rank`` from ``start`` on, until it has ended or anything arrives on ``orders``.
 
-    Returns the worst delay in seconds between a time for which the rank waited and this process's
+    Returns the longest delay, in seconds, from a time for which the rank waited to this process's
     wake-up.
     """
     ordered = select.poll()

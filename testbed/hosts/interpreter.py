@@ -17,7 +17,7 @@ class Interpreter:
 
     Args:
         plan, rank: the plan, and the rank whose program runs.
-        cuts: ``cuts(unit)`` is where each chunk of a unit begins, and the last one ends.
+        cuts: ``cuts(unit)`` gives where each chunk of a unit begins, and where the last one ends.
         send: ``send(to, chunk)`` must copy what it cannot send at once.
         aggregate: ``aggregate(operation, unit, values)`` starts an operation on a tree; the
             caller reports its end to :meth:`completed`.
@@ -53,7 +53,7 @@ class Interpreter:
 
     def begin(self, unit: int, values: Values, gathers: bool = False) -> None:
         """Start a unit on ``values``, shape (elements,), which the sum replaces in place. If it
-        ``gathers`` parameters, it runs the plan's program for that."""
+        ``gathers`` parameters, it runs the plan's program for gathering."""
         cuts = self._cuts(unit)
         self._units[unit] = _Unit(
             self._programs[gathers],

@@ -24,7 +24,7 @@ DYING = 1.0  # seconds until it is known that a process which closed its sockets
 
 
 WATCHED = 0.2
-"""Seconds between two looks at a run."""
+"""Seconds between two checks of a run."""
 
 Action: TypeAlias = tuple[float, Callable[[], None]]
 """Seconds after the first iteration begins, and what to do then."""
@@ -89,7 +89,7 @@ class Launcher:
         return [each.pid for each in self._processes if each.pid is not None]
 
     def kill(self, index: int) -> None:
-        """Kill the rank of task ``index``, whose death ends the run."""
+        """Kill the rank of task ``index``, which ends the run."""
         self._processes[index].kill()
 
     def pause(self, index: int, is_paused: bool) -> None:
@@ -108,10 +108,10 @@ class Launcher:
     ) -> list[RankOutcome]:
         """Run every task to its end; outcomes in the order of the tasks.
 
-        ``started`` is called when the first iteration begins. ``watch`` is called about every
-        0.2 s and may raise to end the run. ``actions`` at 0 are done before that, later ones if
-        their time comes before the last worker ends. RankFailed if a rank fails or dies, or if the
-        workers are not done after ``timeout`` seconds.
+        ``started`` is called when the first iteration begins. ``watch`` is called about every 0.2 s
+        and may raise to end the run. ``actions`` at time 0 are done before that; later ones only if
+        their time comes before the last worker ends. Raises RankFailed if a rank fails or dies, or
+        if the workers are not done after ``timeout`` seconds.
         """
         everyone = range(len(self._tasks))
         self._gather(everyone, lambda: None, time.monotonic() + PATIENCE)
@@ -165,7 +165,7 @@ class Launcher:
         return answers
 
     def _act(self) -> float:
-        """Do the actions whose time has come; return the seconds until the next one or look."""
+        """Do the actions that are due; return the seconds until the next action or check."""
         while self._actions and self._actions[0][0] <= time.monotonic():
             self._actions.popleft()[1]()
         due = self._actions[0][0] - time.monotonic() if self._actions else WATCHED
@@ -184,9 +184,9 @@ class Launcher:
         return answer
 
     def _first(self, index: int, failure: Failure) -> str:
-        """The failure of a rank, or the one because of which it lost a peer."""
+        """The failure of a rank, or the failure of the peer that it lost."""
         if isinstance(failure, Lost):
-            # A rank says why before it closes the connections that others lose.
+            # A rank reports its reason first, and then closes the connections that others lose.
             for other, pipe in enumerate(self._pipes):
                 try:
                     found = pipe.recv() if other != index and pipe.poll() else None
@@ -197,7 +197,7 @@ class Launcher:
         return f"{self._name(index)}: {failure}"
 
     def _death(self) -> str | None:
-        """Which rank died, if one does within ``DYING``."""
+        """Which rank has died or dies within ``DYING`` seconds; None if no rank does."""
         end = time.monotonic() + DYING
         while True:
             left = []

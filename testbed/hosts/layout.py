@@ -49,20 +49,21 @@ class Layout:
         self._cuts: dict[int, tuple[int, ...]] = {}
 
     def unit(self, number: int) -> slice:
-        """The part of the values that is unit ``number``, counted over all iterations."""
+        """The part of the values that unit ``number`` has, counted over all iterations."""
         index = number % len(self._units)
         start = self._starts[index]
         return slice(start, start + self._at(self._units[index].elements))
 
     def cuts(self, number: int) -> tuple[int, ...]:
-        """Where each chunk of unit ``number`` begins, and the last one ends, within the unit."""
+        """Where each chunk of unit ``number`` begins within the unit, and where the last one
+        ends."""
         index = number % len(self._units)
         if index not in self._cuts:
             self._cuts[index] = tuple(map(self._at, self._whole_cuts(index)))
         return self._cuts[index]
 
     def chunk(self, number: int, chunk: int) -> slice:
-        """The part of the values that is ``chunk`` of unit ``number``."""
+        """The part of the values that ``chunk`` of unit ``number`` has."""
         first, cuts = self.unit(number).start, self.cuts(number)
         return slice(first + cuts[chunk], first + cuts[chunk + 1])
 
@@ -96,7 +97,7 @@ class Layout:
         return size(message, cuts[message.chunk + 1] - cuts[message.chunk])
 
     def _at(self, position: int) -> int:
-        """A position within a unit, among the values carried."""
+        """The position among the values carried of a ``position`` within a unit."""
         return -(-position * self.carried // self._values)
 
     def _whole_cuts(self, index: int) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ def encode(message: Message) -> bytes:
 
 
 def size(message: Message, elements: int) -> int:
-    """The length of ``message`` as `encode` makes it, if it had so many values."""
+    """The length in bytes that `encode` would give ``message`` with this many values."""
     counts = 1 + len(message.counts) if isinstance(message, Answer) else 0
     return HEADER.size + 4 * (counts + elements)
 

@@ -2,11 +2,11 @@
 
 A worker sends a chunk of its gradient. The server adds it to its parameters, int32 with
 wrap-around, and answers with them once the plan's consistency allows. An answer says how many
-updates of each worker its parameters contain, so each answer can be checked to the bit in
-whatever order updates came.
+updates of each worker its parameters contain. So each answer can be checked bit for bit, in
+whatever order the updates came.
 
-Where workers take turns, a server gives the turn to the next worker as soon as it has everything
-that the one before pushes to it in an iteration.
+If workers take turns, a server gives the turn to the next worker as soon as it has everything that
+the previous one pushes to it in an iteration.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Shard:
         return self._gate.counts
 
     def push(self, worker: int, gradient: Values) -> Iterator[tuple[int, Sequence[int]]]:
-        """Take an update; yield each worker whose update is added now, and those to be answered
-        with the shard's state at that moment.
+        """Take an update. For each worker whose update is added now, yield that worker and the
+        workers to be answered with the shard's state at that moment.
 
         Nothing more is added until the caller takes the next one.
         """
@@ -102,8 +102,8 @@ class Worker:
     def _update(
         self, iteration: int, ready: Sequence[float], compute_end: float
     ) -> Generator[float, float, float]:
-        """Push pieces as they get ready and pull them all; returns the time when that and the
-        computation have ended."""
+        """Push each piece when it is ready, and pull all of them. Returns the time when both this
+        and the computation have ended."""
         credit = self._task.plan.pipelining.credit or len(ready)
         begun = 0
         leaving: deque[tuple[float, int]] = deque()

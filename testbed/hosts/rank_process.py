@@ -37,7 +37,7 @@ class Lost(Failure):
 def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> None:
     """Run ``task`` in the network namespace at path ``namespace`` (None: the current one)."""
     die_with_parent(parent)
-    # Ctrl-C reaches the whole process group; the harness decides what it means.
+    # Ctrl-C reaches the whole process group; the process that started it decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sockets: Sockets | None = None
     try:
@@ -71,7 +71,7 @@ def main(task: Task, namespace: str | None, parent: int, pipe: Connection) -> No
 
 
 def _beyond_s(task: Task) -> float:
-    """How much longer than an iteration's compute time real computing took at worst, seconds."""
+    """The most seconds by which real computation exceeded the compute time of an iteration."""
     if task.gradients is None:
         return 0.0
     return task.gradients.computed_s - task.compute_s * min(task.paces)

@@ -21,7 +21,7 @@ class Server:
             task.rank,
             self._layout.cuts,
             transport.send,
-            # The engine answers what comes up a tree, without the program.
+            # The engine answers packets that come up a tree, without the program.
             lambda operation, unit, values: None,
             lambda unit: None,
         )

@@ -166,7 +166,7 @@ class Mesh:
                     incoming.header = unit, kind, chunk
                     incoming.want(length)
                     continue
-                # A read of 0 bytes would be taken for the connection's end.
+                # A read of 0 bytes would look like the connection's end.
                 yield incoming.source, decode(unit, kind, chunk, bytearray())
             else:
                 yield incoming.source, decode(*incoming.header, incoming.buffer)

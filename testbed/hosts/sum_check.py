@@ -99,7 +99,7 @@ class ShardCheck(SumCheck):
     """Checks parameters in shards: they are the sums of the iteration before.
 
     The optimizer is the identity: a worker keeps the sums of the chunks that it owns, and these are
-    what others gather. What it does not own is dropped before it is gathered.
+    what others gather. Chunks that it does not own are cleared before they are gathered.
     """
 
     def __init__(

@@ -23,12 +23,13 @@ class Task:
         plan, rank: the plan, and the rank that runs its part of it.
         job: number of the job in this run; separates ports and switch memory.
         addresses: IP address of every rank.
-        units: the pieces of one iteration in sending order: one that is ready waits for those
+        units: the pieces of one iteration in sending order: a piece that is ready waits for those
             before it.
         compute_s: forward and backward of one iteration, seconds on the emulator's clock.
-        parts: its parts, if parameters are gathered for them; empty if it has only one.
-        gradients: every worker's contribution, and so the true sum; drawn before the fork, so
-            that all ranks share one copy. None: values are neither filled in nor checked.
+        parts: the parts of the computation, if parameters are gathered for them; empty if it has
+            only one.
+        gradients: every worker's contribution, and thus the true sum. They are drawn before the
+            fork, so that all ranks share one copy. None: values are neither filled in nor checked.
         paces: for each iteration, warm-up included, this rank's compute time as a multiple of
             ``compute_s``.
         trees: this rank's part in each of the plan's trees, None where it has none.
@@ -37,10 +38,10 @@ class Task:
         tick_s: how long packets may gather after a wake-up before the rank is woken again, like
             a network card's interrupt moderation.
         values: int32 values in an INA packet.
-        carried: how many of them it really carries, None for all; see `layout`.
+        carried: how many of them the packet really carries, None for all; see `layout`.
         burst: packets that may leave back to back, whatever the link's rate.
-        forward: the parts of the forward pass, each of which waits for the sums of its bucket
-            only; empty if an iteration waits for all sums of the one before.
+        forward: the parts of the forward pass, each of which waits only for the sums of its bucket;
+            empty if an iteration waits for all sums of the previous one.
         times_units: whether a worker records the times of each unit.
         notes_updates: whether a server of shared parameters records its updates.
         shared_layout: the layout, if the ranks share one: with many chunks it is large.
@@ -82,12 +83,12 @@ class Task:
 
 @dataclass
 class RankOutcome:
-    """A rank's results. ``wrong`` counts received values that differ from the true sum;
-    ``checked`` counts all values compared; ``late_s`` is the worst delay of a wake-up by this
-    process's own timer. ``overflows`` counts fragments whose sum left the range of int32,
-    ``floats`` those that were summed as floats instead. ``quantisation_error`` is that of the
-    last iteration's sums of real gradients, at rank 0. ``units`` and ``updates`` are empty
-    unless the task asks. ``weights``: see `Gradients`."""
+    """A rank's results. ``wrong`` counts received values that differ from the true sum; ``checked``
+    counts all values compared; ``late_s`` is the longest delay of a wake-up by this process's own
+    timer. ``overflows`` counts fragments whose sum left the range of int32, ``floats`` those that
+    were summed as floats instead. ``quantisation_error`` is that of the last iteration's sums of
+    real gradients, at rank 0. ``units`` and ``updates`` are empty unless the task asks.
+    ``weights``: see `Gradients`."""
 
     rank: int
     iterations: list[IterationTimes] = field(default_factory=list)

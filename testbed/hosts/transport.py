@@ -1,8 +1,8 @@
 """A rank as steps, and the transport of its messages and fragments.
 
-A rank reads no clock and no socket. It yields the time until which it has nothing to do, and a
-driver resumes it then, or as soon as its transport has something for it: `driver` on the machine's
-clock and sockets, tests on a clock of their own.
+A rank reads no clock and no socket. It yields the time until which it has nothing to do. A driver
+resumes it at that time, or as soon as its transport has something for it. `driver` uses the
+machine's clock and sockets; the tests use a clock of their own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from testbed.hosts.task import RankOutcome
 from testbed.plan.program import TreeOperation
 
 Steps: TypeAlias = Generator[float, float, None]
-"""Yields the time until which it waits, seconds on the driver's clock; is sent the time at which
-it resumes. It also resumes when its transport has something for it."""
+"""Yields the time until which it waits, in seconds on the driver's clock. It is sent the time at
+which it resumes, which is earlier if its transport has something for it."""
 
 AT_ONCE = -math.inf
 """Resume now: the rank has something to do and only needs the time."""
 
 NEVER = math.inf
-"""The rank waits for its transport only."""
+"""The rank waits only for its transport."""
 
 
 class Flow(Protocol):

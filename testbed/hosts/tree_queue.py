@@ -71,8 +71,8 @@ class TreeQueue:
         self._pushed.append(Pushed(unit, operation.chunk, values, first, self._end))
 
     def completed(self) -> Iterator[tuple[Pushed, npt.NDArray[np.int64]]]:
-        """The operations that have ended since the last call, each with those of its fragments,
-        counted from its first, that were summed as floats."""
+        """The operations that have ended since the last call. With each come the numbers of its
+        fragments that were summed as floats, counted from its first fragment."""
         if self._pushed:
             done = self._flow.done()
             while self._pushed and self._pushed[0].end <= done:

@@ -84,10 +84,10 @@ class Worker:
         return not self._queues
 
     def take(self, source: int, message: Message, now: float) -> bool:
-        """Process a message from rank ``source``, which its transport then does not deliver,
-        while the worker waits for its transport only. Returns whether it must be resumed.
+        """Process a message from rank ``source`` while the worker waits only for its transport. The
+        transport does not deliver that message. Returns whether the worker must be resumed.
 
-        Resuming steps for each message would take most of the time of a large ring.
+        In a large ring, resuming the steps for every message would take most of the time.
         """
         assert isinstance(message, Chunk)
         self._now, unfinished = now, self._unfinished
@@ -116,7 +116,7 @@ class Worker:
             now = self._now = yield until
             unfinished = self._unfinished
             arrived = self._collect()
-            # Messages alone allow nothing more to begin, unless a unit has ended.
+            # Without trees, messages let nothing more begin unless a unit has ended.
             moved = arrived and (bool(self._queues) or self._unfinished < unfinished)
             while released < len(units) and ready(released) <= now and self._may_begin(released):
                 number = self._number(released)

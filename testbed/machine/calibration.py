@@ -1,7 +1,8 @@
-"""The capacity of this machine: measured once by ``ina-testbed calibrate``, stored for its user.
+"""The capacity of this machine, which ``ina-testbed calibrate`` measures once and stores for the
+user.
 
-A calibration is valid for the machine, kernel and code that it was made with. Otherwise
-conservative defaults are used.
+A calibration is valid for the machine, the kernel and the code with which it was made. For any
+other, conservative defaults are used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "ina-testbed/calibration.json"
 _PACKAGE = Path(__file__).resolve().parents[1]
 _DECISIVE = ("switches", "protocols", "hosts", "backends/emulation")
-"""Parts of the package that handle packets or set up what does."""
+"""Parts of the package that handle packets, or set up what handles them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Calibration:
             switches that sum.
         late_s: the longest delay with which a process was woken while the machine was busy.
         bring_up_s: the time to set up and tear down a node.
-        kept: the lowest share of its rate that a link carried while packets waited; None if
+        kept: the lowest share of its rate that any link achieved while packets waited; None if
             unknown.
         measured_at: UTC, ISO 8601; empty for defaults.
         machine: the machine that was measured, see `machine`.
@@ -94,7 +95,7 @@ def machine() -> dict[str, Any]:
 
 
 def path() -> Path:
-    """The file of the calibration, by the XDG base directory specification."""
+    """The path of the calibration's file, by the XDG base directory specification."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / FILE
 
@@ -106,7 +107,8 @@ def load() -> Calibration:
 
 
 def read() -> Calibration | None:
-    """The stored calibration, valid here or not; None if there is none, or it is unreadable."""
+    """The stored calibration, even if it is not valid here; None if there is none that can be
+    read."""
     try:
         data = json.loads(path().read_text())
         costs = {name: Costs(**each) for name, each in data.pop("costs").items()}

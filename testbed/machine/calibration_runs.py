@@ -45,8 +45,8 @@ _BYTES_ON_LINK = {"tcp": 2 * (WORKERS - 1) / WORKERS, "native": 1.0, "bmv2": 1.0
 def calibrate(say: Callable[[str], None], force: bool = False) -> Calibration:
     """Measure everything, in about a minute; ``say`` is called with each step.
 
-    EmulationError if nothing can be emulated here, or if the machine is busy and ``force`` is not
-    set.
+    Raises EmulationError if nothing can be emulated here, or if the machine is busy and ``force``
+    is not set.
     """
     require()
     before = _busy_before()
@@ -108,7 +108,7 @@ def _system(kind: str) -> str:
 
 
 def _experiment(kind: str, rate: float) -> Experiment:
-    """Workers in racks with hardly any compute, at ``rate`` bit/s."""
+    """Workers in racks that hardly compute, on links of ``rate`` bit/s."""
     size = rate / 8 * ITERATION_S / _BYTES_ON_LINK[kind]
     return Experiment.model_validate(
         {
@@ -145,7 +145,7 @@ def _experiment(kind: str, rate: float) -> Experiment:
 def _costs(fabric: Fabric, observed: Observation, before: float) -> Costs:
     sent, machine = observed.packets.sent_bytes, observed.machine
     cores = len(os.sched_getaffinity(0))
-    # Forwarding in the kernel is charged to no process; our processes' time is a lower bound.
+    # Forwarding in the kernel is not charged to any process. Our processes' time is a lower bound.
     spent = max(observed.spent_s, (1 - fmean(machine.idle) - before) * cores * machine.seconds)
 
     def through(node: str) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-"""Whether a machine can carry an experiment, and at which dilation.
+"""Whether a machine is fast enough for an experiment, and at which dilation.
 
-The closed form gives the bytes that the jobs' links carry at the same time, the calibration the
-processor time of each. The need of the busiest second is compared with the time that the rule for
-idle time allows. This predicts, before any time is spent, what the verdict decides afterwards.
+The closed form gives the bytes that the jobs' links carry at the same time, and the calibration
+gives the processor time of each byte. What the busiest second needs is compared with what the rule
+for idle time allows. This predicts, before any time is spent, what the verdict decides afterwards.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ COMFORT = 0.8
 """The share of the usable processor time that an automatic dilation uses."""
 
 BEYOND = 2.0
-"""An experiment that needs more than this multiple of the usable time is refused."""
+"""An experiment that needs more than this multiple of the usable processor time is refused."""
 
 EACH_PACKET = 0.75
 """The part of a packet's cost that does not depend on its size, at the 256 values with which
 machines are calibrated (p4/PERFORMANCE.md: 64 to 1024 values)."""
 
 RARER = 2.0
-"""A sweep lasts longer than a calibration, so its worst wake-up is later, by this factor."""
+"""A sweep lasts longer than a calibration, so its latest wake-up is assumed to be later by this
+factor."""
 
 _TIDY = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
 _MOST = 1e9
@@ -62,10 +63,11 @@ class Load:
     iteration_s: float
 
     def needs(self, dilation: float, cores: int) -> tuple[float, float, float]:
-        """Shares of all cores, a rank's core and a switch's core, used in the busiest second."""
+        """The shares of all cores, of a rank's core and of a switch's core that the busiest second
+        needs."""
         if not self.total:
             return 0.0, 0.0, 0.0
-        # A second may contain part of one iteration, or many with pauses between them.
+        # A second may contain a part of one iteration, or many iterations with pauses between them.
         iterations = max(1.0, 1 / (self.iteration_s * dilation))
         share = min(1.0, self.iteration_bytes * iterations * dilation / self.total)
         each = share * 1e-9 / dilation
@@ -85,7 +87,8 @@ class Demand:
     late_s: float
 
     def strain(self, dilation: float) -> float:
-        """The processor time needed, relative to what may be used; above 1 it is too short."""
+        """The processor time needed, relative to what may be used; above 1 the machine is too
+        slow."""
         needs = [load.needs(dilation, self.cores) for load in self.loads]
         processors = sum(each for each, _, _ in needs)
         # Each job has hosts of its own; a switch may serve several.
@@ -94,7 +97,7 @@ class Demand:
         return max(processors, rank, switch) / (1 - IDLE_FLOOR)
 
     def late(self, dilation: float) -> float:
-        """The longest wake-up delay, relative to what an iteration tolerates."""
+        """The longest expected delay of a wake-up, relative to what an iteration tolerates."""
         tolerable = LATE_SHARE * dilation * min(load.iteration_s for load in self.loads)
         return RARER * self.late_s / tolerable if tolerable else 0.0
 
@@ -166,7 +169,7 @@ def warning(needed: Demand, dilation: float, known: Calibration) -> str | None:
 
 
 def refusal(needed: Demand, dilation: float, known: Calibration) -> str | None:
-    """Why a cell must not start; None if it may. Default costs refuse nothing."""
+    """Why a cell must not start; None if it may. With default costs, every cell may."""
     strain = needed.strain(dilation)
     if not known.measured or strain <= BEYOND:
         return None
@@ -184,9 +187,10 @@ def resolved(
     before: Experiment | None = None,
 ) -> Experiment:
     """``experiment`` with a number for ``dilation: auto``: the smallest that suffices for every
-    cell, or the number chosen in ``before``. ``deployments`` keeps what is deployed for that.
+    cell, or the number chosen in ``before``. ``deployments`` keeps the deployments made for this.
 
-    All cells get the same, so that they can be compared. DeploymentError if the sweep has auto.
+    All cells get the same dilation, so that they can be compared. Raises DeploymentError if the
+    sweep has auto.
     """
     swept = experiment.sweep.values if experiment.sweep else {}
     if "auto" in swept.get("emulation.dilation", ()):

@@ -38,7 +38,7 @@ _PACKAGES = {
     "nft": "nftables",
     "tcpdump": "tcpdump",
 }
-"""The package of Debian and Ubuntu that each tool is in."""
+"""The package of Debian and Ubuntu that contains each tool."""
 _P4LANG = "http://download.opensuse.org/repositories/home:/p4lang"
 
 _OPTIONAL_TOOLS = {
@@ -99,7 +99,7 @@ class Check:
 
     Attributes:
         fix: how to fix a problem; empty if there is none.
-        packages: those of Debian and Ubuntu that fix it.
+        packages: packages of Debian and Ubuntu that fix it.
     """
 
     name: str
@@ -110,12 +110,12 @@ class Check:
 
 
 def checks() -> list[Check]:
-    """All checks. Without what is ``missing``, no emulation is possible."""
+    """All checks. While anything is ``missing``, emulation is impossible."""
     return [*_rights(), *packaged(), *kernel(), *_machine()]
 
 
 def packaged() -> list[Check]:
-    """The checks of what packages install."""
+    """The checks of programs and libraries that packages install."""
     return [*_tools(), *_switches()]
 
 
@@ -157,12 +157,13 @@ def _tools() -> Iterator[Check]:
 
 
 def _which(tool: str) -> str | None:
-    """The path as root finds it: on Debian, /usr/sbin is not in other users' PATH."""
+    """The path of a tool as root finds it: on Debian, /usr/sbin is not in other users' PATH."""
     return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin")
 
 
 def kernel() -> Iterator[Check]:
-    """The checks of the kernel's features, as root; otherwise one that says that none was made."""
+    """The checks of the kernel's features. Without root, a single one, which says that none was
+    made."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         yield Check("kernel", "limited", "not tried: that needs root and unshare")
         return
@@ -223,8 +224,8 @@ def _switches() -> Iterator[Check]:
 
 
 def _p4lang() -> str:
-    """p4lang's package source for this distribution, as a line of sources.list; its key is in
-    Release.key beside the packages."""
+    """p4lang's package source for this distribution, as a line of sources.list. Its key is the file
+    Release.key next to the packages."""
     try:
         system = platform.freedesktop_os_release()
     except OSError:
@@ -234,8 +235,8 @@ def _p4lang() -> str:
 
 
 def _logging(switch: Path) -> Check:
-    """BMv2's notes (docs/performance.md) recommend a build without logging macros for speed. Such
-    a build does not contain the log messages."""
+    """Whether BMv2 was built without logging macros, which its docs/performance.md recommends for
+    speed. Such a build does not contain the log messages."""
     parts = [switch, *_libraries(switch)]
     if any(_LOGGED in part.read_bytes() for part in parts):
         return Check(
@@ -248,7 +249,7 @@ def _logging(switch: Path) -> Check:
 
 
 def _libraries(program: Path) -> Iterator[Path]:
-    """BMv2's own libraries that ``program`` is linked with."""
+    """BMv2's own libraries with which ``program`` is linked."""
     said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
     for line in said.splitlines():
         name, _, where = line.strip().partition(" => ")
@@ -279,7 +280,7 @@ def _compiler() -> Check:
 
 def _version(tool: str, option: str = "--version") -> str:
     said = subprocess.run([tool, option], capture_output=True, text=True, check=False)
-    # p4c prints it on standard error, in its second line.
+    # p4c prints its version on standard error, in the second line.
     lines = [line for line in (said.stdout + said.stderr).splitlines() if "." in line]
     return lines[0] if lines else "of unknown version"
 

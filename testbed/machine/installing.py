@@ -1,4 +1,4 @@
-"""Installs the packages that a check of the doctor lacks, with apt."""
+"""Installs, with apt, the packages that the doctor's checks found missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def packages(checks: Iterable[Check]) -> list[str]:
 
 
 def install(checks: Iterable[Check]) -> Iterator[str]:
-    """Install the packages of ``checks``, and say what. NotInstalled if that fails."""
+    """Install the packages of ``checks``, and yield what is done. Raises NotInstalled if that
+    fails."""
     wanted = packages(checks)
     if not wanted:
         return

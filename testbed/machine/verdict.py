@@ -1,13 +1,14 @@
-"""The verdict: whether the machine could carry the run. Sampled during the run, judged afterwards.
+"""The verdict: whether the machine was fast enough for the run. It is sampled during the run, and
+judged afterwards.
 
-The rule for the processor follows Mininet-HiFi (Handigol et al., Reproducible Network
-Experiments Using Container-Based Emulation, CoNEXT 2012), whose published runs had at least
-35 % idle time in every second. Idle time does not show processes that waited while another
-processor was idle, nor a container's quota; pressure stall information (Linux
-Documentation/accounting/psi.rst) does. The same paper checks that links keep their rates; here,
-too, a run in which one did not is invalid. The other rules are ours: packets lost where no link was
-full or retransmitted without need, and processes woken so late that an iteration is off by more
-than ``LATE_SHARE``.
+The rule for the processor follows Mininet-HiFi (Handigol et al., Reproducible Network Experiments
+Using Container-Based Emulation, CoNEXT 2012), whose published runs had at least 35 % idle time in
+every second. Idle time does not show processes that waited while another processor was idle, nor a
+container's quota; pressure stall information (Linux Documentation/accounting/psi.rst) does. The
+same paper checks that links keep their rates; here, too, a run is invalid if a link did not. The
+other rules are ours. They concern packets that were lost where no link was full, or retransmitted
+without need, and processes that were woken so late that an iteration is off by more than
+``LATE_SHARE``.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ if TYPE_CHECKING:  # the emulator is not needed to plan
 
 IDLE_FLOOR = 0.35
 WAITING_CEILING = 0.8
-"""The share of a second in which some process may wait for a processor: our own bound. With more
-processes than cores, short waits are frequent and cost little. Waiting nearly all the time means
-that idle processors are not available, as under a quota, or that all processes need one at once."""
+"""The largest share of a second in which some process may wait for a processor. It is our own
+bound. With more processes than cores, short waits are frequent and cost little. If processes wait
+nearly all the time, idle processors are not available, as under a quota, or all processes need one
+at once."""
 
 LATE_SHARE = 0.05
 RATE_TOLERANCE = 0.05
 RATE_SHORTFALL = 0.1
 RESENT_SHARE = 0.01
 EXPLAINED_SHARE = 0.05
-"""Losses explain retransmissions of at most this share of all packets, unless more were lost:
-retransmissions fill queues, too. The reference's runs retransmitted at most 1.3 %."""
+"""Losses explain retransmissions of at most this share of all packets, unless more packets than
+that were lost: retransmissions fill queues, too. The reference's runs retransmitted up to
+1.3 %."""
 
 VALID = "valid"
 _NEEDLESS = "though too few were lost to explain it"
@@ -39,7 +42,7 @@ _NEEDLESS = "though too few were lost to explain it"
 
 @dataclass(frozen=True)
 class Symptoms:
-    """What a run showed about the machine that carried it.
+    """What a run showed about the machine on which it took place.
 
     Attributes:
         idle, waiting: shares of each second, as recorded by the sampler.
@@ -48,7 +51,7 @@ class Symptoms:
         lost: packets lost other than in a full link's queue, by place.
         ports: how links used their rates, by interface.
         resent, sent: packets that endpoints retransmitted, and all packets that hosts sent.
-        excused: how many retransmissions are explained by losses that belong to the experiment.
+        excused: how many retransmissions the losses explain that belong to the experiment.
         dead: switches that ended, with the reason.
     """
 

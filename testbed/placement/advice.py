@@ -14,13 +14,13 @@ from testbed.placement.search import Placed
 from testbed.units import format_time
 
 _CHOICE = {"ina", "ina_policy"}
-"""Keys of a fabric whose values are the result, and ignored in the input."""
+"""Keys of a fabric that the result sets; their values in the input are ignored."""
 
 
 def advice(experiment: Experiment, budget: int) -> Iterator[str]:
     """The best choice of at most ``budget`` switches for each cell: a table, and lines to paste.
 
-    Cells that differ only in their choice of INA switches, or in the back end, are one.
+    Cells that differ only in their choice of INA switches, or in the back end, count as one.
     DeploymentError if jobs cannot run with any choice of switches.
     """
     asked: dict[str, Cell] = {}

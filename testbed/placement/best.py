@@ -18,7 +18,7 @@ def best_switches(experiment: Experiment, fabric: Fabric, budget: int) -> Placed
     """The best choice of at most ``budget`` programmable switches of ``fabric`` for a cell's jobs.
 
     The experiment's own choice is ignored; its ``ina_tier`` says which switches are candidates.
-    Times are scaled. DeploymentError if the jobs cannot run.
+    Times are scaled. Raises DeploymentError if the jobs cannot run.
     """
 
     def jobs(fabric: Fabric) -> Sequence[Job]:

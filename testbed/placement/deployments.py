@@ -11,17 +11,18 @@ from testbed.placement.fabric import build_fabric, what_matters
 
 
 class Deployments:
-    """Makes deployments, and keeps them: some plans take long, GRID's up to a minute.
+    """Makes deployments, and keeps them, because some plans take long, GRID's up to a minute.
 
-    Cells share a deployment if they differ in nothing that a plan depends on: repeats, and cells
-    that differ in dilation or back end only.
+    Cells share a deployment if they do not differ in anything that a plan depends on: repeats, and
+    cells that differ only in dilation or back end.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Deployment | DeploymentError] = {}
 
     def of(self, experiment: Experiment) -> Deployment:
-        """The deployment of a resolved experiment. DeploymentError if there is none, each time."""
+        """The deployment of a resolved experiment. If there is none, every call raises
+        DeploymentError."""
         key = what_matters(experiment)
         if key not in self._known:
             try:

@@ -14,7 +14,7 @@ from testbed.topology.fabric import Fabric
 
 
 def build_fabric(experiment: Experiment) -> Fabric:
-    """The fabric of a resolved experiment, with its INA switches chosen, or DeploymentError."""
+    """The fabric of a resolved experiment, with its INA switches chosen. Raises DeploymentError."""
     wanted, fabric = experiment.fabric, without_ina(experiment)
     if isinstance(wanted.ina, tuple):
         return fabric.with_ina(wanted.ina)
@@ -95,7 +95,7 @@ def _planned_by_chance(job: Job) -> bool:
 
 @lru_cache(maxsize=256)
 def _best(experiment: str, budget: int) -> tuple[str, ...]:
-    """Cached: the search takes long, and a cell's fabric is needed several times."""
+    """Cached, because the search takes long, and a cell's fabric is needed several times."""
     from testbed.placement.best import best_switches  # loads the simulator, rarely needed
 
     resolved = Experiment.model_validate_json(experiment)

@@ -1,8 +1,8 @@
 """Which switches to make programmable, if only a limited number can be.
 
-Choices are simulated, and equivalent ones only once: two switches are equivalent if the fabric and
-its jobs look the same from both. If few choices differ, all are compared; otherwise switches are
-chosen greedily, and then exchanged one for one while that helps.
+Choices are simulated; of equivalent choices, only one is. Two switches are equivalent if the fabric
+and its jobs look the same from both. If few choices differ, all are compared. Otherwise switches
+are chosen greedily, and then exchanged one for one while that helps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVEN = Assumptions(ecmp="even")
 """A choice of switches should not depend on one draw of ECMP's paths."""
 
 _FAR = 4
-"""Up to how many links away differences between switches count: rack to rack over a core."""
+"""Differences between switches count up to this many links away: rack to rack over a core."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Placed:
 
     @property
     def gap(self) -> float:
-        """By how much this choice is at most slower than the best one, as a ratio; 0 if exact."""
+        """The most by which this choice may be slower than the best one, as a ratio; 0 if it is
+        exact."""
         return 0.0 if self.is_exact else self.mean_s / self.bound_s - 1
 
 
@@ -148,7 +149,7 @@ class _Search:
         return tuple(sorted(self._looks(chosen).values()))
 
     def _looks(self, chosen: frozenset[str]) -> dict[str, int]:
-        """A number for each switch and its surroundings, equal for equivalent switches.
+        """A number for each switch with its surroundings, equal for equivalent switches.
 
         This is colour refinement (Weisfeiler and Leman, 1968).
         """
@@ -197,7 +198,7 @@ class _Search:
 
     @cached_property
     def _alone(self) -> dict[str, Hashable]:
-        """The properties of each switch alone: its kind, its hosts and their jobs."""
+        """The properties of each switch on its own: its kind, its hosts and their jobs."""
         fabric = self.fabric
         return {
             switch: (
@@ -248,7 +249,8 @@ def _greedy(search: _Search, switches: Sequence[str], budget: int) -> list[froze
     passed = [chosen]
     for _ in range(budget):
         left = [switch for switch in switches if switch not in chosen]
-        # Ties go to the fullest rack: a job may need several switches before it gains anything.
+        # Among equals, the fullest rack comes first: a job may need several switches before it
+        # gains anything.
         left.sort(key=lambda switch: -len(search.fabric.rack_hosts(switch)))
         options = [chosen | {switch} for switch in search.alike(left, chosen)]
         chosen = min(options, key=lambda option: round(search.mean(option), 9))

@@ -26,15 +26,15 @@ class Transfer:
 Step: TypeAlias = list[Transfer | TreeOperation]
 
 WRITTEN_OUT = 64
-"""Up to this many workers the chain of any plan is followed operation by operation."""
+"""Up to this many workers, the chain of any plan is followed operation by operation."""
 
 
 def length(plan: Plan) -> int:
-    """The number of transfers on the longest chain of dependent ones, those of all collectives of
-    a bucket added up.
+    """The number of transfers on the longest chain of dependent ones, added up over a bucket's
+    collectives.
 
-    Large plans of stages are not written out for this: the lengths of their stages are added, which
-    is exact where all ranks have equally many rounds.
+    Large plans of stages are not written out for this. Instead the lengths of their stages are
+    added, which is exact if all ranks have equally many rounds.
     """
     if plan.sharding is not None:
         return sum(times * length(each) for each, times in plan.collectives)
@@ -47,8 +47,8 @@ def length(plan: Plan) -> int:
 def steps(plan: Plan) -> list[Step]:
     """The transfers of each step. Those that wait for ever (see ``checker``) do not appear.
 
-    A tree operation starts when all ranks on the tree have reached it, and takes one step, up and
-    down; an update takes two, the push and the pull.
+    A tree operation starts when all ranks on the tree have reached it, and takes one step for up
+    and down together. An update takes two, the push and the pull.
     """
     return _Chain(plan).steps
 

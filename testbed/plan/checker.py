@@ -1,13 +1,14 @@
 """Runs a plan on sets instead of numbers.
 
-A chunk at a rank is the multiset of contributions summed in it. When the program ends, each
-worker must hold each chunk with every worker's contribution exactly once. Where parameters are
-sharded, each chunk's owner must hold that; and so must each worker, once the owners' chunks, and
-nothing else, have been gathered. Where workers update parameters instead, the parameters must hold
-that, and each worker must hold its own contribution and no contribution twice.
+A chunk at a rank is the multiset of contributions summed in it. When the program ends, each worker
+must hold each chunk with every worker's contribution exactly once. If parameters are sharded, each
+chunk's owner must hold that. So must each worker after the owners' chunks, and nothing else, have
+been gathered. If workers update parameters instead, the parameters must hold that; each worker must
+hold its own contribution, and none twice.
 
-Chunks are independent, except for the order in which they use a tree. Of a large plan only some
-chunks are followed, evenly spaced: following all takes time and memory cubic in the workers.
+Chunks are independent, except for the order in which they use a tree. In a large plan only some
+chunks, evenly spaced, are followed: following all takes time and memory cubic in the number of
+workers.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ class PlanError(Exception):
 
 
 WHOLE = 64
-"""Up to this many workers every chunk is followed."""
+"""Up to this many workers, every chunk is followed."""
 
 FOLLOWED = 4096
 """In larger plans, about this many chunks are followed, counted at all workers together."""
 
 
 def check(plan: Plan) -> None:
-    """Prove that ``plan`` sums every chunk exactly once at every worker. PlanError if not.
+    """Prove that ``plan`` sums every chunk exactly once at every worker. Raises PlanError if not.
 
     For a plan with more than `WHOLE` workers this is proved for a sample of its chunks.
     """
@@ -86,7 +87,7 @@ def _sample(plan: Plan) -> Sequence[int]:
 
 
 def _only(plan: Plan, chunks: Collection[int]) -> Plan:
-    """The plan with what its programs do with ``chunks``."""
+    """The plan with only those operations of its programs that use ``chunks``."""
     programs = _written(plan.programs, chunks)
     if plan.sharding is None:
         return replace(plan, programs=programs)
@@ -137,7 +138,8 @@ def _uses(plan: Plan) -> Uses:
 
 
 def _order(plan: Plan, index: int, all_uses: Uses) -> list[str]:
-    """Fragments are numbered in the order of use, so all participants must agree on it."""
+    """The faults in the order of a tree's uses. Fragments are numbered in that order, so all
+    participants must agree on it."""
     uses = all_uses.get(index, {})
     taking_part = plan.trees[index].participants
     faults = [
@@ -151,7 +153,7 @@ def _order(plan: Plan, index: int, all_uses: Uses) -> list[str]:
         for rank in sorted(taking_part)
         if uses.get(rank) != uses.get(first)
     ]
-    # When a slot becomes free for its next fragment differs between kinds of operations.
+    # Kinds of operations differ in when a slot becomes free for its next fragment.
     if len(kinds := {type(use).__name__ for used in uses.values() for use in used}) > 1:
         faults.append(f"tree {index} has operations of several kinds: {', '.join(sorted(kinds))}")
     return faults
@@ -186,7 +188,8 @@ def _update_faults(plan: Plan, chunks: Sequence[int]) -> list[str]:
 
 
 class _Sum(NamedTuple):
-    """A multiset of contributions, a bit for each rank: ranks in it, and ranks in it repeatedly."""
+    """A multiset of contributions, with a bit for each rank: the ranks that are in it, and those
+    that are in it more than once."""
 
     once: int = 0
     again: int = 0
@@ -200,7 +203,8 @@ class _Sum(NamedTuple):
         return (self.once >> rank & 1) + (self.again >> rank & 1)
 
     def few(self, ranks: int, rank: int) -> tuple[Sequence[int], int]:
-        """At most two counts that stand for those of all ``ranks``, and the index of ``rank``'s.
+        """At most two counts that stand for those of all ``ranks``, and the index of the count of
+        ``rank``.
 
         They are the count of the first rank with the fewest contributions, and that of ``rank``.
         """
@@ -247,7 +251,8 @@ class _Run:
                 self.todo.setdefault((rank, operation.chunk), deque()).append(operation)
 
     def _before(self, rank: int, chunk: int) -> _Sum:
-        """Its own contribution; before owners' chunks are gathered, the sum at the owner only."""
+        """What a rank holds at first: its own contribution. In a program that gathers owners'
+        chunks, the owner holds the sum and the others hold nothing."""
         if self.gathers and self.owner is not None:
             return self.everyone if self.owner[chunk] == rank else _Sum()
         return _Sum(1 << rank if rank < self.plan.workers else 0)
@@ -281,7 +286,7 @@ class _Run:
         return moved
 
     def _final(self) -> list[tuple[int, int]]:
-        """Every rank and chunk whose end is checked: workers, owners where only these have the
+        """Every rank and chunk whose end is checked: workers, or only owners if only these have the
         sums, and servers with updates."""
         if self.owner is not None and not self.gathers:
             return [(self.owner[chunk], chunk) for chunk in self.chunks]

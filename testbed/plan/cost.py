@@ -1,11 +1,12 @@
-"""The closed form: how long an iteration takes if links and steps' latency are the only limits.
+"""The closed form: how long an iteration takes if links and the latency of steps are the only
+limits.
 
-Every transfer of the plan is routed over the fabric, and ECMP sets share evenly. The busiest
-link, per byte of gradient, sets the pace of consecutive buckets. A single bucket takes longer where
-its phases load different links: then it pays for the busiest link of each phase.
-For the textbook systems on a fabric without oversubscription this is the textbook formula:
-N·M/B for one parameter server, 2(N-1)/N·M/B for a ring, M/B for in-network aggregation. Flows that
-ECMP's hash happens to put on one link are slower than the even share.
+Every transfer of the plan is routed over the fabric, and ECMP sets share evenly. The busiest link,
+per byte of gradient, sets the pace of consecutive buckets. A single bucket takes longer if its
+phases load different links: then the busiest link of each phase counts. For the textbook systems on
+a fabric without oversubscription, this is the textbook formula: N·M/B for one parameter server,
+2(N-1)/N·M/B for a ring, M/B for in-network aggregation. Flows that ECMP's hash happens to put on
+one link are slower than the even share.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Phase: TypeAlias = list[tuple[Transfer | TreeOperation, Fraction]]
 def link_loads(plan: Plan, fabric: Fabric) -> Load:
     """Bytes on each directed link (a, b), headers included, per byte of gradient synchronised.
 
-    A switch s with a limited aggregation rate is a link (s, s) for the gradients that it sums.
+    A switch s with a limited aggregation rate counts as a link (s, s) for the gradients that it
+    sums.
     """
     loads = _Loads(plan, fabric)
     return _sum(loads.of(phase) for phase in _phases(plan))
@@ -44,7 +46,7 @@ def link_loads(plan: Plan, fabric: Fabric) -> Load:
 def flows(plan: Plan) -> dict[Flow, float]:
     """The part of the gradient that each node sends to another, without receipts.
 
-    On trees, a node's next one is its parent or child.
+    On trees, nodes are neighbours on the tree: a node sends to its parent and its children.
     """
     found: defaultdict[Flow, float] = defaultdict(float)
     for phase in _phases(plan):
@@ -129,8 +131,8 @@ class _Loads:
                 load[parent, parent] += share
         for child, parent in tree.parent.items():
             for source, to, amount in ((child, parent, up), (parent, child, down)):
-                # The tree chooses the next hop of what its switches send, unless that has a route;
-                # hosts leave it to ECMP.
+                # The tree chooses the next hop of packets that its switches send, unless the flow
+                # has a route; hosts leave the choice to ECMP.
                 if source in tree.switches and (source, to) not in self._plan.routes:
                     hop = tree.hop(child, self._fabric.next_hops(source, to), source == parent)
                     load[source, hop] += amount
@@ -177,12 +179,13 @@ class Timing:
     Attributes:
         pieces: (ready_s, bytes) of the units in order.
         compute_s: the time of forward and backward.
-        least_pace: the least time of a byte of gradient, if a link is known to carry more than its
+        least_pace: the least time per byte of gradient, if a link is known to carry more than its
             even share (s).
         buckets: the bucket of each piece, for iterations that wait for buckets.
         forward: the parts of the forward pass, each with the bucket that it waits for.
         parts: the lengths of the parts of the computation for which parameters are gathered (s).
-        waits: of each piece, the part after whose begin it is ready, and the part that needs it.
+        waits: for each piece, the part of the computation that must have begun before it is ready,
+            and the part that needs it.
     """
 
     pieces: Sequence[tuple[float, float]]
@@ -198,11 +201,11 @@ class ClosedForm:
     """How long ``plan`` takes on an otherwise idle fabric.
 
     Units pass the busiest link one after another. A unit ends when the phases that load other links
-    are over as well, and its chain of dependent transfers has paid ``step_s`` each. Units do that
-    part concurrently.
+    are over, too, and when each of the dependent transfers in its chain has cost ``step_s``. Units
+    overlap in these two.
 
-    Where a plan's stages overlap, a single unit is followed chunk by chunk (see `overlap`), unless
-    there are more workers than chains are written out for: then stages wait for one another.
+    If a plan's stages overlap, a single unit is followed chunk by chunk (see `overlap`). With more
+    workers than `WRITTEN_OUT`, stages wait for one another instead.
     """
 
     def __init__(self, plan: Plan, fabric: Fabric, step_s: float = 0.0) -> None:
@@ -214,7 +217,8 @@ class ClosedForm:
 
     @cached_property
     def _seconds(self) -> tuple[float, float]:
-        """The seconds of a byte on the busiest link, and on the busiest of each phase, added up."""
+        """The seconds of a byte on the busiest link, and the sum of those on each phase's busiest
+        link."""
         loads = [self._loads.of(phase) for phase in _phases(self._plan)]
         pace = _busiest(_sum(loads), self._fabric)
         return pace, sum(_busiest(phase, self._fabric) for phase in loads)
@@ -232,15 +236,16 @@ class ClosedForm:
     def iteration(self, timing: Timing) -> Expected:
         """One iteration.
 
-        A second stage consists of units of the iteration before, ready at 0: if U of M bytes are
+        A second stage consists of units of the previous iteration, ready at 0: if U of M bytes are
         deferred and the rest is ready after compute T, the iteration takes
         T + (M-U)·pace + max(0, U·pace - T).
 
         Workers that update parameters without a barrier, evenly spaced, do not contend: an
         iteration lasts as long as for one worker alone, unless a round of all workers' transfers
-        takes longer. Workers that begin together spread out by themselves, but only after some
-        iterations. A worker that takes turns pushes nothing before its whole gradient is ready.
-        Each server has another worker's turn, so that all their links are busy.
+        takes longer. Workers that begin together spread out on their own, but only after some
+        iterations. A worker that takes turns pushes nothing before its whole gradient is ready. At
+        each moment, every server serves a different worker's turn, so that all their links are
+        busy.
         """
         plan, consistency = self._plan, self._plan.consistency
         if plan.sharding is not None:
@@ -261,15 +266,16 @@ class ClosedForm:
         return Expected(finish, finish - timing.compute_s, finish / plan.workers)
 
     def replayed(self, timing: Timing, paces: Sequence[float]) -> tuple[Expected, ...]:
-        """Iterations that each begin as soon as the one before has computed.
+        """Iterations that each begin as soon as the computation of the previous one has ended.
 
-        The forward pass waits for the sums of the iteration before, bucket by bucket. An iteration
-        lasts from the last sum of the one before to its own. ``paces`` are the factors of each
-        iteration's times. Pieces ready at 0 are ready once the iteration before is summed.
+        The forward pass waits for the sums of the previous iteration, bucket by bucket. An
+        iteration lasts from the last sum of the previous one to its own last sum. ``paces`` has the
+        factor of each iteration's times. Pieces that are ready at 0 are ready once the previous
+        iteration is summed.
 
-        Pieces are summed one after another here. Where ranks have many in flight at once, as in a
-        ring without credit, the pieces that the forward pass needs first arrive later: then this is
-        a bound.
+        Here, pieces are summed one after another. If ranks have many in flight at once, as in a
+        ring without credit, the pieces that the forward pass needs first arrive later. Then this is
+        a lower bound.
         """
         found: list[Expected] = []
         start = over = 0.0
@@ -289,10 +295,11 @@ class ClosedForm:
         return tuple(found)
 
     def _sharded(self, timing: Timing) -> Expected:
-        """An iteration that gathers parameters and sums gradients, piece after piece on each link.
+        """An iteration that gathers parameters and sums gradients, one piece after another on each
+        link.
 
-        For a ring of N workers, and computation that needs no time, that is (N-1)/N·M/B for each
-        time that parameters are gathered, and as much for the sums.
+        For a ring of N workers and computation that takes no time, this is (N-1)/N·M/B for each
+        time that parameters are gathered, and the same for the sums.
         """
         collectives = [
             ClosedForm(each, self._fabric, self._step_s) for each, _ in self._plan.collectives

@@ -1,4 +1,4 @@
-"""The time of a single unit where a plan's stages overlap: every chunk is followed on its own.
+"""The time of a single unit if a plan's stages overlap: every chunk is followed on its own.
 
 A chunk is forwarded as soon as it has arrived. Chunks pass a link in the order of their arrival.
 """
@@ -47,7 +47,7 @@ class _Chunks:
     ) -> None:
         self._plan, self._step_s = plan, step_s
         self._bytes = [float(plan.share(chunk)) * size for chunk in range(plan.chunks)]
-        # A chunk's number does not change its path.
+        # The path does not depend on the chunk's number.
         self._unicast = cache(lambda source, to: seconds(Transfer(0, source, to)))
         self._together = cache(seconds)
         self._free: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -104,7 +104,7 @@ class _Chunks:
         return False
 
     def _sent(self, now: float, chunk: int, links: Seconds) -> float:
-        """When a chunk that reaches its links now has passed all of them."""
+        """The time at which a chunk that reaches its links at ``now`` has passed all of them."""
         end = now
         for link, seconds in links:
             self._free[link] = max(self._free[link], now) + seconds * self._bytes[chunk]

@@ -1,6 +1,6 @@
 """The plan: what every rank does to synchronise one bucket, as pure data.
 
-A plan is a program over *chunks*, after the collective language of MSCCL: the algorithm is
+A plan is a program over *chunks*, like those of MSCCL's collective language: the algorithm is
 separate from how bytes move. The program is the same for every bucket. Operations on different
 chunks are independent; on one chunk they run in program order.
 """
@@ -66,9 +66,10 @@ class Multicast:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Push the local chunk to rank ``server``, which adds it to its parameters; then pull these.
+    """Push the local chunk to rank ``server``, which adds it to its parameters; then pull the
+    parameters.
 
-    The server's own program is empty: it reacts as the plan's consistency allows.
+    The server's own program is empty: it answers as soon as the plan's consistency allows.
     """
 
     chunk: int
@@ -113,11 +114,11 @@ class Pipelining:
     """How the pieces of a gradient follow one another.
 
     Attributes:
-        partition: largest piece of a bucket, in bytes, that runs the program on its own, so
-            that pieces pipeline; None runs whole buckets.
+        partition: the largest piece of a bucket, in bytes, that runs the program on its own, so
+            that pieces are pipelined; None runs whole buckets.
         credit: how many pieces a worker may have in flight; None means any number.
-        order: ``backward`` sends pieces as they get ready; ``priority`` sends first the one of
-            those ready that the next forward pass needs first.
+        order: ``backward`` sends pieces in the order in which they become ready; ``priority``
+            always sends the ready piece that the next forward pass needs first.
     """
 
     partition: int | None = None
@@ -135,8 +136,8 @@ class Sharding:
     The owner of a chunk is the rank that has its sum when the plan's programs end.
 
     Attributes:
-        gather: one sequence of operations per rank, after which all workers have every chunk as
-            its owner had it before.
+        gather: one sequence of operations per rank, after which all workers have every chunk as its
+            owner had it.
         reshard: whether workers drop the parameters after the forward pass, and gather them again
             before the backward pass.
     """
@@ -158,14 +159,14 @@ class Plan:
             participants of a tree use it for the same chunks in the same order.
         trees: aggregation trees that the operations name by index.
         pipelining: how buckets are cut into pieces, and when these are sent.
-        shares: the part of a bucket that each chunk is; None means equal parts.
+        shares: each chunk's part of a bucket; None means equal parts.
         deferred: tensors of the trace, by index, that a second stage synchronises during the
             next iteration's compute.
         consistency: for programs of updates; None means that every worker receives the sum.
-        sent: the part of its packets that trees carry, where they skip packets of zeros.
-        routes: the flows between hosts that take a path of their own; all others follow ECMP.
+        sent: the share of packets that trees carry, if they skip packets of zeros.
+        routes: flows that take a path of their own; all others follow ECMP.
         sharding: if parameters are sharded, how they are gathered. The programs then end when
-            owners have the sums, not all workers.
+            owners have the sums.
     """
 
     system: str
@@ -195,8 +196,8 @@ class Plan:
         return (replace(self, sharding=None), 1), (gather, 1 + self.sharding.reshard)
 
     def owned(self, rank: int) -> frozenset[int]:
-        """The chunks that ``rank`` owns, if parameters are sharded: those that it never takes from
-        others when they are gathered."""
+        """The chunks that ``rank`` owns, if parameters are sharded: those that it never receives
+        when they are gathered."""
         assert self.sharding is not None
         taken = {
             operation.chunk
@@ -207,14 +208,15 @@ class Plan:
         return frozenset(range(self.chunks)) - taken
 
     def share(self, chunk: int) -> Fraction:
-        """The part of a bucket that ``chunk`` is."""
+        """The part of a bucket that is in ``chunk``."""
         return Fraction(1, self.chunks) if self.shares is None else self.shares[chunk]
 
     def cuts(self, elements: int, grain: int) -> tuple[int, ...]:
-        """Where each chunk of a bucket of ``elements`` begins, and the last one ends.
+        """Where each chunk of a bucket of ``elements`` begins, and where the last one ends.
 
-        Chunks begin at multiples of ``grain``, so only one ends within a grain. They differ from
-        their share by less than two grains; those of a small bucket may be empty.
+        Chunks begin at multiples of ``grain``, so only the last one with elements may end within a
+        grain. A chunk differs from its share by less than two grains. In a small bucket, chunks may
+        be empty.
         """
         ends = accumulate(self.share(chunk) for chunk in range(self.chunks))
         grains = -(-elements // grain)

@@ -1,7 +1,7 @@
 """Programs of rings, described compactly: the positions, and the segments that they pass on.
 
-The operations of every rank are generated from this when they are first read: a ring of N has N²,
-which are rarely needed. The closed form and large simulations use the rounds instead.
+The operations of every rank are generated from this when they are first read: a ring of N ranks has
+N², and they are rarely needed. The closed form and large simulations use the rounds instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Turn(Enum):
 
     SCATTER: reduce-scatter. In step t position p passes on segment p-t; in the end position p has
     the sum of segment p+1. GATHER: all-gather. In step t position p passes on segment p+1-t. BOTH:
-    the one, then the other. ONCE: each position passes on its own segment, once.
+    SCATTER, then GATHER. ONCE: each position passes on its own segment, once.
     """
 
     SCATTER = "scatter"
@@ -87,8 +87,8 @@ Stage: TypeAlias = tuple[Ring, ...]
 class Stages(Sequence[Program]):
     """The programs of ``ranks`` ranks that go through ``stages`` one after another.
 
-    Each chunk goes on to its next stage by itself: no stage waits for the whole stage before.
-    ``trees`` are the plan's.
+    Each chunk enters its next stage on its own: no stage waits for the end of the previous one.
+    ``trees`` are those of the plan.
     """
 
     def __init__(self, ranks: int, stages: Sequence[Stage], trees: Sequence[Tree] = ()) -> None:
@@ -122,8 +122,8 @@ class Stages(Sequence[Program]):
 
     @property
     def in_step(self) -> bool:
-        """Whether all positions are alike and so keep step: within a stage all have equally many
-        rounds and hops of one kind, and no stage begins before the one before it is over.
+        """Whether all positions are alike and thus keep step: within a stage, all have equally many
+        rounds and hops of one kind, and no stage begins before the previous one is over.
         """
         return not self.overlap and all(
             len({(ring.rounds, type(hop)) for ring in stage for hop in ring.hops}) == 1
@@ -132,13 +132,15 @@ class Stages(Sequence[Program]):
 
     @property
     def overlap(self) -> bool:
-        """Whether stages overlap: a segment's first chunk goes on before its last has arrived."""
+        """Whether stages overlap: a segment's first chunk is passed on before its last has
+        arrived."""
         return len(self.stages) > 1 and any(
             len(ring.segments[0]) > 1 for stage in self.stages for ring in stage
         )
 
     def halves(self) -> tuple[Stages, Stages]:
-        """What sums each chunk at one rank, and what passes the sums on to all."""
+        """The stages that sum each chunk at one rank, and the stages that pass the sums on to
+        all."""
         return self._half(Turn.SCATTER), self._half(Turn.GATHER)
 
     def _half(self, turn: Turn) -> Stages:
@@ -184,9 +186,9 @@ class Rounds:
 
 
 def stretches(plan: Plan) -> tuple[tuple[Rounds, ...], ...]:
-    """The rounds of each stage's concurrent rings; none if the plan has no stages.
+    """The rounds of each stage's concurrent rings; empty if the plan has no stages.
 
-    ValueError if a ring's segments are not all of one size.
+    Raises ValueError if a ring's segments are not all of the same size.
     """
     if not isinstance(plan.programs, Stages):
         return ()

@@ -1,4 +1,4 @@
-"""Aggregation trees: where the contributions of a job's members are summed on their way."""
+"""Aggregation trees: where the contributions of a job's members are summed on the way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from testbed import wire
 
 
 class Rules(Protocol):
-    """What plans and hosts know of a tree's protocol; the whole is in ``testbed.protocols``."""
+    """What plans and hosts know of a tree's protocol; everything else is in
+    ``testbed.protocols``."""
 
     @property
     def name(self) -> str: ...
@@ -35,17 +36,17 @@ class Rules(Protocol):
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of which the leaves are members' hosts and the inner nodes aggregating switches.
+    """A tree whose leaves are members' hosts, and whose inner nodes are aggregating switches.
 
     Attributes:
         root: a host, or a switch if the protocol lets sums turn around there.
-        rank_of: each member's host and its rank.
-        parent: every node but the root, and the next aggregating node towards the root (kernel
+        rank_of: the rank on each member's host.
+        parent: for every node but the root, the next aggregating node towards the root (kernel
             routers do not appear).
         protocol: how its switches and hosts behave.
         root_rank: the rank of the root, None for a switch.
-        apart: whether streams from the root take other links than those towards it, where there
-            are several.
+        apart: whether streams from the root take other links than streams towards it, if there is a
+            choice.
     """
 
     root: str
@@ -74,9 +75,11 @@ class Tree:
         return self._children.get(node, ())
 
     def hop(self, child: str, hops: Sequence[str], down: bool) -> str:
-        """The one of the equally short ``hops`` from ``child`` to its parent, or ``down`` to it.
+        """Which of the equally short ``hops`` a stream takes from ``child`` to its parent, or
+        ``down`` from the parent to the child.
 
-        Children take turns: ECMP's hash might put a tree's few large streams on one link.
+        Children use them in turn, because ECMP's hash might put a tree's few large streams on one
+        link.
         """
         turn = self.children(self.parent[child]).index(child) + (self.apart and down)
         return hops[turn % len(hops)]
@@ -99,20 +102,20 @@ class Tree:
 
     @cached_property
     def is_wide(self) -> bool:
-        """Whether a packet's bitmap is too narrow for a bit per rank, so that each node counts its
-        children instead."""
+        """Whether a packet's bitmap is too narrow for a bit per rank, so that each node gives its
+        children bits of their own instead."""
         return max(self.rank_of.values(), default=0) >= wire.BITMAP
 
     def bits(self, child: str) -> int:
-        """The bits of the stream from ``child``: one per rank in it, or on a wide tree only one,
-        by its place among its parent's children."""
+        """The bits of the stream from ``child``: one for each rank in it, or on a wide tree only
+        one, by its place among its parent's children."""
         if not self.is_wide:
             return sum(1 << rank for rank in self.ranks_below(child))
         return 1 << self._places[child] % wire.BITMAP
 
     def number(self, child: str) -> int:
-        """On a wide tree, the number with which the bits of ``child`` are unique in the tree: that
-        of its parent. A root that is a rank has one for each 64 children. 0 on other trees."""
+        """On a wide tree, the number that makes the bits of ``child`` unique in the tree. It is its
+        parent's number; a root that is a rank has one for each 64 children. 0 on other trees."""
         if not self.is_wide:
             return 0
         parent = self.parent[child]
@@ -122,7 +125,7 @@ class Tree:
 
     @cached_property
     def behind(self) -> Mapping[tuple[int, int], frozenset[int]]:
-        """On a wide tree, the ranks in the stream with each number and bit (its place)."""
+        """On a wide tree, the ranks in the stream that has this number and bit (by its place)."""
         return {
             (self.number(child), self._places[child] % wire.BITMAP): self.ranks_below(child)
             for child in (self.parent if self.is_wide else ())
@@ -148,6 +151,7 @@ class Tree:
 
     @property
     def participants(self) -> frozenset[int]:
-        """The ranks that run an operation on this tree: its members, and the root if a rank."""
+        """The ranks that run an operation on this tree: its members, and the root if it is a
+        rank."""
         root = frozenset() if self.root_rank is None else frozenset({self.root_rank})
         return root | frozenset(self.rank_of.values())

@@ -15,11 +15,12 @@ from testbed.workload.buckets import Bucket
 class Unit:
     """A piece of the gradient that runs the plan's program on its own.
 
-    ``elements`` is its number of values; ``ready_s`` is the time after the start of an iteration
-    when its gradients exist (s). A ``deferred`` unit holds the gradients of the iteration before.
-    ``priority`` is that of its packets in switches' memory, for protocols in which it counts.
+    ``elements`` is its number of values; ``ready_s`` is the time, in seconds after the start of an
+    iteration, when its gradients exist. A ``deferred`` unit holds gradients of the previous
+    iteration. ``priority`` is the priority of its packets in switches' memory, for protocols that
+    have priorities.
 
-    Where computation has parts (`testbed.workload.replay.Computation`), a unit is not ready before
+    If the computation has parts (`testbed.workload.replay.Computation`), a unit is not ready before
     the part ``after`` has begun, and the part ``needed`` does not begin before the unit has ended.
     A unit that is ``needed`` gathers parameters; all others sum gradients.
     """
@@ -34,18 +35,18 @@ class Unit:
 
     @property
     def gathers(self) -> bool:
-        """Whether it gathers parameters, for a part of the computation."""
+        """Whether it gathers parameters (for a part of the computation)."""
         return self.needed is not None
 
 
 def grain(plan: Plan, values: int) -> int:
-    """The number of values at whose multiples chunks begin: a packet's if switches sum, else 1."""
+    """Chunks begin at multiples of this number of values: a packet's if switches sum, else 1."""
     return values if plan.trees else 1
 
 
 def in_packets(elements: int, values: int) -> int:
-    """The values in the packets of ``elements``: a packet on a tree always has ``values``, and
-    what the last one does not need is 0."""
+    """The number of values in the packets that hold ``elements``. A packet on a tree always has
+    ``values``; those that the last one does not need are 0."""
     return -(-elements // values) * values
 
 
@@ -55,7 +56,7 @@ def cut(
     """The units of one iteration: buckets, or pieces of at most the plan's partition, scaled.
 
     A unit is as large as its gradients: nothing is added to fill packets or chunks. Pieces for
-    trees are whole packets of ``values``, except for the last of a bucket.
+    trees are whole packets of ``values``, except for the last piece of a bucket.
     """
     partition, least = plan.pipelining.partition, grain(plan, values)
     most = None if partition is None else max(1, int(partition * scale / 4) // least) * least

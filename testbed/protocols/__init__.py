@@ -1,6 +1,6 @@
 """The protocols, one folder each: ``<name>/protocol.py`` defines PROTOCOL, which is registered.
 
-Users' own are in folders of extensions (`testbed.extensions`).
+Users' own protocols are in folders of extensions (`testbed.extensions`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ __all__ = ["Protocol", "TreeProtocol", "discover", "folders", "on_trees", "proto
 
 
 def discover() -> dict[str, Protocol]:
-    """The protocols by name, those on trees first, by number. Broken if two have the same."""
+    """The protocols by name: those on trees by number, then the others. Raises Broken if two have
+    the same name or number."""
     found: list[Protocol] = []
     extensions.check(Path(__file__).parent, __path__)
     for module in pkgutil.iter_modules(__path__):

@@ -30,9 +30,9 @@ class Window:
     """What a sender on a tree may have in flight.
 
     ``fragments`` is their number; ``message`` is the number of fragments in a message, 0 without
-    messages; ``drain_s`` is how long the slowest link takes for a window of all streams, in
-    seconds scaled as rates are. ``cut_from`` is what the queues on the way would hold, if a
-    switch's memory holds fewer; 0 otherwise.
+    messages; ``drain_s`` is how long the slowest link takes for a window of all streams, in seconds
+    scaled as rates are. If a switch's memory limits the window, ``cut_from`` is the number of
+    fragments that the queues on the way would hold; otherwise it is 0.
     """
 
     fragments: int

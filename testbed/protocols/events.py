@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Event(IntEnum):
-    """What happened to a packet."""
+    """What a switch did with a packet."""
 
     STORED = 0
     ADDED = 1

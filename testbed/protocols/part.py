@@ -1,4 +1,4 @@
-"""A switch's part in a tree, as in its table entries."""
+"""A switch's part in a tree, as its table entries describe it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ class Part:
 
     @property
     def number(self) -> int:
-        """The number of the bits of its children; 0 if sums alone come here."""
+        """The number that makes its children's bits unique (`Tree.number`). 0 if the switch gets
+        only packets that it is to sum."""
         tree = self.tree
         return tree.number(tree.children(self.switch)[0]) if tree.protocol.shares_slots else 0
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """Job, bits of the children, bits and number of their sum at the parent, parent (0 for the
-        root), own address, group, first slot, slots."""
+        """The job; the bits of the children; the bits and the number of their sum at the parent;
+        the parent (0 for the root); the switch's own address; the group; the first slot; how many
+        slots."""
         tree = self.tree
         parent = tree.parent.get(self.switch)
         return (

@@ -53,13 +53,15 @@ class TreeProtocol(Protocol):
     Attributes:
         number: its number in table entries, in ``p4/headers.p4`` and in the hosts' engine.
         control: the P4 file of its switch behaviour.
-        switch_may_be_root: a switch may return sums; otherwise the root is a host.
-        shares_slots: trees share switch memory, in which hosts name slots one by one; otherwise
-            each tree has its own slots, two versions of its window.
-        survives_restart: a switch that loses its memory while a member misses a result keeps no
-            rank waiting; otherwise that member has nobody to ask, and the run ends with an error.
-        watches_overflow: switches detect sums that leave the range of int32.
-        skips_zeros: what is 0 at all ranks is not sent; `carried` says how many packets are.
+        switch_may_be_root: whether a switch may return sums; otherwise the root is a host.
+        shares_slots: whether trees share switch memory, in which hosts name slots one by one;
+            otherwise each tree has slots of its own, two for each fragment of its window.
+        survives_restart: whether all ranks still end if a switch loses its memory while a member
+            lacks a result. Otherwise no one can give that member the result, and the run ends with
+            an error.
+        watches_overflow: whether switches detect sums that leave the range of int32.
+        skips_zeros: whether what is 0 at all ranks is not sent; `carried` says how many packets are
+            sent.
     """
 
     number: int
@@ -98,13 +100,13 @@ class TreeProtocol(Protocol):
         return 0 if self.shares_slots else 2 * fragments
 
     def carried(self, packets: int, window: int, values: int, union: float) -> float:
-        """How many of a chunk's ``packets`` of ``values`` values are sent, on average, with a
-        ``window``. ``union`` is the share of what zeros are skipped by that some rank has: of
-        packets, or of values."""
+        """The mean number of a chunk's ``packets`` of ``values`` values that are sent with a
+        ``window``. ``union`` is the share that is not 0 at some rank: the share of packets or of
+        values, whichever the protocol skips."""
         return packets
 
     def slots(self, place: Place) -> Sequence[int]:
-        """The slots that a host uses, counted from the first of its tree's."""
+        """The slots that a host uses, counted from the first slot of its tree."""
         return (0,)
 
     def role(self, place: Place) -> Role | Neighbours:
@@ -133,8 +135,8 @@ class TreeProtocol(Protocol):
         )
 
     def connection(self, part: Part, child: str, index: int) -> TableEntry | None:
-        """The entry by which a switch recognises ``child``'s connection, its ``index``-th; None if
-        hosts have no connections."""
+        """The entry by which a switch recognises the connection of ``child``, its ``index``-th
+        child; None if hosts have no connections."""
         return None
 
     def copy(self, part: Part, child: str) -> tuple[str, tuple[int, ...]]:

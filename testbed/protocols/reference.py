@@ -1,7 +1,7 @@
 """The protocols' rules in Python: what a switch does with a packet of one of its trees.
 
-Written from the rules, as the reference for tests of both targets, and for readers. Each protocol
-on trees has its own part in ``<name>/reference.py``; this module has the common part.
+It is written from the rules, for readers and as the reference in tests of both targets. Each
+protocol on trees has its own part in ``<name>/reference.py``; this module has the common part.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ NOWHERE = None
 
 Values: TypeAlias = npt.NDArray[np.int32]
 Combine: TypeAlias = Callable[[Values, Values], Values]
-"""How the values of two contributions become one."""
+"""Combines the values of two contributions."""
 
 
 @dataclass(frozen=True)
 class Child:
-    """A node below. ``peer``, ``connection``: a host's sender, and the connection from it."""
+    """A node below. For a host on connections, ``peer`` is the host that sends to it, and
+    ``connection`` the connection from there."""
 
     address: int
     peer: int = 0
@@ -39,9 +40,9 @@ class Child:
 
 @dataclass(frozen=True)
 class Part:
-    """A switch's configuration for one tree. ``members`` are the bits of its children. ``total`` is
-    the bits of their sum at the parent and the number that belongs to them; None at the root. That
-    number is 0, and so is ``number`` of the children's bits, if bits are ranks."""
+    """A switch's configuration for one tree. ``members`` has the bits of its children, and
+    ``number`` makes these bits unique in the tree. ``total`` has the bits and the number of their
+    sum at the parent; None at the root. Both numbers are 0 if each bit is a rank."""
 
     job: int
     model: Model
@@ -115,7 +116,7 @@ class Slot:
         return self.holds(packet) and self.who & packet.bitmap != 0
 
     def add(self, packet: Ina, watch: bool = False, combine: Combine | None = None) -> None:
-        """Add the packet to its fragment, or ``combine`` them, or start that fragment."""
+        """Add the packet to its fragment, ``combine`` the two, or start the fragment."""
         begins = not self.holds(packet)
         if begins:
             self.fragment, self.who, self.flags, self.answered = packet.fragment, 0, 0, False
@@ -153,10 +154,10 @@ class Slot:
 class Model:
     """A protocol's switch: the ``kinds`` of packets that it takes, and how it handles one.
 
-    ``handle`` takes the switch's part, the packet, its slot (None beyond the tree's own part of
-    the memory) and the packet's sender. It changes the packet into the one that leaves.
-    ``names_next``: upwards, `next_slot` is not the number of a node on a tree of many workers.
-    ``combine``: what replaces the sum, if it is not one.
+    ``handle`` takes the switch's part, the packet, its slot (None beyond the tree's own part of the
+    memory) and the packet's sender. It changes the packet into the one that leaves. ``names_next``:
+    on a tree of many workers, `next_slot` of upward packets is not the number of their bits.
+    ``combine``: what is computed instead of the sum, if anything.
     """
 
     kinds: frozenset[int]
@@ -172,7 +173,8 @@ class Model:
 
 
 def older(sequence: int, than: int) -> bool:
-    """Sequence numbers wrap around: half of them are older than any other."""
+    """Whether ``sequence`` is older than ``than``. Numbers wrap around: half of all are older than
+    any one."""
     return (sequence - than) % (1 << 32) >= 1 << 31
 
 
@@ -213,7 +215,7 @@ class Aggregation:
         return event
 
     def _slot(self, part: Part, packet: Ina) -> Slot | None:
-        """None beyond the tree's own part of the memory."""
+        """The packet's slot; None beyond the tree's own part of the memory."""
         if packet.slot >= part.slots:
             return None
         empty = Slot(np.zeros(self.lanes, np.int32), self.saturate)

@@ -51,7 +51,7 @@ class Member:
     ``window`` is how many fragments may be in flight. ``slots`` are slots of switch memory. If
     trees share it, there are ``window`` of them, and fragment s uses the one at s modulo
     ``window``; otherwise ``slots`` has the first of 2 * ``window`` consecutive slots. ``bit`` is
-    its bit in packets, and ``origin`` the number that belongs to it (``Tree.number``).
+    its bit in packets, and ``origin`` the number that makes this bit unique (``Tree.number``).
     """
 
     tree: int
@@ -75,10 +75,10 @@ class Child:
 class Root:
     """The rank at the root of ``tree``.
 
-    ``serves``: it sums and answers, and contributes nothing itself (all-reduce). ``slots`` are as
-    a member's; if trees share slots, they are spare ones that replace those that collided.
-    ``workers`` are the members' addresses by rank, for a root that answers a single member.
-    ``behind`` has the ranks behind each number and bit (``Tree.behind``); if empty, bits are ranks.
+    ``serves``: it sums and answers, and contributes nothing itself (all-reduce). ``slots`` are like
+    a member's; if trees share slots, they are spare slots for fragments that collided. ``workers``
+    are the members' addresses by rank, for a root that answers a single member. ``behind`` has the
+    ranks behind each number and bit (``Tree.behind``); if empty, bits are ranks.
     """
 
     tree: int
@@ -98,10 +98,10 @@ Role: TypeAlias = Member | Root
 class Neighbours:
     """A rank's place on the ring of ``tree``.
 
-    ``to`` is the address to which its packets go: the next rank's, or a switch's instead.
-    ``after`` is the next rank's address, to which it retransmits sums; ``before`` and
-    ``rank_before`` are the address and the number of the rank before. ``message`` is the number
-    of packets in a message, ``window`` that of messages in flight.
+    ``to`` is the address to which its packets go: that of the next rank or of a switch. ``after``
+    is the next rank's address, to which it retransmits sums; ``before`` and ``rank_before`` are the
+    address and the number of the previous rank. ``message`` is the number of packets in a message,
+    ``window`` the number of messages in flight.
     """
 
     tree: int

@@ -1,4 +1,4 @@
 """Figures and pages from tables of results, independent of how those were made.
 
-Nothing is imported here: statistics and names are needed where drawing is not.
+Nothing is imported here, because statistics and names are also needed without drawing.
 """

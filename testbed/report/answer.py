@@ -1,9 +1,10 @@
-"""A summary of the evaluation: which system is best where, what changes that, and its limits."""
+"""A summary of the evaluation: which system is best where, what changes the answer, and its
+limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,16 @@ from testbed.report import (
     data,
     factors,
     figures,
+    mininet,
     names,
     runs,
     sensitivity,
-    tables,
     template,
 )
 from testbed.report.backends import FLOOR, mark
 from testbed.report.differences import Record
 from testbed.report.evaluated import evaluated
 from testbed.report.ranking import Ranking
-from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.system_style import Series, Styles
 from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
@@ -37,29 +37,34 @@ _SAME = 0.001
 
 @dataclass(frozen=True)
 class Parts:
-    """The directories of runs by what they are for.
+    """The directories of runs, by their purpose.
 
     Attributes:
-        matrix: fabrics, workloads and places of INA; all runs if none is of these.
-        factors: one field varies (`factors.varied`).
-        emulated: in Mininet, with packets in virtual time beside it.
+        matrix: fabrics, workloads and places of INA vary; all runs if there are no such runs.
+        factors: a single field varies (`factors.varied`).
+        emulated: runs in Mininet that also ran in packets in virtual time.
+        targets: the target of P4 switches varies.
         sensitivity: dilations and scales vary.
     """
 
     matrix: Sequence[Path]
     factors: Sequence[Path]
     emulated: Sequence[Path]
+    targets: Sequence[Path]
     sensitivity: Sequence[Path]
 
 
 def parted(run_dirs: Sequence[Path]) -> Parts:
     """Sort ``run_dirs`` by their experiments."""
-    found: dict[str, list[Path]] = {"matrix": [], "factors": [], "emulated": [], "sensitivity": []}
+    found: dict[str, list[Path]] = {part.name: [] for part in fields(Parts)}
     for run in run_dirs:
         experiment = runs.read(run).experiment
         varied = factors.varied(experiment)
-        backends = (experiment.get("sweep") or {}).get("product", {}).get("backend", [])
-        if "emulation.dilation" in varied:
+        product = (experiment.get("sweep") or {}).get("product", {})
+        backends = product.get("backend", [])
+        if "emulation.target" in product:
+            found["targets"].append(run)
+        elif "emulation.dilation" in varied:
             found["sensitivity"].append(run)
         elif len(varied) == 1:
             found["factors"].append(run)
@@ -68,15 +73,15 @@ def parted(run_dirs: Sequence[Path]) -> Parts:
         else:
             found["matrix"].append(run)
     if not found["matrix"]:
-        return Parts([*run_dirs], [], [], [])
+        return Parts([*run_dirs], [], [], [], [])
     return Parts(**found)
 
 
 def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> Path:
-    """Write ``README.md``, and its table alone as ``winners.md``, beside a report in ``out``.
+    """Write ``README.md``, and only its table as ``winners.md``, next to a report in ``out``.
 
-    ``claims`` says whether the folder also has a page on claims. FileNotFoundError if a directory
-    holds no results.
+    ``claims`` says whether the folder also has a page on claims. Raises FileNotFoundError if a
+    directory holds no results.
     """
     parts = parted(run_dirs)
     found = evaluated(parts.matrix, styles)
@@ -100,7 +105,8 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "workloads": [title(each) for each in sorted(set(rows["workload"]))],
         "floors": {each: FLOOR[each] for each in sorted(set(rows["backend"]))},
         "factors": [_factor(run, out, styles) for run in parts.factors],
-        "emulated": _emulated(parts.emulated, styles) if parts.emulated else None,
+        "emulated": mininet.against_packets(parts.emulated, styles) if parts.emulated else None,
+        "targets": mininet.bmv2_against_native(parts.targets, styles) if parts.targets else None,
         "sensitivity": sensitivity.table(parts.sensitivity, styles) if parts.sensitivity else None,
         "markdown": markdown,
     }
@@ -117,7 +123,7 @@ def _spreads(means: pd.DataFrame) -> pd.Series:
 
 
 def _factor(run: Path, out: Path, styles: Styles) -> dict[str, Any]:
-    """A study for the page, and its figure in ``out``."""
+    """The study of a factor, for the page; its figure is written into ``out``."""
     study = factors.study(run, styles)
     with canvas.paper():
         figure = {study.name: factors.drawn(study, styles)}
@@ -125,37 +131,6 @@ def _factor(run: Path, out: Path, styles: Styles) -> dict[str, Any]:
     return {"study": study, "table": factors.table(study, styles)} | {
         "flips": factors.flips(study, styles)
     }
-
-
-def _emulated(run_dirs: Sequence[Path], styles: Styles) -> dict[str, Any]:
-    """Mininet against packets in virtual time, cell by cell."""
-    found = evaluated(run_dirs, styles)
-    rows = found.rows[found.rows["backend"] == "emulate"]
-    both = data.beside(found.means)
-    good = both[both["is_valid"]]["difference"].abs()
-    keys = [*SETTING, *PLACE, *SERIES]
-    every = found.means[found.means["backend"] == "emulate"]
-    every = every.merge(both[[*keys, "packets_jct_s", "difference"]], on=keys, how="left")
-    lines = []
-    for row in every.to_dict("records"):
-        place = [names.fabric(row["fabric"]), title(row["workload"]), row["ina"]]
-        name = found.titles[row["system"], row["variant"]]
-        times = [number(row["jct_s"]), number(row["packets_jct_s"])]
-        lines.append([*place, name, *times, tables.percent(row["difference"])])
-        lines[-1].append(row["shown"])
-    columns = ["fabric", "workload", "INA", "system", "Mininet (s)", "packets (s)", "difference"]
-    return {
-        "table": ([*columns, "verdict"], lines),
-        "cells": int(rows.groupby(["run", "cell"]).ngroups),
-        "valid": int(data.is_valid(rows).sum()),
-        "rows": len(rows),
-        "median": tables.percent(good.median()).lstrip("+"),
-        "most": tables.percent(good.max()).lstrip("+"),
-        "targets": ", ".join(
-            f"{count} on {target}" for target, count in rows["switch_target"].value_counts().items()
-            if target
-        ),
-    }  # fmt: skip
 
 
 def winners(rankings: Sequence[Ranking], titles: Mapping[Series, str]) -> Table:

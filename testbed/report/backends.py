@@ -1,4 +1,4 @@
-"""The back ends as reports speak of them."""
+"""How reports refer to back ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SHORTLY = {"simulate": "simulated", "packet": "packets", "emulate": "emulated"}
 FLOOR = {"simulate": 0.03, "packet": 0.02, "emulate": 0.04}
 """The noise floor: the smallest difference between systems that counts, as a share. For the
 simulator and packets it is their median error against the emulator (`ina-testbed ladder`), rounded
-up; for the emulator, how far apart runs of one plan were."""
+up; for the emulator, it is how far apart runs of the same plan were."""
 
 
 def mark(backend: str) -> str:

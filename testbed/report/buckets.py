@@ -28,7 +28,8 @@ Span = tuple[float, float]
 
 @dataclass
 class Rank:
-    """What a rank did, in seconds of the real cluster: by name, or by (unit, iteration)."""
+    """What a rank did and when, in seconds of the real cluster: by name, or by (unit,
+    iteration)."""
 
     host: str = ""
     spans: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
@@ -36,7 +37,8 @@ class Rank:
 
 
 def read(path: Path) -> dict[int, dict[int, Rank]]:
-    """The ranks of each job in a timeline, by number. OSError, or ValueError if it is damaged."""
+    """The ranks of each job in a timeline, by number. Raises OSError, or ValueError if it is
+    damaged."""
     try:
         content = json.loads(path.read_text())
         return _ranks(content["traceEvents"], 1e6 * float(content["otherData"]["scale"]))
@@ -82,7 +84,7 @@ class Recorded:
 
 
 def recorded(rows: pd.DataFrame) -> list[Recorded]:
-    """The first timelines of ``rows``; files that are damaged are left out."""
+    """The first timelines of ``rows``. Damaged files are left out."""
     made: list[Recorded] = []
     paths = (
         (run, path)

@@ -28,9 +28,9 @@ from testbed.workload import catalogue
 
 T = TypeVar("T")
 COLUMN, PAGE = 3.5, 7.16
-"""Inches: a column and a page of a two-column paper."""
+"""The widths, in inches, of a column and of a page of a two-column paper."""
 MOST_PANELS, FEW_PANELS = 12, 6
-"""The most panels of a figure, and how many are drawn where there are more settings than that."""
+"""The most panels of a figure, and how many are drawn if there are more settings than that."""
 HATCH = "////"
 
 _STYLE: Any = {
@@ -62,7 +62,7 @@ def paper() -> AbstractContextManager[None]:
 
 
 _SPREAD = 5
-"""Ratio of largest to smallest that makes a figure's scale logarithmic."""
+"""From this ratio of the largest to the smallest value on, a figure's scale is logarithmic."""
 
 
 def scale(values: Iterable[float]) -> tuple[float, float, bool]:
@@ -91,30 +91,30 @@ def set_scale(axes: Axes, which: Literal["x", "y"], limits: tuple[float, float, 
 
 
 def said(label: str, limits: tuple[float, float, bool]) -> str:
-    """An axis' label, which says if the scale is logarithmic."""
+    """An axis label, which says so if the scale is logarithmic."""
     return f"{label}, log scale" if limits[2] else label
 
 
 def note(artist: Artist, kind: str, **facts: Any) -> None:
-    """Say what an artist is, for `testbed.report.vector`: a "panel" or a "mark".
+    """Tell `testbed.report.vector` what an artist is: a "panel" or a "mark".
 
-    A mark may have ``words`` (a tooltip) and ``system`` (by which pages filter).
+    A mark may have ``words`` (its tooltip) and a ``system`` (by which pages filter).
     """
     artist.set_gid(json.dumps({"is": kind, **facts}))
 
 
 def some(settings: Sequence[T]) -> Sequence[T]:
-    """The settings that are drawn: all, or the first few of many."""
+    """The settings that are drawn: all, or the first few if there are many."""
     return settings if len(settings) <= MOST_PANELS else settings[:FEW_PANELS]
 
 
 def is_wide(figure: Figure) -> bool:
-    """Whether a panel takes the page's width."""
+    """Whether a panel takes the width of the page."""
     return any(axes.get_position().width * figure.get_figwidth() > COLUMN for axes in figure.axes)
 
 
 def facets(workload: str, fabric: str) -> dict[str, str]:
-    """By what a page filters panels and rows."""
+    """The facets by which a page filters panels and rows."""
     return {"workload": catalogue.title(workload), "fabric": names.fabric(fabric)}
 
 
@@ -133,10 +133,11 @@ def panels(
     """Empty axes, one for each title, under a legend.
 
     Args:
-        height: of all axes, or of each. ``below``, ``left`` and ``right`` are the space for its
-            labels, ``foot`` is the space below all axes, ``head`` between each and its title. In
-            inches.
-        wide: one panel in a row, over the page's width; else two, or one in a column's width.
+        height: the height of all axes, or of each. ``below``, ``left`` and ``right`` are the space
+            for labels, ``foot`` is the space below all axes, ``head`` the space between each and
+            its title. All in inches.
+        wide: whether a row has one panel, over the width of the page. Otherwise it has two, or one
+            in the width of a column.
         facets: what all values of each panel share (`facets`).
     """
     columns = 1 if wide or len(titles) == 1 else 2
@@ -182,7 +183,7 @@ def panels(
 
 
 def line(style: SystemStyle) -> Line2D:
-    """A legend's entry for a system's line."""
+    """A legend entry for a system's line."""
     made = Line2D(
         [], [], color=style.colour, marker=style.marker, label=style.title, linestyle=style.line
     )
@@ -191,12 +192,13 @@ def line(style: SystemStyle) -> Line2D:
 
 
 def hollow() -> Line2D:
-    """A legend's entry for points of invalid rows."""
+    """A legend entry for points of invalid rows."""
     return Line2D([], [], color="#808080", marker="o", mfc="white", label="not valid", linestyle="")
 
 
 def _entry(handle: Artist) -> dict[str, str]:
-    """A legend's entry for a page: its label, colours, dashes and shape in a box of 26 by 12."""
+    """A legend entry for a page: its label, its colours, dashes, and its shape in a box of 26 by
+    12."""
     label = str(handle.get_label())
     if not isinstance(handle, Line2D):
         assert isinstance(handle, Patch)

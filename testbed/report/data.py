@@ -39,8 +39,8 @@ def is_valid(rows: pd.DataFrame) -> pd.Series:
 def summary(rows: pd.DataFrame, styles: Styles, include_invalid: bool = False) -> pd.DataFrame:
     """One row for each setting, place of INA, system and variant, of jobs that ran alone.
 
-    ``shown`` says which rows the means are over: VALID; INVALID where no row is valid, for display
-    only and never compared; MIXED if both were requested. ``times`` holds the JCTs themselves.
+    ``shown`` says over which rows the means are: VALID; INVALID if no row is valid, which is only
+    displayed and never compared; MIXED if both were requested. ``times`` has the JCTs themselves.
     """
     keys = [*SETTING, *PLACE, *SERIES]
     alone = finished(rows[rows["beside"] == ""])
@@ -100,15 +100,16 @@ def counted(rows: pd.DataFrame, include_invalid: bool = False) -> pd.DataFrame:
 
 
 def is_shown(table: pd.DataFrame) -> pd.Series:
-    """Rows of a summary that may be compared: all but means of invalid rows alone."""
+    """Which rows of a summary may be compared: all except means of only invalid rows."""
     found: pd.Series = table["shown"] != INVALID
     return found
 
 
 def everywhere(table: pd.DataFrame) -> pd.DataFrame:
-    """``table`` with systems that ran at one place of INA only copied to all places.
+    """``table``, in which systems that ran at only one place of INA are copied to all places.
 
-    Only systems that do not aggregate in the network, to which the place makes no difference.
+    That concerns only systems that do not aggregate in the network: the place makes no difference
+    to them.
     """
     places = table[[*SETTING, *PLACE, "tors"]].drop_duplicates()
     own = table[~table["aggregates"].astype(bool)]
@@ -120,7 +121,7 @@ def everywhere(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def fullest(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each setting at which the largest share of ToRs or switches aggregates."""
+    """The rows of each setting in which the largest share of ToRs or switches aggregates."""
     table = everywhere(table)
     share = table["ina_count"] / table["ina_total"]
     share += 1e-6 * (table["ina_unit"] == "switches")  # all switches are more than all ToRs
@@ -133,15 +134,16 @@ def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[Record]
     """Each setting and place of INA, with the rows that may be compared there."""
     keys = [*SETTING, *PLACE]
     rows = everywhere(table[is_shown(table)]).sort_values([*keys, "order", "variant"])
-    # All at once: a table for each setting takes most of a large report's time.
+    # All rows at once: making a table for each setting would take most of a large report's time.
     for key, group in groupby(rows.to_dict("records"), key=itemgetter(*keys)):
         yield dict(zip(keys, key, strict=True)), [*group]
 
 
 def speed_ups(table: pd.DataFrame, styles: Styles) -> pd.DataFrame:
-    """How many times as fast as each of the references each system is at the same place.
+    """How many times as fast as each reference each system is at the same place.
 
-    ``claim`` says whether the rank test tells the system apart from the last reference.
+    ``claim`` says whether the rank test finds a difference between the system and the last
+    reference.
     """
     records: list[dict[str, Any]] = []
     pairs: list[tuple[Record, Record]] = []
@@ -190,7 +192,7 @@ def where(place: Mapping[str, Any]) -> str:
 
 
 def warnings(table: pd.DataFrame) -> list[str]:
-    """What a reader must know before believing intervals and tests."""
+    """What a reader must know before relying on intervals and tests."""
     found = []
     emulated = table[(table["backend"] != SIMULATED) & is_shown(table)]
     one = int((emulated["used_rows"] < LEAST).sum())
@@ -215,7 +217,7 @@ def warnings(table: pd.DataFrame) -> list[str]:
 
 
 def errors(table: pd.DataFrame) -> pd.DataFrame:
-    """How far each system's measured JCT is from the closed form, by back end.
+    """How much each system's measured JCT differs from the closed form, by back end.
 
     Settings in which every row is invalid are left out.
     """
@@ -257,7 +259,7 @@ def errors(table: pd.DataFrame) -> pd.DataFrame:
 def beside(table: pd.DataFrame) -> pd.DataFrame:
     """The emulator's rows of a summary, with ``packets_jct_s`` of the same setting and system.
 
-    Rows without both are left out. ``difference`` is relative to the emulator, as a ratio less 1;
+    Rows without both are left out. ``difference`` is relative to the emulator, as a ratio minus 1;
     ``is_valid`` says whether both have valid rows.
     """
     keys = [name for name in (*SETTING, *PLACE, *SERIES) if name != "backend"]

@@ -1,7 +1,8 @@
-"""Whether two systems differ, and how sure that is.
+"""Whether two systems differ, and how certain that is.
 
-The size of a difference comes first: one below the noise floor is a tie, whatever a test says, and
-so are identical plans. Then comes a rank test, corrected by Holm for all comparisons of a table.
+The size of a difference comes first: if it is below the noise floor, it is a tie, whatever a test
+says. So are identical plans. Then comes a rank test, with Holm's correction for all comparisons of
+a table.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class Difference:
     """How much longer ``slower`` takes than ``faster``, by their means.
 
     Attributes:
-        ratio: of the mean JCTs, at least 1.
+        ratio: the ratio of the mean JCTs, at least 1.
         interval: its 95 % bootstrap interval; nan with too few repeats.
-        p: of the rank test, corrected; nan where it was not made.
+        p: the corrected p of the rank test; nan if it was not made.
         floor: the smallest difference that counts here.
     """
 
@@ -40,7 +41,7 @@ class Difference:
 
     @property
     def same_plan(self) -> bool:
-        """Whether both did the same, so that all of the difference is noise."""
+        """Whether both did the same, so that the whole difference is noise."""
         return _same_plan(self.faster, self.slower)
 
     @property
@@ -49,7 +50,8 @@ class Difference:
 
     @property
     def tie(self) -> str:
-        """Why no difference is claimed; empty if one is, or if repeats are too few to say."""
+        """Why no difference is claimed; empty if one is, or if there are too few repeats for a
+        test."""
         if self.same_plan:
             return "the same plan"
         if self.ratio < 1 + self.floor:
@@ -60,7 +62,7 @@ class Difference:
 
     @property
     def sure(self) -> str:
-        """How sure the difference is, or why none is claimed, as text."""
+        """How certain the difference is, or why none is claimed, as text."""
         if self.tie:
             return f"tie: {self.tie}"
         if self.faster["backend"] == SIMULATED:
@@ -79,7 +81,8 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
         for at, (first, second) in enumerate(ordered)
         if first["backend"] != SIMULATED and not _same_plan(first, second)
     }
-    # With too few repeats, or too many comparisons for them, no test could show anything.
+    # Pairs are not tested if no test could show anything: with too few repeats, or too many
+    # comparisons for so few.
     family = sum(p <= LEVEL for p in least.values())
     tested = [at for at, p in least.items() if p * family <= LEVEL and p <= LEVEL]
     samples = [
@@ -102,5 +105,5 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
 
 
 def _same_plan(first: Record, second: Record) -> bool:
-    """Whether both had the same plans in all repeats. Older rows do not say."""
+    """Whether both had the same plans in all repeats. Older rows have no plans."""
     return first is second or (bool(first["plans"]) and first["plans"] == second["plans"])

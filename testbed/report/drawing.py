@@ -20,7 +20,7 @@ Place = tuple[float, float]
 
 INA_COLOUR = "#b8322a"
 _LOADS = ((0.95, "#d0252b"), (0.6, "#f08a3c"), (0.3, "#c9a227"), (0.0, "#9aa5b1"))
-"""The least busy share of a link for each colour."""
+"""The lowest busy share of a link for each colour."""
 _TIERS = {"host": 0.0, "tor": 1.0, "aggregation": 2.0, "spine": 2.0, "core": 3.0}
 _MOST_HOSTS, _MOST_NAMES, _MOST_PANELS = 64, 40, 12
 
@@ -37,7 +37,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Load:
-    """How busy a system made links: the busy share of each, in its busier direction."""
+    """How busy links were with a system: the busy share of each, in its busier direction."""
 
     title: str
     system: str
@@ -104,9 +104,9 @@ def _ina(fabric: Mapping[str, Any]) -> str:
 
 
 def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) -> Figure:
-    """A panel for each of ``loads``, or one without; INA switches are filled.
+    """A panel for each of ``loads``, or one panel if there are none. INA switches are filled.
 
-    ``facets`` are those of all panels (`canvas.facets`).
+    ``facets`` are common to all panels (`canvas.facets`).
     """
     places, hosts = _places(picture)
     known = [each for each in loads if each.links][: _MOST_PANELS if len(places) < 150 else 4]
@@ -208,7 +208,7 @@ def _fabric(
 
 
 def _places(picture: Picture) -> tuple[dict[str, Place], dict[str, int]]:
-    """The place of each node, and the number of hosts of each ToR with too many to draw."""
+    """The place of each node, and the number of hosts of each ToR that has too many to draw."""
     racks: dict[str, list[str]] = defaultdict(list)
     for a, b in picture.links:
         for host, switch in ((a, b), (b, a)):
@@ -252,7 +252,7 @@ def _is_flat(picture: Picture) -> bool:
 
 
 def _around(picture: Picture, racks: Mapping[str, list[str]]) -> dict[str, Place]:
-    """Switches on a circle, each one's hosts outside it."""
+    """Switches on a circle, and the hosts of each outside it."""
     switches = [name for name, kind in picture.kinds.items() if kind != "host"]
     places: dict[str, Place] = {}
     for index, switch in enumerate(switches):

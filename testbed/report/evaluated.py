@@ -57,7 +57,7 @@ class Evaluated:
         return {key: style.title for key, style in self.series.items()}
 
     def pictures(self, pictured: Pictured) -> list[tuple[str, str, Picture]]:
-        """Each fabric, at the place where most of its switches aggregate, with its labels."""
+        """Each fabric with its labels, with INA where most of its switches aggregate."""
         found = []
         for fabric, own in self.rows.groupby("fabric", sort=True):
             share = own["ina_count"] / own["ina_total"]
@@ -69,9 +69,9 @@ class Evaluated:
 
 
 def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = False) -> Evaluated:
-    """Read runs. FileNotFoundError if a directory holds no results.
+    """Read runs. Raises FileNotFoundError if a directory holds no results.
 
-    ``include_invalid`` lets rows that are not valid count in every mean.
+    ``include_invalid`` makes rows count in every mean that are not valid.
     """
     found = results.read(run_dirs)
     about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}

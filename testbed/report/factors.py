@@ -1,6 +1,6 @@
 """What changes the answer: the fastest systems at each value of one factor.
 
-The run of an experiment whose sweep varies one field besides systems and the place of INA.
+It needs the run of an experiment whose sweep varies one field besides systems and the place of INA.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _USUAL = re.compile(
     r"jobs\.\d+\.(system|options|servers|workload)|fabric\.ina|backend|emulation\.target"
 )
 _MOST = 3.0
-"""The largest multiple of the fastest's time that is drawn."""
+"""Times are drawn up to this multiple of the fastest system's time."""
 
 
 def varied(experiment: Mapping[str, Any]) -> list[str]:
-    """The paths that a sweep varies, but for systems, their options, workloads and INA."""
+    """The paths that a sweep varies, except systems, their options, workloads and INA."""
     sweep = experiment.get("sweep") or {}
     paths = [*(sweep.get("product") or {}), *(sweep.get("zip") or {})]
     return [path for path in paths if not _USUAL.fullmatch(path)]
@@ -65,7 +65,7 @@ def study(run: Path, styles: Styles) -> Study:
     """Read the run of an experiment that varies one path.
 
     A cell's time is that of its last job. Systems that do not aggregate in the network count at
-    every place of INA. ValueError if the experiment varies none or several paths.
+    every place of INA. Raises ValueError if the experiment varies no path, or several.
     """
     about = runs.read(run)
     (path,) = varied(about.experiment)
@@ -109,7 +109,8 @@ def study(run: Path, styles: Styles) -> Study:
 
 
 def _ranked(found: Sequence[tuple[Mapping[str, Any], Sequence[Record]]]) -> list[Ranking]:
-    """Places with their systems, fastest first, compared as one table."""
+    """The ranking of each place, whose systems come fastest first. All comparisons are corrected as
+    one table."""
     pairs = [(own[0], other) for _, own in found for other in own[1:]]
     each = iter(differences(pairs))
     return [Ranking(place, own[0], [next(each) for _ in own[1:]]) for place, own in found]
@@ -167,7 +168,7 @@ def _flips(own: Sequence[Ranking], styles: Styles) -> tuple[str, list[str]]:
 
 
 def table(study: Study, styles: Styles) -> Table:
-    """The fastest at each value and place, and its lead."""
+    """The fastest system at each value and place, and its lead."""
     columns = [study.factor, "INA", "fastest", "JCT (s)", "next", "times as fast", "how sure"]
     rows = []
     for ranking in study.rankings:
@@ -186,8 +187,8 @@ def table(study: Study, styles: Styles) -> Table:
 
 
 def drawn(study: Study, styles: Styles) -> Figure:
-    """JCT over that of the fastest at each value: a line for each system, a panel for each place
-    of INA. Lines above the limit are cut."""
+    """JCT relative to the fastest system at each value: a line for each system, a panel for each
+    place of INA. Lines are cut at the limit."""
     systems = ordered(
         [str(row["system"]) for ranking in study.rankings for row in _all(ranking)], styles
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 
 from matplotlib import pyplot as plt
@@ -74,9 +75,9 @@ def draw(
 def publish(
     figures: Mapping[str, Figure], directory: Path, alternatives: Mapping[str, str]
 ) -> dict[str, Vector]:
-    """Write each as PDF and SVG into ``directory``, and give the SVG for a page.
+    """Write each figure as PDF and SVG into ``directory``, and return the SVGs for a page.
 
-    ``alternatives`` are the figures' text alternatives. OSError if one cannot be written.
+    ``alternatives`` are the figures' text alternatives. Raises OSError if one cannot be written.
     """
     found = {}
     for name, path, figure in _saved(figures, directory):
@@ -86,16 +87,21 @@ def publish(
 
 
 def save(figures: Mapping[str, Figure], directory: Path) -> None:
-    """Write each as PDF and PNG into ``directory``. OSError if one cannot be written."""
+    """Write each figure as PDF and PNG into ``directory``. Raises OSError if one cannot be
+    written."""
     for _, path, figure in _saved(figures, directory):
         figure.savefig(path.with_suffix(".png"), dpi=200)
 
 
 def _saved(figures: Mapping[str, Figure], directory: Path) -> Iterator[tuple[str, Path, Figure]]:
-    """Each figure's name, path without its end, and figure: written as PDF, and closed after."""
+    """Each figure's name, its path without suffix, and the figure. It is written as PDF first, and
+    closed afterwards."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         path = directory / f"{name}.pdf"
-        figure.savefig(path, metadata={"CreationDate": None})
+        # Matplotlib's own writer of PDF files ends with an AttributeError if the disk is full.
+        content = BytesIO()
+        figure.savefig(content, format="pdf", metadata={"CreationDate": None})
+        path.write_bytes(content.getvalue())
         yield name, path, figure
         plt.close(figure)

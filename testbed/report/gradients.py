@@ -12,7 +12,7 @@ _FACTS = 6
 
 
 def table(rows: pd.DataFrame, titles: Titles) -> Table:
-    """A line for each workload, system and scheme: the sample's spread, and the sums' error.
+    """A row for each workload, system and scheme: the sample's spread, and the error of sums.
 
     Errors are relative L2 distances of received sums from exact ones, the largest of all repeats.
     """

@@ -19,7 +19,7 @@ from testbed.report.system_style import Series
 from testbed.report.tables import number
 
 _MARKER = 0.085
-"""The room that a marker needs, in inches."""
+"""The width that a marker needs, in inches."""
 _STEPS = 200
 """The most steps of a CDF that are drawn."""
 
@@ -150,7 +150,7 @@ def _line(
 def spread(panels: Panels, styles: SeriesStyles) -> Figure:
     """The CDF of workers' iteration times, from ``panels`` with a column ``length_s``.
 
-    Pale where no row is valid.
+    It is pale if no row is valid.
     """
     keys = {key for _, part in panels for key in _keys(part)}
     shown = {key: style for key, style in styles.items() if key in keys}

@@ -33,7 +33,8 @@ def by_layer(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figure | None:
-    """A heat map for each setting: systems down, layers across, mean and busiest link."""
+    """A heat map for each setting: a row for each system, a column for each layer, with the mean
+    and the busiest link."""
     panels: list[Panel] = []
     for title, part in settings:
         moved = part[part["moved"]].drop(columns=["ina"]).merge(layers, on=[*SETTING, *SERIES])
@@ -89,7 +90,7 @@ def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figur
 
 
 def of_fabric(found: pd.DataFrame, fabric: str, ina: str, styles: SeriesStyles) -> list[Load]:
-    """The loads to draw on a fabric: one workload, each system's mean over its repeats."""
+    """The loads to draw on a fabric: for one workload, each system's mean over its repeats."""
     found = found[(found["fabric"] == fabric) & (found["ina"] == ina)]
     if not len(found):
         return []
@@ -117,7 +118,7 @@ def _short(layer: str) -> str:
 
 
 def _upwards(layer: str) -> tuple[bool, int]:
-    """Layers from hosts up, then from the top down."""
+    """The order of layers: from hosts up, then from the top down."""
     source, _, target = layer.partition("→")
     one, other = (
         _UPWARDS.index(kind) if kind in _UPWARDS else len(_UPWARDS) for kind in (source, target)

@@ -15,7 +15,7 @@ from testbed.report.tables import number
 from testbed.workload.catalogue import title
 
 SURE, FEW, TIE, ONLY = "sure", "few", "tie", "only"
-"""How sure a lead is: tested; too few repeats to test; all tie; nothing to compare with."""
+"""How certain a lead is: tested; too few repeats to test; all tie; nothing to compare with."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Best:
     """The best systems at one place of INA.
 
     Attributes:
-        place: ``2/8 ToRs``.
-        systems: title and colour of each; several if they tie.
-        jct: of the fastest, in seconds, as text.
-        lead: ``1.06× Ring`` over the first that does not tie; empty without one.
-        sure: one of SURE, FEW, TIE and ONLY; ``how`` is the same in words.
-        behind: every other system and how far behind it is, a text each.
+        place: the place of INA as text, such as ``2/8 ToRs``.
+        systems: the title and colour of each of them; there are several if they tie.
+        jct: the JCT of the fastest as text, in seconds.
+        lead: the lead over the first that does not tie, such as ``1.06× Ring``; empty if all tie.
+        sure: SURE, FEW, TIE or ONLY; ``how`` is the same in words.
+        behind: for every other system, a text that says how far behind it is.
     """
 
     place: str
@@ -42,7 +42,8 @@ class Best:
 
 @dataclass
 class Line:
-    """A setting: its titles, its facets for a page's filters, and the best by share of INA."""
+    """A setting: its titles, its facets for a page's filters, and the best systems by share of
+    INA."""
 
     title: str
     details: str
@@ -53,7 +54,7 @@ class Line:
 def matrix(
     rankings: Sequence[Ranking], styles: Mapping[Series, SystemStyle]
 ) -> tuple[list[float], list[Line]]:
-    """The shares of switches with INA, which are the columns; and a line for each setting."""
+    """The shares of switches with INA, which are the columns, and a line for each setting."""
     lines: dict[tuple[Any, ...], Line] = {}
     for ranking in rankings:
         place = ranking.place

@@ -1,4 +1,4 @@
-"""Names as people write them: of fabrics, and of the settings in which rows differ."""
+"""Names for readers: of fabrics, and of the settings in which rows differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FABRICS = (
     (re.compile(r"fat-tree k=(\d+), ([\dx+]+)"), "Fat-tree of {0} pods, {1}"),
 )
 _MOST_RACKS = 4
-"""Racks whose sizes are listed one by one."""
+"""Up to this many racks, sizes are listed one by one."""
 
 
 @cache
@@ -31,13 +31,13 @@ def settings(label: str, between: str = " ") -> str:
 
 
 def variant(system: str, options: str) -> str:
-    """``GRID (solver: milp)``; the system's name alone where every option has its default."""
+    """``GRID (solver: milp)``; only the system's name if every option has its default."""
     given = [each for each in options.split(", ") if each and not each.endswith("=default")]
     return f"{system} ({settings(', '.join(given), ': ')})" if given else system
 
 
 def _counted(part: str) -> str:
-    """Racks for ``8x2`` or ``3+3+4``; spines or pods for a number alone."""
+    """The racks for ``8x2`` or ``3+3+4``, the spines or pods for a single number."""
     if part.isdigit():
         return part
     if "+" not in part:

@@ -96,7 +96,8 @@ _CAPTIONS = {
 _SHORT = 40
 """The most rows in a table of the Markdown report."""
 _WRITTEN = 100
-"""The most rows of a table that are written as HTML. Those of others are data for the script."""
+"""The most rows of a table that is written as HTML. Larger tables are data for the page's
+script."""
 _FILES = (
     results.RESULTS, results.ITERATIONS, results.LINKS, results.TRAINING, results.METADATA,
     results.EXPERIMENT,
@@ -121,10 +122,11 @@ class Source:
     """Where readers of the page find a run.
 
     Attributes:
-        title: of its directory.
-        address: of its directory, relative to the page.
-        files: the tables and descriptions that exist in it.
-        command: the beginning of a command that runs cells again; empty without its experiment.
+        title: the title of its directory.
+        address: the address of its directory, relative to the page.
+        files: the tables and descriptions in the directory.
+        command: the beginning of a command that runs cells again; empty if the experiment is
+            missing.
         logs: the files in each cell's logs, for cells that have any.
     """
 
@@ -145,9 +147,9 @@ def build(
 ) -> Path:
     """Write ``report.html``, ``report.md``, ``summary.csv`` and ``figures/`` into ``out``.
 
-    ``include_invalid`` lets rows that are not valid count in every mean, and the page says so.
-    ``kept`` are the directories to which the page links for those of runs that will not be kept.
-    Returns the path of the page. FileNotFoundError if a directory holds no results.
+    ``include_invalid`` makes rows count in every mean that are not valid; the page says so.
+    ``kept`` maps directories of runs that will not be kept to those to which the page links
+    instead. Returns the path of the page. Raises FileNotFoundError if a directory holds no results.
     """
     found = evaluated(run_dirs, styles, include_invalid)
     rows, good, titles = found.rows, data.is_valid(found.rows), found.titles
@@ -238,7 +240,7 @@ def _words(name: str, references: Sequence[str]) -> tuple[str, str]:
 
 
 def _facets(found: Evaluated) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What a page can be filtered by, with the (value, text) of each choice."""
+    """The facets by which a page can be filtered, with the (value, text) of each choice."""
     rows = found.rows
     systems = ordered(rows["system"].tolist(), found.styles)
     choices = {
@@ -271,7 +273,7 @@ def _address(path: Path, out: Path) -> str:
 
 
 def _packed(content: object) -> Markup:
-    """JSON that may stand in a script. Of a table's columns, those with few values are coded."""
+    """JSON that may be part of a script. Columns of a table that have few values are coded."""
     if isinstance(content, tuple):
         columns, rows = content
         packed = []
@@ -287,5 +289,5 @@ def _packed(content: object) -> Markup:
 
 
 def _colour(colour: str) -> str:
-    """The variable of a colour."""
+    """The CSS variable of a colour."""
     return f"var(--c{colour[1:]})"

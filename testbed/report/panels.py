@@ -1,4 +1,4 @@
-"""The settings that figures show, a panel each."""
+"""The settings that figures show, with a panel for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.workload.catalogue import title
 
 SeriesStyles = Mapping[Series, SystemStyle]
 _WIDEST = 56
-"""Characters in a line of a title."""
+"""The most characters in a line of a title."""
 
 
 class Panel(NamedTuple):
@@ -28,7 +28,7 @@ class Panel(NamedTuple):
 
     @property
     def facets(self) -> dict[str, str]:
-        """By what a page filters it."""
+        """The facets by which a page filters the panel."""
         return canvas.facets(self.rows["workload"].iloc[0], self.rows["fabric"].iloc[0])
 
 
@@ -36,7 +36,8 @@ Panels = Sequence[Panel]
 
 
 def settings(table: pd.DataFrame) -> Panels:
-    """Title and rows of each setting where the most ToRs aggregate; most systems first."""
+    """The title and the rows of each setting, with INA where the most ToRs aggregate. Settings with
+    the most systems come first."""
     found = []
     for key, group in fullest(table).groupby([*SETTING, *PLACE], sort=True):
         place = dict(zip([*SETTING, *PLACE], key, strict=True))
@@ -62,7 +63,7 @@ def headed(place: Mapping[str, Any]) -> str:
 
 
 def words(row: Any, style: SystemStyle, what: str, low: Any, high: Any) -> str:
-    """A tooltip: the system, ``what`` it has, its interval, and how many rows say so."""
+    """A tooltip: the system, ``what`` it has, its interval, and the number of rows behind it."""
     known = f", 95 % interval {interval(low, high)}" if not pd.isna(low) else ""
     verdict = "no valid row" if row["shown"] == INVALID else row["shown"]
     return f"{style.title}: {what}{known}, n = {row['used_rows']}, {verdict}"

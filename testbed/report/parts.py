@@ -1,4 +1,4 @@
-"""Where the time of a row went, by its tables alone: no run is repeated."""
+"""Where the time of a row went, as far as tables show it: no run is repeated."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SLOWEST = 5
 
 _KEYS = ["run", "cell", "repeat", "job"]
 _PATIENT = 1.02
-"""A row this many times above its closed form needs an explanation."""
+"""A row needs an explanation if it takes more than this many times its closed form."""
 
 
 class Parts(NamedTuple):
-    """Parts of a JCT, which they add up to (s).
+    """Parts of a JCT, in seconds; they add up to it.
 
     Attributes:
-        compute: of the worker that ended last.
-        plan: what the closed form adds to it for the plan's busiest link and its steps.
-        ecmp: what the busiest link's measured bytes add to that: ECMP's imbalance, and what was
-            retransmitted.
-        other: the rest, of which tables know no more.
+        compute: computation of the worker that ended last.
+        plan: what the closed form adds for the plan's busiest link and its steps.
+        ecmp: what the measured bytes on the busiest link add to that: ECMP's imbalance, and
+            retransmissions.
+        other: the rest, which tables do not explain.
     """
 
     compute: float
@@ -37,8 +37,8 @@ class Parts(NamedTuple):
 
 
 def parts(row: Any, iterations: pd.DataFrame) -> Parts:
-    """The parts of a row of results, with all ``iterations`` of its runs; Unreadable if there are
-    none of it."""
+    """The parts of a row of results. ``iterations`` has all iterations of its runs; raises
+    Unreadable if none is the row's."""
     own = iterations
     for key in _KEYS:
         own = own[own[key] == getattr(row, key)]

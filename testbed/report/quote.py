@@ -1,15 +1,15 @@
 """Fill numbers in documents from the files of the reference evaluation.
 
-``python -m testbed.report.quote FILE...`` fills the text between two marks:
+``python -m testbed.report.quote FILE...`` replaces the text between two marks:
 
     <!-- quote winners.md -->a whole table<!-- /quote -->
     <!-- quote winners.md ResNet-50 -->the rows of its table that have this<!-- /quote -->
     <!-- quote claims.csv claim=rina-over-atp shown -->one value of a row<!-- /quote -->
     <!-- quote evaluation/run.json took -->how long a run took<!-- /quote -->
 
-Files are those of ``reports/reference/``. In a table, the first row with the given values counts,
-and the last word names the column. Reals are rounded as in the report. Of a JSON file, the last
-word names a key; ``took`` is from ``started_at`` to ``finished_at``.
+Files are those in ``reports/reference/``. In a table, the first row with the given values counts,
+and the last word names the column. Reals are rounded as in the report. For a JSON file, the last
+word names a key; ``took`` is the time from ``started_at`` to ``finished_at``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Unquotable(ValueError):
 
 
 def filled(text: str, reference: Path = REFERENCE) -> str:
-    """``text`` with every quotation filled from the files. Unquotable if one cannot be."""
+    """``text`` with every quotation filled from the files. Raises Unquotable if one cannot be
+    filled."""
     return _QUOTE.sub(lambda found: found[1] + quoted(found[2], reference) + found[4], text)
 
 
@@ -80,8 +81,8 @@ def _of_run(asked: str, path: Path, key: str) -> str:
 
 
 def took(run: Mapping[str, Any]) -> str:
-    """How long a run took, by its metadata: ``5 min 41 s``. KeyError or TypeError if it does not
-    say."""
+    """How long a run took, by its metadata: ``5 min 41 s``. Raises KeyError or TypeError if the
+    metadata do not say."""
     begun, ended = (
         datetime.strptime(run[name], "%Y-%m-%dT%H:%M:%SZ") for name in ("started_at", "finished_at")
     )

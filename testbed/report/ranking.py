@@ -23,8 +23,8 @@ class Ranking:
 
     Attributes:
         place: the labels of the setting.
-        best: the one with the least mean JCT.
-        behind: how far each other one is behind it, in their order.
+        best: the system with the lowest mean JCT.
+        behind: how far each other system is behind it, in their order.
     """
 
     place: Mapping[str, Any]
@@ -58,7 +58,8 @@ def rankings(table: pd.DataFrame, styles: Styles) -> list[Ranking]:
 
 
 def headlines(found: Sequence[Ranking], titles: Titles) -> list[str]:
-    """A sentence for each setting: who is fastest, by how much, and how sure that is."""
+    """A sentence for each setting: which system is fastest, by how much, and how certain that
+    is."""
     if not found:
         return ["No row is valid: this machine did not keep up. There is no comparison."]
     return [f"{data.where(ranking.place)}: {_said(ranking, titles)}." for ranking in found]

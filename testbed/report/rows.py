@@ -22,7 +22,7 @@ from testbed.report.system_style import Series
 from testbed.report.tables import number
 
 _FEW = 5
-"""The most repeats that are shown one by one."""
+"""Up to this many repeats are shown one by one."""
 _MOST_DOTS = 60
 """The most settings of a system that are shown, from the lowest to the highest."""
 _HIDDEN = "#c9d3de"
@@ -54,7 +54,8 @@ def speed_up(
 
 
 def exposed(panels: Panels, styles: SeriesStyles) -> Figure:
-    """An iteration in multiples of its compute: what compute hides, and what it does not."""
+    """An iteration in multiples of its computation: what computation hides, and what it does
+    not."""
     parts = []
     for panel in panels:
         compute = (panel.rows["iteration_s"] - panel.rows["exposed_s"]).clip(lower=1e-12)
@@ -62,7 +63,8 @@ def exposed(panels: Panels, styles: SeriesStyles) -> Figure:
             panel._replace(rows=panel.rows.assign(whole=panel.rows["iteration_s"] / compute))
         )
     every = np.concatenate([part["whole"].to_numpy(float) for _, part in parts])
-    # A single server may take ten times as long: bars that are much longer than most are cut.
+    # With a single server, an iteration may take ten times as long, so bars much longer than most
+    # are cut.
     cut = max(1.5, 1.3 * float(np.nanquantile(every, 0.75)))
     limits = (0.0, cut if np.nanmax(every) > 1.5 * cut else float(np.nanmax(every)) * 1.03, False)
     legend = [Patch(facecolor=_HIDDEN, label="compute, with the communication that it hides")]
@@ -121,7 +123,7 @@ def against_closed_form(table: pd.DataFrame, styles: SeriesStyles) -> Figure | N
             settings = settings.sort_values("ratio")
             chosen = np.unique(np.linspace(0, len(settings) - 1, _MOST_DOTS).round().astype(int))
             for place, row in enumerate(settings.iloc[chosen].to_dict("records")):
-                # Above one another, so that they can be told apart.
+                # One above the other, so that they can be told apart.
                 (dot,) = axes.plot(
                     row["ratio"], at + (place % 5 - 2) * 0.14, "o", markersize=3,
                     color=styles[key].colour, alpha=0.85,
@@ -201,7 +203,7 @@ def _dots(
 
 
 def _value(axes: Axes, at: float, text: str, system: str) -> None:
-    """A number beside a line, in the space to the right of the axes."""
+    """Write a number next to a line, to the right of the axes."""
     written = axes.annotate(
         text, (1, at), (5, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=7
     )
@@ -209,7 +211,7 @@ def _value(axes: Axes, at: float, text: str, system: str) -> None:
 
 
 def _three(value: float) -> str:
-    """A number with three digits, which stand below one another."""
+    """A number with three digits, so that digits in a column align."""
     return f"{value:#.3g}".rstrip(".") if value < 1000 else f"{value:,.0f}"
 
 
@@ -222,8 +224,8 @@ def _empty(
     titles: Sequence[Sequence[str]] | None = None,
     shared: bool = True,
 ) -> tuple[Figure, list[Axes]]:
-    """Axes with a line for each of ``titles``, or each row, to the left; ``shared``: whether the
-    rows of a panel share its workload and fabric."""
+    """Axes with a line for each row; ``titles``, or the rows' settings, are to the left.
+    ``shared``: whether all rows of a panel have its workload and fabric."""
     named = titles or [[styles[key].title for key in _keys(part)] for _, part in panels]
     named = [[_wrapped(name) for name in own] for own in named]
     longest = max(len(line) for own in named for name in own for line in name.split("\n"))

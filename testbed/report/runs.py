@@ -44,11 +44,12 @@ class Run:
 
     @property
     def fabric(self) -> str:
-        return drawing.words(self.experiment.get("fabric", {}))
+        fabric = self.experiment.get("fabric")
+        return drawing.words(fabric if isinstance(fabric, dict) else {})
 
 
 def read(directory: Path) -> Run:
-    """Read ``experiment.yaml`` and ``run.json``; empty where they are missing or unreadable."""
+    """Read ``experiment.yaml`` and ``run.json``. What is missing or unreadable is empty."""
     path = directory / results.EXPERIMENT
     text = path.read_text(errors="replace") if path.exists() else ""
     try:
@@ -61,10 +62,10 @@ def read(directory: Path) -> Run:
         for key, title in _FACTS.items()
         if metadata.get(key) is not None
     ]
-    facts += [
-        ("versions", ", ".join(f"{k} {v}" for k, v in metadata.get("versions", {}).items() if v)),
-        ("seeds", ", ".join(f"{k} {v}" for k, v in metadata.get("seeds", {}).items())),
-    ]
+    for title in ("versions", "seeds"):
+        if isinstance(found := metadata.get(title), dict):
+            named = ", ".join(f"{k} {v}" for k, v in found.items() if v is not None)
+            facts.append((title, named))
     return Run(
         directory=f"{directory.parent.name}/{directory.name}",
         experiment=experiment if isinstance(experiment, dict) else {},

@@ -1,4 +1,5 @@
-"""When the emulator's ranking can be trusted: by dilation and scale, against packets."""
+"""At which dilations and scales the emulator's ranking can be trusted, in comparison with
+packets."""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ _COLUMNS = ["dilation", "scale", "valid", "A/A, median", "A/A, most", "from pack
 
 
 def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]]:
-    """A row for each dilation and scale, the slowest emulation last, and two sentences on all.
+    """A row for each dilation and scale, the slowest emulation last, and two sentences about all of
+    them.
 
-    "A/A" is how far apart runs of one plan were. "Order" is right if each pair of systems that
-    packets tell apart by more than the emulator's noise floor has the same order in both. Packets
-    count at the largest scale that ran. Only valid rows count.
+    "A/A" is how far apart runs of the same plan were. "Order" is right if each pair of systems
+    whose difference in packets exceeds the emulator's noise floor has the same order in both. For
+    packets, the largest scale that ran counts. Only valid rows count.
     """
     rows = results.read(directories).results
     rows = rows.assign(is_valid=data.is_valid(rows), cell_key=rows["settings"].map(_place))

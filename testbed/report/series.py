@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,9 +23,10 @@ _PANELS = {
     "slots_taken": ("slots taken", "slots", 1.0),
     "slots_incomplete": ("slots with an incomplete sum", "slots", 1.0),
 }
-"""By quantity: title, unit, and the factor to the unit."""
+"""The title, the unit and the factor to the unit, by quantity."""
 _NAMED = 4
-"""Places with a colour of their own in a panel, those of the largest values; others are grey."""
+"""How many places of a panel, those with the largest values, have a colour of their own. The others
+are grey."""
 
 
 class NoSeries(Exception):
@@ -32,7 +34,7 @@ class NoSeries(Exception):
 
 
 def read(path: Path) -> pd.DataFrame:
-    """The values in ``path``, by time. NoSeries if there are none."""
+    """The values in ``path``, by time. Raises NoSeries if there are none."""
     try:
         table = pd.read_csv(path)
     except (ValueError, UnicodeDecodeError) as error:  # pandas' errors are ValueErrors
@@ -41,6 +43,12 @@ def read(path: Path) -> pd.DataFrame:
         raise NoSeries(
             f"{path}: found columns {', '.join(map(str, table.columns))}, wanted "
             f"{', '.join(_COLUMNS)}: the series.csv of a cell's logs, from run --series INTERVAL"
+        )
+    numbers = table[["time_s", "value"]].apply(pd.to_numeric, errors="coerce")
+    wrong = ~np.isfinite(numbers).all(axis="columns")
+    if wrong.any():
+        raise NoSeries(
+            f"{path}:{wrong.idxmax() + 2}: found no number, wanted numbers in time_s and value"
         )
     if not table["value"].any():
         raise NoSeries(f"{path}: found no value other than 0, wanted some to draw")
@@ -51,7 +59,7 @@ def drawn(table: pd.DataFrame) -> Figure:
     """A panel for each quantity that is ever above 0, with a line for each place."""
     most = table.groupby("quantity")["value"].max()
     shown = [quantity for quantity in _PANELS if most.get(quantity, 0) > 0]
-    # Titles stand to the left, where legends leave room for them.
+    # Titles are on the left, where legends leave room for them.
     figure, all_axes = canvas.panels([""] * len(shown), height=1.2, below=0.45, wide=True)
     end = table["time_s"].max()
     for axes, quantity in zip(all_axes, shown, strict=True):
@@ -67,7 +75,7 @@ def drawn(table: pd.DataFrame) -> Figure:
 def _lines(axes: Axes, table: pd.DataFrame, end: float) -> None:
     highest = table.groupby("place")["value"].max().sort_values(ascending=False, kind="stable")
     named = [place for place in highest.index[:_NAMED] if highest[place] > 0]
-    # Named ones lie above the others.
+    # Named places are drawn above the others.
     for place in [*highest.index[len(named) :], *reversed(named)]:
         own = table[table["place"] == place]
         times = [*(own["time_s"] * 1e3), end * 1e3]

@@ -1,7 +1,7 @@
 """Labels of rows, by which figures and tables group them.
 
-An experiment file has many fields and a table few columns. A field becomes part of a label only
-where rows that would otherwise be grouped together differ in it.
+An experiment file has many fields and a table few columns. A field becomes part of a label only if
+rows differ in it that would otherwise be grouped together.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 SETTING = ["backend", "fabric", "workload", "workers", "conditions"]
-"""Systems are compared where all of these are equal, and INA is at the same place."""
+"""Systems are compared if all of these are equal, and INA is at the same place."""
 PLACE = ["ina", "ina_unit", "ina_count", "ina_total", "ina_policy"]
 """Where INA is: as text, the number of ToRs or switches out of all, and how they were chosen."""
 SERIES = ["system", "variant"]
-"""The items compared: a system, with its options where it ran with several."""
+"""What is compared: systems, with their options if they ran with several."""
 
 _INA = ("fabric.ina", "fabric.ina_policy", "fabric.ina_tier")
 _CONDITIONS = (
@@ -37,7 +37,7 @@ def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> p
     """``rows`` with the columns of SETTING, PLACE and SERIES, and ``beside``.
 
     ``experiments`` are the contents of ``experiment.yaml`` by run. ``beside`` names the jobs that
-    ran beside a row's own; empty if it was alone.
+    ran side by side with a row's own; it is empty if that was alone.
     """
     fields = _fields(rows, experiments)
     shape = [name for name in fields if name.startswith("fabric.") and name not in _INA]
@@ -68,14 +68,14 @@ def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) ->
         key = run, settings, job
         if key not in known:
             written = settings or "{}"
-            # The rows of older runs do not name their cell of the sweep.
+            # Rows of older runs do not say which cell of the sweep they belong to.
             lost = sweeps.get(run, False) and written == "{}"
             own = _of_job(_with(bases.get(run, {}), written), job)
             known[key] = own if "job.system" in own and not lost else {}
         records.append(known[key])
     fields = pd.DataFrame.from_records(records, index=rows.index)
-    # A field that a known row lacks was left out of its file: "default" for an option, else "none".
-    # The fields of unknown rows stay missing.
+    # A field that a known row lacks was left out of its file: this means "default" for an option,
+    # and "none" otherwise. The fields of unknown rows stay missing.
     known_rows = pd.Series([bool(each) for each in records], index=rows.index)
     for name in fields:
         left_out = fields[name].isna() & known_rows
@@ -95,7 +95,7 @@ def _with(base: Mapping[str, Any], settings: str) -> dict[str, Any]:
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Nested data as path to value; of all lists, only the list of jobs is split."""
+    """Nested data as path to value. The list of jobs is split, other lists are not."""
     items: Iterable[tuple[Any, Any]]
     if isinstance(value, dict):
         items = value.items()
@@ -125,18 +125,23 @@ def _of_job(fields: Mapping[str, Any], job: int) -> dict[str, str]:
 def _told_apart(
     rows: pd.DataFrame, fields: pd.DataFrame, within: list[str], paths: list[str]
 ) -> pd.Series:
-    """For each row, ``name=value`` of the paths in which rows that agree ``within`` differ."""
+    """For each row, ``name=value`` of the paths in which rows that agree ``within`` differ.
+
+    A path that earlier ones decide is left out: where all links of 100 Gbit/s have long queues, the
+    rate is enough.
+    """
     keys = [rows[name] for name in within]
     labels = pd.Series("", index=rows.index)
     for path in paths:
         if fields[path].nunique() > 1:
-            differ = fields[path].groupby(keys, dropna=False).transform("nunique") > 1
+            alike = [*keys, labels]
+            differ = fields[path].groupby(alike, dropna=False).transform("nunique") > 1
             labels = labels.mask(differ, _joined(labels, _named(path, fields[path])))
     return labels
 
 
 def _named(path: str, values: pd.Series) -> pd.Series:
-    """``name=value``; values that are too long for a label are lettered."""
+    """``name=value``. Values that are too long for a label become letters."""
     name = path.rpartition(".")[2]
     texts = {
         value: value if len(value) <= _LONGEST else ascii_uppercase[place % 26]
@@ -161,7 +166,7 @@ def _placed(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
         ina_unit=np.where(anywhere, "switches", "ToRs"), ina_count=count, ina_total=total
     )
     policy = _chosen(fields).mask((count == 0) | (count == total), "")  # there was no choice
-    # It is named only if switches of one fabric were chosen in several ways.
+    # The policy is named only if switches of one fabric were chosen in several ways.
     some = policy.where(policy != "")
     ways = some.groupby([rows["fabric"], rows["ina_unit"]], dropna=False).transform("nunique")
     rows["ina_policy"] = policy.where(ways > 1, "")
@@ -171,7 +176,8 @@ def _placed(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chosen(fields: pd.DataFrame) -> pd.Series:
-    """How the switches with INA were chosen: the names in a list of them, or else the policy."""
+    """How the switches with INA were chosen: their names if they were listed, otherwise the
+    policy."""
     nothing = pd.Series("", index=fields.index)
     if "fabric.ina" not in fields:
         return nothing
@@ -195,14 +201,15 @@ def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
                 if differ[system.index].any():
                     own = system.index
                     labels[own] = _joined(labels[own], named[own])
-    # Rows of unknown fields are labelled by their cell: different cells must not be averaged.
+    # Rows whose fields are unknown are labelled by their cell, because different cells must not be
+    # averaged.
     unknown = fields["job.system"].isna() if "job.system" in fields else True
     cells = rows["cell"].groupby([*same, labels], dropna=False).transform("nunique")
     return labels.mask(unknown & (cells > 1), _joined(labels, "cell " + rows["cell"]))
 
 
 def _beside(rows: pd.DataFrame) -> pd.Series:
-    """The systems and workloads of the jobs that ran beside each row's."""
+    """The systems and workloads of the jobs that ran side by side with each row's job."""
     beside = pd.Series("", index=rows.index)
     shared = rows.groupby(["run", "cell", "repeat"])["job"].transform("nunique") > 1
     for _, together in rows[shared].groupby(["run", "cell", "repeat"]):

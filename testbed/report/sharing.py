@@ -22,10 +22,10 @@ def together(
 ) -> pd.DataFrame:
     """One row for each job of each cell with several jobs.
 
-    ``slowdown`` is relative to the same job alone in the same setting, nan where that was not run.
-    ``fairness`` is Jain's index over all jobs of the cell: of 1/slowdown where all are known, else
-    of algorithm bandwidth (``fairness_of``). ``contention`` is the share of gradient packets at P4
-    switches that found their slot taken.
+    ``slowdown`` is relative to the same job alone in the same setting; nan if that was not run.
+    ``fairness`` is Jain's index over all jobs of the cell: of 1/slowdown if all are known,
+    otherwise of algorithm bandwidth (``fairness_of`` says which). ``contention`` is the share of
+    gradient packets at P4 switches that found their slot taken.
     """
     shared = finished(table[table["beside"] != ""])
     shared = shared.assign(is_valid=is_valid(shared))
@@ -73,7 +73,7 @@ def together(
 
 
 def drawn(jobs: pd.DataFrame, styles: SeriesStyles) -> Figure:
-    """JCT of each job of a cell beside its JCT alone, a panel for each cell."""
+    """JCT of each job of a cell next to its JCT alone, with a panel for each cell."""
     cells = canvas.some(list(jobs.groupby(_CELL, sort=True)))
     panels = [
         Panel(

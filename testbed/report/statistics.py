@@ -16,12 +16,12 @@ Interval = tuple[float, float]
 LEAST = 3
 """The fewest repeats that get an interval."""
 FEW = 5
-"""The fewest repeats whose interval needs no warning; with fewer it is too narrow."""
+"""The fewest repeats whose interval needs no warning. With fewer, it is too narrow."""
 LEVEL = 0.05
 _RESAMPLES = 2000
 _EXACT = 8
 _AT_ONCE = 128
-"""Samples that are resampled together: 2 MB for each of a sample's values."""
+"""How many samples are resampled together. This takes 2 MB for each value of a sample."""
 
 
 def mean_interval(values: npt.ArrayLike) -> Interval:
@@ -30,13 +30,13 @@ def mean_interval(values: npt.ArrayLike) -> Interval:
 
 
 def mean_intervals(samples: Sequence[Floats]) -> list[Interval]:
-    """`mean_interval` of each sample; together they are faster than one by one."""
+    """The `mean_interval` of each sample, which is faster for all samples together."""
     return _intervals([(sample,) for sample in samples])
 
 
 def ratio_intervals(pairs: Sequence[tuple[Floats, Floats]]) -> list[Interval]:
-    """The same for the ratio of the two means of each pair, both resampled; nan if either sample
-    has fewer than LEAST values."""
+    """The same for the ratio of the two means of each pair. Both are resampled; nan if either
+    sample has fewer than LEAST values."""
     return _intervals(pairs)
 
 
@@ -66,7 +66,8 @@ def _intervals(groups: Sequence[tuple[Floats, ...]]) -> list[Interval]:
 def rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> list[float]:
     """Two-sided p of the Mann-Whitney U test of each pair of samples.
 
-    Exact if a sample has at most eight values: an approximation could give a p that is too small.
+    It is exact if a sample has at most eight values, because an approximation could make p too
+    small.
     """
     if not pairs:
         return []
@@ -86,7 +87,7 @@ def rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> list[float]:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """``values`` of p, corrected for being tests of one family, in their order.
+    """The ``values`` of p, corrected because they are tests of one family, in the same order.
 
     Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scand. J. Statist. 6(2), 1979.
     """

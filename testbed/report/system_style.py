@@ -1,4 +1,4 @@
-"""A system in the report: its colour, marker, title and sources."""
+"""How the report shows a system: its colour, marker, title and sources."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def style_of(system: str, styles: Styles) -> SystemStyle:
 
 
 def ordered(systems: Sequence[str], styles: Styles) -> list[str]:
-    """Baselines first, then those that aggregate in the network, then the others."""
+    """The systems in order: baselines, then those that aggregate in the network, then the
+    others."""
 
     def place(name: str) -> tuple[float, bool, str]:
         style = style_of(name, styles)
@@ -61,12 +62,14 @@ def ordered(systems: Sequence[str], styles: Styles) -> list[str]:
 
 
 def references(styles: Styles) -> list[str]:
-    """The systems over which speed-ups are given; differences are claimed against the last."""
+    """The systems over which speed-ups are given. Differences are claimed relative to the last
+    one."""
     return [name for name in ordered([*styles], styles) if styles[name].reference]
 
 
 def series_styles(found: Sequence[Series], styles: Styles) -> dict[Series, SystemStyle]:
-    """A style for each series, in the order of figures: variants are paler, with broken lines."""
+    """A style for each series, in the order of figures. Variants are paler and have broken
+    lines."""
     result = {}
     for system in ordered([system for system, _ in found], styles):
         style = style_of(system, styles)

@@ -211,11 +211,11 @@ def verdicts(rows: pd.DataFrame, good: pd.Series, titles: Titles) -> Table:
 
 
 RUN, CELL, REPEAT = "run", "cell", "repeat"
-"""Columns of `rows` that say where a row's files are."""
+"""The columns of `rows` that show where a row's files are."""
 
 
 def rows(table: pd.DataFrame, titles: Titles, runs: Mapping[str, str]) -> Table:
-    """Every row of results.csv, as text. ``runs`` are the titles of runs' directories."""
+    """Every row of results.csv as text. ``runs`` has the titles of runs' directories."""
     columns = ["system", "JCT (s)", "verdict", *_SETTING, "beside", "target", CELL, REPEAT]
     columns += ["closed form (s)", "resent", "collisions", "overflows", "at switches", "sums"]
     columns += ["duplicates", "slots taken", "refused", "sums exact", "experiment", RUN]

@@ -25,7 +25,7 @@ _RUN = ["run", "cell", "repeat", "job"]
 
 
 def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Panels:
-    """The iterations behind each panel of bars, with ``length_s`` and ``is_shown``.
+    """The iterations behind each panel of bars, with the columns ``length_s`` and ``is_shown``.
 
     ``rows`` are those that count, or all rows of a series if none counts.
     """
@@ -36,7 +36,7 @@ def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Pa
     together["length_s"] = together["end_s"] - together["start_s"].clip(lower=before)
     behind = []
     for title, part in panels:
-        # Systems that do not aggregate may have been measured at another place of INA.
+        # Systems that do not aggregate may have been measured with INA at another place.
         stand = part[[*SETTING, *SERIES, "shown", "moved", "ina"]]
         at = stand[~stand["moved"]].drop(columns=["moved"]).merge(together, on=keys)
         moved = stand[stand["moved"]].drop(columns=["moved", "ina"])
@@ -49,7 +49,7 @@ def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Pa
 def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
     """A panel for each system: its workers in one measured iteration, all on one scale of time.
 
-    If its workers do not wait for one another, only what fits the others' axis is shown.
+    If a system's workers do not wait for one another, only what fits on the others' axis is shown.
     """
     title, found = panel
     runs = {
@@ -92,7 +92,7 @@ def _legend(rows: pd.DataFrame) -> list[Patch]:
 def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
     """The first run's middle iteration, with times from its start.
 
-    All iterations, with the same zero, where workers do not wait: they are not in step.
+    If workers do not wait, all iterations with the same zero, because workers do not keep step.
     """
     if not len(rows):
         return rows
@@ -131,7 +131,7 @@ def _workers(axes: Axes, rows: pd.DataFrame, colour: str, system: str) -> None:
 def bars(
     axes: Axes, parts: Iterable[tuple[float, float, float]], colour: str, high: float = 0.86
 ) -> PolyCollection:
-    """A bar on its line for each (start, end, line), ``high`` of a line high."""
+    """A bar for each (start, end, line), whose height is the share ``high`` of a line."""
     half = high / 2
     corners = [
         [(begun, y - half), (ended, y - half), (ended, y + half), (begun, y + half)]

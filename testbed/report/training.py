@@ -29,9 +29,10 @@ def labelled(training: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def reached(training: pd.DataFrame) -> pd.DataFrame:
-    """A row for each run: its last value and time, and ``target_s``, nan if it was not reached.
+    """A row for each run: its last value and time, and ``target_s``, which is nan if the target was
+    not reached.
 
-    A target is reached at the first evaluation that is as good.
+    A target is reached at the first evaluation that is at least as good.
     """
     records: list[dict[str, Any]] = []
     for key, own in training.groupby(_RUN, sort=False):
@@ -56,7 +57,7 @@ def reached(training: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(training: pd.DataFrame, titles: Titles) -> Table:
-    """A line for each setting and system: times to the target, and what was lost on the way."""
+    """A row for each setting and system: times to the target, staleness and errors."""
     columns = ["system", "setting", "metric", "at the end", "target", "reached"]
     columns += ["time to target (s)", "95 % interval", "iterations to target"]
     columns += ["staleness (updates)", "error of sums"]
@@ -88,8 +89,8 @@ def table(training: pd.DataFrame, titles: Titles) -> Table:
 
 
 def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figure | None:
-    """The metric against time and against iterations, with a band from the lowest to the highest
-    of all repeats, for each setting; None if no job has learnt."""
+    """The metric over time and over iterations for each setting, with a band from the lowest to the
+    highest of all repeats. None if no job has learnt."""
     if not len(training):
         return None
     groups = list(training.groupby([*SETTING, *PLACE], sort=False))[: canvas.FEW_PANELS // 2]
@@ -137,7 +138,8 @@ def _series(own: pd.DataFrame) -> list[Series]:
 
 
 def _together(part: pd.DataFrame, column: str) -> tuple[Any, Any]:
-    """Every repeat's values at common places, from the first to where the shortest ends."""
+    """Every repeat's values at common places, from the first one to the end of the shortest
+    repeat."""
     runs = [own.sort_values(column) for _, own in part.groupby(_RUN)]
     end = min(own[column].iloc[-1] for own in runs)
     at = np.unique(np.concatenate([own[column].to_numpy(float) for own in runs]))

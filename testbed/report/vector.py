@@ -1,7 +1,8 @@
-"""Figures as SVG: the whole, and each panel apart, so that a page can lay panels out.
+"""Figures as SVG: as a whole, and each panel on its own, so that a page can lay panels out.
 
-Text stays text, colours are CSS variables with a value for dark pages, and what a figure says of
-its parts (`canvas.note`) becomes tooltips and attributes. The same figure gives the same bytes.
+Text stays text. Colours are CSS variables, which have another value on dark pages. What a figure
+notes about its parts (`canvas.note`) becomes tooltips and attributes. The same figure always gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _FONT = re.compile(r"font-family:[^;]*;?\s*|(?<=px )'[^;]*|(?<=px )[A-Za-z][^;]*")
 _FIXED = {"#000000": "currentColor", "#ffffff": "var(--back)"}
 _MOST_WORDS = 24
-"""The most marks of a panel that its text alternative lists."""
+"""The most marks that the text alternative of a panel lists."""
 BACK, INK = ("#ffffff", "#141a21"), ("#1c2733", "#e3e9ef")
 """The colours of a page and of its text: light, dark."""
 
@@ -39,9 +40,9 @@ class Panel:
     """One axes of a figure.
 
     Attributes:
-        title: as in the figure.
-        facets: what all of its values share, such as its workload, for a page's filters.
-        svg: an element for a page that defines the variables of ``colours``.
+        title: its title in the figure.
+        facets: what all its values have in common, such as the workload, for a page's filters.
+        svg: an SVG element, for a page that defines the variables of ``colours``.
     """
 
     title: str
@@ -51,8 +52,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Vector:
-    """A figure: a whole SVG file, its panels, the signs and labels of its legend, and the colours
-    that they use (``#rrggbb``)."""
+    """A figure: a complete SVG file, its panels, the symbols and labels of its legend, and the
+    colours that they use (``#rrggbb``)."""
 
     whole: str
     panels: tuple[Panel, ...]
@@ -61,7 +62,7 @@ class Vector:
 
 
 def vector(figure: Figure, name: str, alternative: str) -> Vector:
-    """The SVG of ``figure``; ``name`` makes its ids differ from those of others on a page.
+    """The SVG of ``figure``; ``name`` makes its ids differ from those of other figures on a page.
 
     ``alternative`` says in words what the figure shows.
     """
@@ -109,12 +110,13 @@ def variables(colours: set[str] | frozenset[str]) -> str:
 TEXT = (
     "svg text { fill: currentColor; font-family: system-ui, 'Helvetica Neue', Arial, sans-serif; }"
 )
-"""CSS of the text in figures. It is laid out for DejaVu Sans, which is wider than these."""
+"""CSS of the text in figures. The layout is for DejaVu Sans, which is wider than these fonts."""
 _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
 def on_dark(colour: str) -> str:
-    """``#rrggbb`` for a dark page: greys turn over, and others are made lighter where necessary."""
+    """``#rrggbb`` for a dark page: greys are inverted, and other colours are made lighter if
+    necessary."""
     hue, light, full = rgb_to_hls(*_parts(colour))
     if full < 0.25 or light > 0.85:
         light = 0.95 - 0.75 * light
@@ -141,7 +143,8 @@ def _luminance(parts: tuple[float, float, float]) -> float:
 
 
 def _cleaned(root: ElementTree.Element, colours: set[str]) -> dict[str, ElementTree.Element]:
-    """Colours become variables, numbers short, and shared shapes are taken out; these by id."""
+    """Replace colours by variables, shorten numbers, and take out shared shapes, which are returned
+    by id."""
     shapes: dict[str, ElementTree.Element] = {}
     for parent in [*root.iter()]:
         for child in [*parent]:
@@ -176,7 +179,7 @@ def _short(found: re.Match[str]) -> str:
 
 
 def _note(element: ElementTree.Element) -> dict[str, Any] | None:
-    """What the figure says of an element's artist. Other groups lose their ids."""
+    """What the figure notes about an element's artist. Other groups lose their ids."""
     if element.tag == f"{{{_SVG}}}g" and (text := element.attrib.pop("id", None)):
         note: dict[str, Any] | None = json.loads(text) if text.startswith("{") else None
         return note
@@ -244,7 +247,7 @@ def _text(element: ElementTree.Element) -> str:
 
 
 def _swatch(entry: Mapping[str, str], colours: set[str]) -> str:
-    """The sign of a legend's entry."""
+    """The symbol of a legend entry."""
     inked = {key: entry.get(key) or "none" for key in ("line", "fill", "edge")}
     colours |= {each for each in inked.values() if each.startswith("#") and each not in _FIXED}
     shown = {key: _COLOUR.sub(_variable, value) for key, value in inked.items()}

@@ -1,4 +1,4 @@
-"""Commented files to begin with, each of which validates and runs as it is."""
+"""Commented files to start from. Each validates and runs as it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.switches.compile import COMPILER
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 40
 _FIRST_NUMBER = 200
-"""Of users' protocols; the package's own are below."""
+"""The first number of users' protocols; the package's own have lower ones."""
 
 _EXPERIMENT = {"{name}.yaml": "experiment.yaml.j2"}
 _SYSTEM = {
@@ -49,7 +49,7 @@ class Refused(ValueError):
 def write(kind: str, name: str, folder: Path) -> list[Path]:
     """Write the files of a ``kind`` into ``folder``, and return them; the last is an experiment.
 
-    Refused if the name cannot be used, or if one of the files exists.
+    Raises Refused if the name cannot be used, or if one of the files exists.
     """
     module = name.replace("-", "_")
     _check(kind, name, module)

@@ -8,9 +8,10 @@ BACKENDS = ("simulate", "packet", "emulate")
 
 
 def on_all(experiment: Experiment) -> Experiment:
-    """The same experiment, with the back end swept as well. The simulator has no packets."""
+    """The same experiment with the back end swept, too. If links lose packets or anything fails,
+    the simulator is left out, because it has no packets."""
     data = experiment.data()
-    # Sparse values need whole packets; those of all others take the same time.
+    # Sparse values need whole packets. All other gradients take the same time in either kind.
     data["emulation"] = {**data.get("emulation", {}), "carried_values": "all"}
     sweep = data.setdefault("sweep", {})
     for part in ("product", "zip"):

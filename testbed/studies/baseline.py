@@ -1,8 +1,8 @@
-"""Results to compare with: from directories, or from a small file that summarises them.
+"""Results to compare with, from directories or from a small file that summarises them.
 
-The file is JSON: for each run its experiment, all defaults filled in, and its valid rows with the
-columns that a comparison reads, one per line, so that version control shows the changes. Rows in
-virtual time have a record each, to tell where a later run differs.
+The file is JSON: for each run, it has the experiment with all defaults filled in, and the valid
+rows with the columns that a comparison reads. Each row has a line, so that version control shows
+the changes. Each row in virtual time has a record, which shows where a later run differs.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ COLUMNS = (
     "tors", "switches", "ina_switches", "backend", "iterations", "jct_s", "expected_jct_s",
     "verified", "verdict", "error", "settings",
 )  # fmt: skip
+_TEXTS = ("cell", "system", "workload", "topology", "backend", "settings")
 _FACTS = ("git_commit", "started_at", "cpu", "cores", "kernel")
 
 
@@ -38,10 +39,10 @@ class Outcome:
     """The results of runs.
 
     Attributes:
-        rows: of results.csv, at least COLUMNS; ``run`` names a row's run.
+        rows: those of results.csv, with at least COLUMNS; ``run`` names a row's run.
         experiments: the data of each run's experiment.
-        facts: provenance of each run, such as its commit.
-        records: of rows in virtual time; older baselines have none.
+        facts: the provenance of each run, such as its commit.
+        records: the records of rows in virtual time; older baselines have none.
     """
 
     rows: pd.DataFrame
@@ -51,7 +52,7 @@ class Outcome:
 
 
 def load(path: Path) -> Outcome:
-    """The results below a directory, or in a baseline file. Unreadable if there are none."""
+    """The results below a directory, or in a baseline file. Raises Unreadable if there are none."""
     if path.is_dir():
         return directories([path])
     try:
@@ -68,7 +69,7 @@ def load(path: Path) -> Outcome:
 
 
 def directories(paths: Sequence[Path]) -> Outcome:
-    """The results below ``paths``. Unreadable if one has none."""
+    """The results below ``paths``. Raises Unreadable if one has none."""
     try:
         tables = results.read(paths)
     except FileNotFoundError as error:
@@ -84,7 +85,7 @@ def directories(paths: Sequence[Path]) -> Outcome:
 
 
 def save(outcome: Outcome, path: Path) -> int:
-    """Store the valid rows in a file; returns their number. Unreadable if there are none."""
+    """Store the valid rows in a file; returns their number. Raises Unreadable if there are none."""
     rows = outcome.rows[data.is_valid(outcome.rows)]
     if not len(rows):
         raise Unreadable("found no valid row, wanted at least one to store as a baseline")
@@ -126,9 +127,13 @@ def _parsed(content: Any, path: Path) -> Outcome:
         kept: dict[Key, Record] = {}
         for number, run in enumerate(content["runs"]):
             name = f"{path}#{number}"
+            if any(len(row) != len(content["columns"]) for row in run["rows"]):
+                raise ValueError("a row is cut")
             table = pd.DataFrame(run["rows"], columns=content["columns"]).assign(run=name)
             if absent := set(COLUMNS).difference(table.columns):
                 raise Unreadable(f"{path}: found no {', '.join(sorted(absent))}, {wanted}")
+            if not table[list(_TEXTS)].map(lambda value: isinstance(value, str)).all(axis=None):
+                raise ValueError("a row lacks a text")
             tables.append(table)
             experiments[name], facts[name] = _filled(run["experiment"]), run["facts"]
             for cell, repeat, job, *record in run.get("records", ()):
@@ -141,7 +146,7 @@ def _parsed(content: Any, path: Path) -> Outcome:
 
 
 def _filled(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The experiment with the defaults of fields that are newer than its version."""
+    """The experiment, completed with the defaults of fields that are newer than it."""
     try:
         return Experiment.model_validate(experiment).data()
     except ValidationError:

@@ -1,7 +1,7 @@
 """All-reduces of growing size, one after another, as nccl-tests runs them on real machines.
 
-A collective here is an iteration of an ordinary job whose workload is one tensor without compute,
-so that time is communication alone.
+Here, a collective is an iteration of an ordinary job whose workload is one tensor without
+computation, so that its time is only communication.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CLUSTER: dict[str, Any] = {
     },
     "jobs": [{"workers": 8}],
 }
-"""What is taken if no experiment is given, with the system over which reports give speed-ups."""
+"""The experiment if none is given; its system is the one over which reports give speed-ups."""
 
 _BACKENDS = {"flow": "simulate", "packet": "packet"}
 _KEPT = ("workers", "placement", "servers", "colocated")
@@ -56,14 +56,14 @@ class Measured:
 
     Attributes:
         size_bytes: what each worker contributes, and receives as the sum.
-        time_s: mean time of an all-reduce; None, as all figures, if the run failed.
+        time_s: mean time of an all-reduce. If the run failed, this and all other figures are None.
         algbw_gbyte_s: ``size_bytes`` over ``time_s``.
-        ring_busbw_gbyte_s: the bus bandwidth of nccl-tests: algbw times 2(n-1)/n for n workers,
-            the rate at which a ring's links would have to run for this time. Sums in the network
-            send less, so that it may exceed the rate of a link.
-        busiest_link: the direction of a link that needs the longest for its bytes, as from>to.
+        ring_busbw_gbyte_s: the bus bandwidth of nccl-tests: algbw times 2(n-1)/n for n workers, the
+            rate at which a ring's links would have to run for this time. With sums in the network,
+            less is sent, so it may exceed the rate of a link.
+        busiest_link: the directed link that needs the longest time for its bytes, as from>to.
         busiest_bytes: the bytes on it for one all-reduce, headers included.
-        wrong: values that differ from the true sum; None where nothing is summed.
+        wrong: the number of values that differ from the true sum; None if nothing is summed.
         error: why the run failed, or empty.
     """
 
@@ -81,7 +81,7 @@ class Measured:
 
 
 def parse(text: str) -> int:
-    """A size as nccl-tests writes it: a whole number of bytes, or of K, M or G, powers of 1024."""
+    """A size as nccl-tests writes it: a whole number of bytes, or of K, M or G (powers of 1024)."""
     number, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "")
     if unit not in _UNITS or not (number.isascii() and number.isdigit()) or len(number) > 12:
         wanted = "a whole number of bytes, or of K, M or G (powers of 1024)"
@@ -90,7 +90,8 @@ def parse(text: str) -> int:
 
 
 def sizes(first: int, last: int, factor: int) -> list[int]:
-    """From ``first`` to ``last`` bytes, each ``factor`` times the one before, in whole values."""
+    """The sizes from ``first`` to ``last`` bytes, each ``factor`` times the previous one, in whole
+    values."""
     if not VALUE <= first <= last:
         raise ValueError(
             f"found sizes from {first} to {last} bytes, wanted at least {VALUE} bytes, and an end"
@@ -115,9 +116,9 @@ def experiment(
 ) -> Experiment:
     """Each of ``systems`` with each of the ``wanted`` sizes, at full scale.
 
-    ``base`` lends its fabric, its first job's hosts and options, its losses, and its back end if it
-    has packets and none is asked for; of a sweep, the first value counts. ValueError says what
-    cannot be.
+    The fabric, the first job's hosts and options, and the losses are those of ``base``. So is the
+    back end, if it has packets and no other is asked for. If ``base`` has a sweep, first values
+    count. Raises ValueError, which says what is impossible.
     """
     if base is not None:
         base = distinct(base)[0].experiment
@@ -164,7 +165,8 @@ def experiment(
 
 
 def planned(asked: Experiment) -> list[Planned]:
-    """The cells of an `experiment`, system by system. DeploymentError if one cannot be set up."""
+    """The cells of an `experiment`, system by system. Raises DeploymentError if one cannot be set
+    up."""
     assert asked.sweep is not None
     order = asked.sweep.zip["jobs.0.system"]
     return plan(
@@ -173,7 +175,7 @@ def planned(asked: Experiment) -> list[Planned]:
 
 
 def run(cells: Sequence[Planned]) -> Iterator[Measured]:
-    """Each cell's measurement, in order, as soon as it is there."""
+    """Each cell's measurement, in order, as soon as it is available."""
     where = Local()
     where.prepare(cells, NOTHING)
     with TemporaryDirectory() as logs:
@@ -211,7 +213,7 @@ _WIDTHS = (12, 12, 6, 6, 11, 8, 8, 12, 14, 7)
 
 
 def head(cells: Sequence[Planned]) -> list[str]:
-    """What is measured, as comments in front of the table."""
+    """What is measured, as comments above the table."""
     deployment = cells[0].deployment
     (job,) = deployment.jobs
     backend = deployment.experiment.backend

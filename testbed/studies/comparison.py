@@ -1,8 +1,9 @@
-"""Changes between results: ratios between systems, and each system's distance from the closed form.
+"""Changes between results: in the ratios between systems, and in each system's distance from the
+closed form.
 
-Seconds of two machines, or of two days, are not comparable. The ratio of two systems' times in the
-same setting is, and so is the ratio of a time to the closed form's. Both are compared with a
-tolerance. Rows that are not valid are left out.
+Seconds of two machines, or of two days, are not comparable. But the ratio of two systems' times in
+the same setting is comparable, and so is the ratio of a time to the closed form's. Both are
+compared with a tolerance. Rows that are not valid are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Quantity:
-    """A ratio in a setting; it moved if it changed by a factor above 1 + ``tolerance``."""
+    """A ratio in a setting. It has moved if it changed by a factor above 1 + ``tolerance``."""
 
     setting: str
     name: str
@@ -51,12 +52,12 @@ class Quantity:
 
     @property
     def change(self) -> float:
-        """0.1 if it grew by a tenth."""
+        """The relative change: 0.1 if it grew by a tenth."""
         return self.new / self.base - 1
 
     @property
     def moved(self) -> bool:
-        # A third more and a quarter less are the same factor.
+        # A third more and a quarter less count as the same factor.
         return max(self.new / self.base, self.base / self.new) > 1 + self.tolerance
 
 
@@ -65,14 +66,14 @@ class Comparison:
     """The ratios compared, and the rows that could not be compared.
 
     Attributes:
-        failed: (setting, system, reason) of systems valid in BASE that failed in NEW: they count
-            as moved.
+        failed: (setting, system, reason) of systems that were valid in BASE and failed in NEW. They
+            count as moved.
         needless: (setting, system, reason) of systems that retransmitted without loss in every
-            repeat of NEW, whatever is in BASE: they count as moved.
+            repeat of NEW, whatever BASE has. They count as moved.
         left_out: (side, setting, system, reason) of rows that are not valid.
         only: (side, setting, system) of systems without a row on the other side.
-        parted: (setting, system, difference) of runs in virtual time that are not the same, event
-            by event; the first repeat that differs. They count only if their figures moved.
+        parted: (setting, system, difference) of runs in virtual time that are not the same event by
+            event, for the first repeat that differs. They count as moved only if their figures did.
     """
 
     quantities: Sequence[Quantity]
@@ -103,7 +104,8 @@ class Comparison:
 def tolerances(texts: Iterable[str]) -> dict[str, float]:
     """Parse ``simulate=1%`` or, for both back ends, ``0.2``; later texts override earlier ones.
 
-    Returns: for each back end the share by which quantities may change. ValueError for other texts.
+    Returns, for each back end, the share by which quantities may change. Raises ValueError for
+    other texts.
     """
     found: dict[str, float] = {}
     for text in (*TOLERANCE, *texts):
@@ -125,8 +127,9 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
     """Compare systems with valid rows on both sides, in the same setting.
 
     A setting is the fabric, the place of INA, the workload, the workers, the job's conditions, the
-    jobs beside it and the back end; ``tolerance`` has a share for each back end. In a setting all
-    systems are compared with one: the first baseline that ran (`System.baseline`), else the first.
+    jobs beside it and the back end; ``tolerance`` has a share for each back end. In a setting, all
+    systems are compared with one: the first baseline that ran (`System.baseline`) or, without a
+    baseline, the first system.
 
     Raises Unreadable if BASE has no valid row, or NEW has nothing in common with it.
     """
@@ -181,7 +184,8 @@ def _parted(
     records: Mapping[str, Mapping[divergence.Key, Record]],
     experiments: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, str, str]]:
-    """``experiments``: of NEW; the first cells that part are run again, to see their packets."""
+    """The runs that diverge, as in `Comparison.parted`. ``experiments`` are those of NEW: the first
+    cells that diverge are run again, to see their packets."""
     found: dict[tuple[Key, int, int], Record] = {}
     told: set[Key] = set()
     packets = rows[rows["backend"] == "packet"]
@@ -203,7 +207,7 @@ def _parted(
 
 
 def _together(base: Outcome, new: Outcome) -> pd.DataFrame:
-    """The rows of both sides, labelled together so that labels agree."""
+    """The rows of both sides, labelled together so that their labels agree."""
     import pandas as pd
 
     tables: list[pd.DataFrame] = []
@@ -226,7 +230,7 @@ def _words(key: Key) -> tuple[str, str]:
 
 
 def _baseline(system: str) -> float:
-    """A system's place among the baselines; after all of them if it is not one."""
+    """A system's place among the baselines; a place after all of them if it is not one."""
     known = registry.get(system)
     return known.baseline or inf if known else inf
 

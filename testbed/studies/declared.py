@@ -1,4 +1,4 @@
-"""What the registered systems declare of themselves, as text: a table of all, and one in full."""
+"""What the registered systems declare about themselves, as text: a table of all, or one in full."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from testbed import extensions
+from testbed.plan.program import Plan
 from testbed.protocols import on_trees, protocol_of, registry
 from testbed.systems import Assignment, System
 from testbed.topology.builders import leaf_spine
@@ -49,8 +51,8 @@ def _servers(system: System) -> str:
 
 
 def protocols_of(system: System) -> list[str]:
-    """The protocols of its plan, with default options, for workers in two racks with INA; none if
-    it has no plan there."""
+    """The protocols of the system's plan, with default options, for workers in two racks with INA;
+    none if it has no plan for these."""
     fabric = leaf_spine(2, 2, 4, 1e10, 1e10, 256_000)
     fabric = fabric.with_ina(fabric.tors)
     hosts, count = fabric.hosts, max(1, system.servers[0])
@@ -60,7 +62,11 @@ def protocols_of(system: System) -> list[str]:
     asked = Assignment(workers, servers if system.servers[1] else (), system.settle({}), trace)
     try:
         plan = system.plan(asked, fabric)
-    except ValueError:
+    except Exception as error:
+        if isinstance(error, ValueError) or extensions.place_of(error):
+            return []
+        raise
+    if not isinstance(plan, Plan):  # of a user who is still writing it
         return []
     found = {protocol_of(tree).name for tree in plan.trees}
     used = {type(operation) for program in plan.programs for operation in program}
@@ -69,7 +75,7 @@ def protocols_of(system: System) -> list[str]:
 
 
 def full(system: System) -> Iterator[str]:
-    """All that a system declares: source, rules, our reading, and options."""
+    """Everything that a system declares: source, rules, our reading, and options."""
     yield f"{system.name}: {system.title}"
     yield from _filled(f"source: {system.citation}", "  ")
     yield from (f"  {fact}" for fact in facts(system))
@@ -82,8 +88,9 @@ def full(system: System) -> Iterator[str]:
 
 
 def facts(system: System) -> Iterator[str]:
-    """Its protocols, its needs, and whether its workers wait; a line each."""
-    yield f"protocols: {', '.join(protocols_of(system))} (by default, in racks with INA)"
+    """A system's protocols, its needs, and whether its workers wait; a line for each."""
+    found = ", ".join(protocols_of(system)) or "unknown, its plan fails"
+    yield f"protocols: {found} (by default, in racks with INA)"
     yield f"INA: {_ina_said(system)}"
     yield f"parameter servers: {_servers(system)}"
     yield "workers: " + (
@@ -111,7 +118,7 @@ def options(system: System) -> Iterator[str]:
 
 
 def _type(option: Mapping[str, Any]) -> str:
-    """``one of a, b``, ``integer`` or ``integer, or unset``: a JSON schema in words."""
+    """A JSON schema as words: ``one of a, b``, ``integer`` or ``integer, or unset``."""
     if "anyOf" in option:
         kinds = [_type(each) for each in option["anyOf"]]
         return ", or ".join("unset" if kind == "null" else kind for kind in kinds)

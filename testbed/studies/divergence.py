@@ -1,4 +1,4 @@
-"""Where two runs of one cell in virtual time part: the first packets, iteration and links.
+"""Where two runs of the same cell in virtual time diverge: the first packets, iteration and links.
 
 Such runs are the same event by event unless the code or its input changed.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from testbed.results import Tables
 
 _ROUNDED = 1e-9
-"""Relative; tables round the last digits."""
+"""The relative difference that is ignored, because tables round the last digits."""
 
 Key = tuple[str, str, int, int]
 """Run, cell, repeat and job of a row."""
@@ -26,8 +26,8 @@ Key = tuple[str, str, int, int]
 
 @dataclass(frozen=True)
 class Record:
-    """How a job ran: when each iteration of each rank ended, in seconds, and the bytes that each
-    direction of a link sent, and digests of the packets, for all jobs of the cell."""
+    """How a job ran: when each iteration of each rank ended, in seconds. Also the bytes on each
+    directed link and the digests of the packets, for all jobs of the cell."""
 
     ends: Mapping[tuple[int, int], float]
     links: Mapping[str, float]
@@ -35,7 +35,7 @@ class Record:
     """None in older results."""
 
     def data(self) -> list[Any]:
-        """As plain data, for `of`."""
+        """The record as plain data, for `of`."""
         ends = [[*key, end] for key, end in self.ends.items()]
         own = self.digests
         digests = [[own.packets, own.every, own.text()]] if own is not None else []
@@ -105,7 +105,8 @@ def first(base: Record, new: Record) -> str:
 
 
 def packets(base: Record, new: Record) -> tuple[int, int] | None:
-    """The packets among which they part, by number from 1; None if not known or if none do."""
+    """The packets among which they diverge, by number from 1; None if that is unknown, or if they
+    do not diverge."""
     if base.digests is None or new.digests is None:
         return None
     return first_difference(base.digests, new.digests)

@@ -17,9 +17,9 @@ BOUNDS: dict[tuple[str, bool], tuple[float, float | None]] = {
     ("packets", False): (0.03, 0.08),
     ("packets", True): (0.10, None),
 }
-"""The largest median error against the emulator that is allowed, and the largest single one, by
-rung and by whether packets are lost on purpose or slots are few. The simulator knows neither
-losses nor collisions."""
+"""The largest allowed median error against the emulator, and the largest allowed single error, by
+rung and by whether packets are lost on purpose or slots are few. The simulator has no bounds with
+losses or few slots, because it models neither losses nor collisions."""
 
 _SAME = ["experiment", "job", "system", "workload", "topology", "workers", "servers", "ina_tors"]
 """The columns that distinguish rows, besides the sweep's settings."""
@@ -29,12 +29,12 @@ _BACKENDS = {"simulator": "simulate", "packets": "packet"}
 
 
 def ladder(results: pd.DataFrame) -> pd.DataFrame:
-    """One row for each job of each cell: seconds of an iteration in all four, and errors.
+    """One row for each job of each cell: the seconds of an iteration in all four, and the errors.
 
-    ``results`` is the table of results. The median over repeats counts, for the emulator over valid
-    rows and, where none ``is_valid``, over all. ``closed_form_error``, ``simulator_error`` and
-    ``packets_error`` are relative to the emulator, as a ratio less 1, and missing where it has no
-    row. ``is_strained``: packets are lost on purpose, or switches have few
+    ``results`` is the table of results. The median over repeats counts; for the emulator, that is
+    the median over valid rows or, if none ``is_valid``, over all. ``closed_form_error``,
+    ``simulator_error`` and ``packets_error`` are relative to the emulator, as a ratio minus 1, and
+    missing if it has no row. ``is_strained``: packets are lost on purpose, or switches have few
     slots.
     """
     table = results[results["jct_s"].notna()].copy()
@@ -86,7 +86,7 @@ def is_met(rows: pd.DataFrame) -> bool:
 
 
 def text(rows: pd.DataFrame) -> str:
-    """The rows of `ladder` as lines, followed by the median and the worst errors."""
+    """The rows of `ladder` as lines, followed by the median and the largest errors."""
     lines = [
         f"{'system':18} {'workload':10} {'workers':>7} {'closed form':>11} {'simulator':>11}"
         f" {'packets':>11} {'emulator':>11}  {'closed form':>11} {'simulator':>11} {'packets':>11}"

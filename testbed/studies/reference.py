@@ -7,7 +7,8 @@
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
 - ``claims.*``, if the claims page was made, with digests of the code and of the claims files.
 
-The reference becomes stale when code changes on which a row may depend. Comments do not count.
+The reference becomes stale when code changes on which a row may depend. Comments and docstrings do
+not count.
 """
 
 from __future__ import annotations
@@ -42,10 +43,15 @@ KEPT = (results.RESULTS, results.METADATA, results.EXPERIMENT)
 
 
 def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
-    """Make a reference from ``runs`` and the page in ``claims``; the path of its first page.
+    """Make a reference from ``runs`` and the page in ``claims``; returns the path of its first
+    page.
 
-    FileNotFoundError if a directory has no results or no page.
+    Raises FileNotFoundError if a directory has no results or no page, and Unreadable if it has no
+    row.
     """
+    for run in runs:
+        if not len(results.read_results(run)):
+            raise results.Unreadable(f"{run}: found no row, wanted at least one to keep")
     out.mkdir(parents=True, exist_ok=True)
     names = []
     for run in runs:
@@ -68,7 +74,7 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
 
 
 def stale(reference: Path = REFERENCE) -> Iterator[str]:
-    """The differences between a reference and the current code, a sentence each."""
+    """The differences between a reference and the current code, one sentence for each."""
     kept = [path.parent for path in sorted(reference.glob(f"*/{results.RESULTS}"))]
     if not kept:
         yield f"{reference}: found no run, wanted at least one"
@@ -87,19 +93,23 @@ def _changes(run: Path) -> Iterator[str]:
     rows = results.read(run).results
     first = rows[rows["repeat"] == 0].sort_values("job")
     had = {
-        sweep.written(json.loads(settings)): (set(own["version"]), list(own["plan"]))
+        _key(json.loads(settings)): (set(own["version"]), list(own["plan"]))
         for settings, own in first.groupby("settings")
     }
-    cells = {sweep.written(cell.settings): cell for cell in distinct(_experiment(run))}
-    if missing := [name for name in cells if name not in had]:
+    cells = {_key(cell.settings): cell for cell in distinct(_experiment(run))}
+    if missing := [sweep.written(cell.settings) for key, cell in cells.items() if key not in had]:
         yield f"{counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
-    old = [
-        name
-        for name, cell in cells.items()
-        if name in had and had[name][0] != {version(cell.experiment)}
-    ]
+    old = {
+        key: cell
+        for key, cell in cells.items()
+        if key in had and had[key][0] != {version(cell.experiment)}
+    }
     if old:
-        plans = [name for name in old if had[name][1] != _plans(cells[name].experiment)]
+        plans = [
+            sweep.written(cell.settings)
+            for key, cell in old.items()
+            if had[key][1] != _plans(cell.experiment)
+        ]
         some = f": {'; '.join(plans[:3])}" if plans else ""
         yield (
             f"the code has changed since {counted(len(old), 'cell')} ran;"
@@ -109,13 +119,19 @@ def _changes(run: Path) -> Iterator[str]:
         yield "its run was not finished"
 
 
+def _key(settings: sweep.Settings) -> str:
+    """The settings in full: as users see them, long ones are shortened, and may look the same."""
+    return json.dumps(settings, sort_keys=True)
+
+
 def _plans(experiment: Experiment) -> list[str]:
-    """The digest of each job's plan and timing. DeploymentError if the cell cannot be set up."""
+    """The digest of each job's plan and timing. Raises DeploymentError if the cell cannot be set
+    up."""
     return [digest(job) for job in deploy(experiment, build_fabric(experiment)).jobs]
 
 
 def _asked() -> dict[str, str]:
-    """A digest of each claims file, without its comments, and of the code."""
+    """A digest of each claims file without its comments, and of the code."""
     texts = {path.stem: located.read(path).data for path in sorted(FOLDER.glob("*.yaml"))}
     return {"code": code()[:16]} | {
         name: hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]

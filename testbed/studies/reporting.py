@@ -24,10 +24,10 @@ def report(
     include_invalid: bool = False,
     kept: Mapping[Path, Path] | None = None,
 ) -> Path:
-    """Write the report on ``directories`` into ``output``; the path of its page.
+    """Write the report on ``directories`` into ``output``; returns the path of its page.
 
-    ``include_invalid`` lets rows that are not valid count. ``kept`` has the directories to which
-    the page links instead of these. FileNotFoundError if a directory has no results.
+    ``include_invalid`` makes rows count that are not valid. ``kept`` has the directories to which
+    the page links instead of these. Raises FileNotFoundError if a directory has no results.
     """
     return build(directories, output, styles(), picture, include_invalid, kept)
 

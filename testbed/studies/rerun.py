@@ -28,10 +28,10 @@ def packets(
     wanted: Digests,
     among: tuple[int, int],
 ) -> str:
-    """The first packets ``among`` those with these numbers, or why they are not known.
+    """The first of the packets with numbers ``among``, or why they are unknown.
 
-    ``experiment``: that of the run, as data. ``wanted``: the digests of the run, to be sure that
-    this one is the same.
+    ``experiment``: the run's experiment, as data. ``wanted``: the run's digests, to be sure that
+    the new run is the same.
     """
     found = [
         each

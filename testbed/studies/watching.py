@@ -1,4 +1,5 @@
-"""A run while it is being written, or after: what is done, who leads, how long the rest takes."""
+"""The state of a run, finished or not: what is done, which system leads, how long the rest
+takes."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class Watched:
 
     Attributes:
         status: whether it is being written; "ended" if all its cells were.
-        done: the cells and repeats of which there are rows, of all sessions.
-        journal: the last session's.
+        done: the cells and repeats that have rows, over all sessions.
+        journal: the journal of the last session.
     """
 
     run: Path
@@ -36,7 +37,7 @@ class Watched:
 
 
 def look(run: Path) -> Watched:
-    """The state of a run's directory. FileNotFoundError or Unreadable if it holds no run."""
+    """The state of a run's directory. Raises FileNotFoundError or Unreadable if it holds no run."""
     if not (run / results.RESULTS).is_file():
         raise FileNotFoundError(
             f"found no {results.RESULTS} in {run}, wanted the directory of a run"

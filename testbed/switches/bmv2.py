@@ -30,8 +30,9 @@ _REFUSALS = re.compile(r"^(Error|Invalid|Unknown|\*\*\*|Traceback)", re.MULTILIN
 
 
 def _begin(parent: int) -> None:
-    """simple_switch passes each packet through four threads. In a batch process they do not
-    interrupt one another, and take more packets at once (p4/PERFORMANCE.md)."""
+    """Make the process a batch process. simple_switch passes each packet through four threads; as
+    batch threads they do not preempt one another, and handle more packets at a time
+    (p4/PERFORMANCE.md)."""
     die_with_parent(parent)
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
@@ -61,8 +62,8 @@ class Bmv2Switch:
         prefix_command: Sequence[str] = (),
         superframe: int = 1,
     ) -> None:
-        """Run on ``interfaces`` (port to name); return once it answers. ControlError if it does
-        not."""
+        """Run on ``interfaces`` (port to name); return once it answers. Raises ControlError if it
+        does not."""
         if superframe > 1:
             raise ControlError("simple_switch takes packets one by one")
         ports = [f"-i{port}@{name}" for port, name in interfaces.items()]
@@ -177,7 +178,8 @@ class Bmv2Switch:
         self._client = self._switch = None
 
     def _connect(self, prefix_command: Sequence[str]) -> subprocess.Popen[bytes]:
-        # The client's Thrift is installed for the system's Python, whatever comes first in PATH.
+        # The client needs Thrift, which is installed for the system's Python, not for any other in
+        # PATH.
         client = shutil.which(CLIENT) or CLIENT
         return subprocess.Popen(
             [*prefix_command, "/usr/bin/python3", client, "--thrift-port", str(THRIFT_PORT)],

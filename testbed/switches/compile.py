@@ -72,7 +72,7 @@ def compile_user_program(source: Path, values: int = wire.VALUES) -> Path:
     Includes are searched for beside the program, then in ``p4/``; ``VALUES`` is the number of
     values in a packet.
     """
-    # Relative, because p4c writes the places of sources into what it makes.
+    # Relative, because p4c writes the paths of sources into its output.
     ours = os.path.relpath(SOURCES, source.resolve().parent)
     flags = ["-I.", f"-I{ours}", f"-DVALUES={values}"]
     return kept(source.stem, compile_source(source, flags, "; or give the .json"))
@@ -107,8 +107,8 @@ def program(wanted: str | None, values: int = wire.VALUES) -> Path:
 
 
 def check_program(wanted: str) -> None:
-    """CompileError if a user's program does not compile, or lacks tables that the testbed fills; as
-    `program`, whatever its number of values."""
+    """Raise CompileError, as `program` does, if a user's program does not compile or lacks tables
+    that the testbed fills. The number of values in its packets is not checked."""
     path = Path(wanted)
     try:
         if path.suffix == ".p4":
@@ -119,8 +119,8 @@ def check_program(wanted: str) -> None:
 
 
 def check_interface(program: Path, values: int | None = wire.VALUES) -> None:
-    """CompileError unless a compiled program has the tables and actions that entries name, and
-    packets of ``values`` (None: of any number)."""
+    """Raise CompileError unless a compiled program has the tables and actions that entries name,
+    and packets of ``values`` (None: any number)."""
     try:
         compiled = json.loads(program.read_bytes())
         theirs, ours = interface(compiled), interface(json.loads(PROGRAM.read_bytes()))
@@ -161,7 +161,7 @@ def packet_values(compiled: dict[str, Any]) -> int:
 
 
 def sources_digest(sources: Path = SOURCES) -> str:
-    """SHA-256 over the folder's P4 files in the order of their names, each after its name."""
+    """SHA-256 over the names and contents of the folder's P4 files, in the order of their names."""
     digest = hashlib.sha256()
     for path in sorted(sources.glob("*.p4")):
         digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())

@@ -28,7 +28,7 @@ class Control(Protocol):
     """The methods of every switch target. Each raises ``ControlError`` if refused."""
 
     def insert(self, entry: TableEntry) -> None:
-        """Adds an entry; a second entry of the same match is refused."""
+        """Adds an entry; a second entry with the same match is refused."""
 
     def set_default(self, table: str, action: str, params: Sequence[int] = ()) -> None:
         """Sets a table's action for packets without a match."""

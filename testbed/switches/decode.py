@@ -22,10 +22,10 @@ class NoCapture(Exception):
 
 
 def lines(path: Path) -> Iterator[str]:
-    """One line for each packet of the capture; NoCapture if the file is none.
+    """One line for each packet of the capture. Raises NoCapture if the file is not a capture.
 
-    A line has the seconds since the first packet and the addresses; for an INA packet also all
-    header fields, the first values, and the sum of all values that the capture has.
+    A line has the seconds since the first packet, and the addresses. For an INA packet it also has
+    all header fields, the first values, and the sum of all captured values.
     """
     with path.open("rb") as file:
         try:
@@ -39,8 +39,8 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def line(packet: Packet, names: Mapping[str, str] | None = None) -> str:
-    """A packet as text. ``names`` are those of nodes by address; without them, addresses are shown
-    in columns."""
+    """A packet as text. ``names`` has nodes' names by address; without them, addresses are shown in
+    columns."""
     if not packet.haslayer(IP):
         summary: str = packet.summary()
         return summary

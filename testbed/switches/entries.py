@@ -27,7 +27,8 @@ from testbed.topology.paths import Flow, Routes, diverted
 class SwitchEntries:
     """Table entries and multicast groups of one switch.
 
-    ``long_queue``: queue length in packets from which a port marks packets (ECN); 0: never.
+    ``long_queue`` is the queue length, in packets, from which on a port marks packets (ECN); 0:
+    never.
     """
 
     entries: tuple[TableEntry, ...]
@@ -35,7 +36,7 @@ class SwitchEntries:
     long_queue: int = 0
 
     def install(self, control: Control) -> None:
-        """Configure the switch. ControlError if it refuses."""
+        """Configure the switch. Raises ControlError if it refuses."""
         for step in self.steps():
             step(control)
 
@@ -62,7 +63,7 @@ def derive(
     routes: Routes | None = None,
 ) -> SwitchEntries:
     """Entries of ``switch``: its part in each tree, its ``routes`` and, for all other flows, ECMP
-    hashed by ``seed``.
+    whose hash uses ``seed``.
     """
     joined = [each for each in allocations if switch in each.tree.switches]
     diversions = diverted(fabric, routes or {}, switch)
@@ -72,7 +73,7 @@ def derive(
         hops = fabric.next_hops(switch, to)
         return diversions.get((switch, to)) or tree.hop(child, hops, to == child)
 
-    # A sum takes the tree's own path to the parent, not the one that ECMP would choose.
+    # A sum takes the tree's own path to the parent, not one that ECMP chooses.
     for each in joined:
         if (parent := each.tree.parent.get(switch)) is not None:
             diversions[switch, parent] = hop(each.tree, switch, parent)
@@ -92,10 +93,10 @@ def derive(
                 entries.append(connection)
                 connections += 1
         groups[group] = tuple(replicas)
-    # Routes come last: packets on hosts' connections must not pass unsummed, even while a
-    # restarted switch is being configured.
+    # Routes come last: packets on hosts' connections must not pass without being summed, even while
+    # a restarted switch is being configured.
     entries += _forwarding(switch, fabric, addressing, diversions, seed)
-    # A window fills half of a queue at most; a longer queue has traffic of others, too.
+    # A window fills at most half of a queue; a longer queue also has other traffic.
     marks = any(protocol_of(each.tree).congestion.marks for each in joined)
     queue = min(fabric.link(switch, neighbour).queue for neighbour in fabric.neighbours(switch))
     long_queue = 3 * queue // (4 * framing(fabric).frame) if marks else 0

@@ -10,7 +10,7 @@ from testbed import wire
 
 
 def _header(fields: str) -> np.dtype:
-    """A header's type, from ``name:type`` for each field in wire order."""
+    """A header's dtype, from ``name:type`` for each field in wire order."""
     pairs = (field.split(":") for field in fields.split())
     return np.dtype([(name, kind) for name, kind in pairs])
 

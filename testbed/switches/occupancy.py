@@ -27,11 +27,12 @@ class Occupancy:
             self._members[each.number] = sum(map(each.tree.bits, children))
 
     def taken(self) -> int:
-        """Slots that hold values; those of a pool keep them until they are overwritten."""
+        """The number of slots that hold values. Slots of a pool keep them until they are
+        overwritten."""
         return int(np.count_nonzero(self._contributors))
 
     def incomplete(self) -> int:
-        """Slots whose sum lacks a contribution."""
+        """The number of slots whose sum lacks a contribution."""
         (taken,) = np.nonzero(self._contributors)
         trees = (self._owners[taken] >> _SEQUENCE_BITS).astype(np.int64)
         return int(np.count_nonzero(self._contributors[taken] != self._members[trees]))

@@ -67,7 +67,8 @@ class Message:
 
 
 class ReferenceSwitch:
-    """The switch ``name``. Like the program, ``events`` counts by job and event."""
+    """The switch ``name``. Like the P4 program's counters, ``events`` counts packets by job and
+    event."""
 
     def __init__(
         self,
@@ -139,7 +140,8 @@ class ReferenceSwitch:
         return None if packet.bth["reserved"][0] & IS_SUM else self._senders[sender][0]
 
     def _recognise(self, packet: Packet, content: Ina) -> bool:
-        """Complete a packet's INA header from the first packet of its message; False if unknown."""
+        """Complete a packet's INA header from the first packet of its message; False if that is
+        unknown."""
         assert packet.bth is not None
         connection, psn = number(packet.bth["connection"]), number(packet.bth["sequence"])
         content.tree, content.bitmap = self._senders[content.source, connection]

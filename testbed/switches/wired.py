@@ -1,8 +1,9 @@
-"""simple_switch in its own namespace, given packets one by one, and the packets that leave it.
+"""Runs simple_switch in a namespace of its own, gives it packets one by one, and collects its
+output.
 
-Each packet is followed by a marker for each port: a plain packet that is forwarded there. All that
-leaves at the port before its marker is the packet's effect, because packets do not overtake in
-BMv2's queues.
+Each packet is followed by a marker for each port: a plain packet that is forwarded there.
+Everything that leaves a port before its marker is the packet's effect, because packets do not
+overtake one another in BMv2's queues.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _open(namespace: int, interface: str) -> socket.socket:
     def enter_and_open() -> socket.socket:
         descriptor = os.open(f"/proc/{namespace}/ns/net", os.O_RDONLY)
         try:
-            # Only this thread moves, and it ends with the call.
+            # Only this thread changes its namespace, and it ends with the call.
             if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
         finally:
@@ -66,7 +67,7 @@ def _open(namespace: int, interface: str) -> socket.socket:
 class WiredBmv2(Bmv2Switch):
     """Sends packets to a started switch through ``ends``, a socket at every port.
 
-    ``behind`` has the address of a node to which each port is the only way.
+    ``behind`` has, for each port, the address of a node that is reached only through that port.
     """
 
     ends: Mapping[int, socket.socket]

@@ -1,6 +1,6 @@
 """The systems, one file each. A module of this folder that defines SYSTEM is registered.
 
-Users' own are in folders of extensions (`testbed.extensions`).
+Users' own systems are in folders of extensions (`testbed.extensions`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["Assignment", "System", "discover", "registry"]
 
 
 def discover() -> dict[str, System]:
-    """The systems by name. Broken if two have the same name, or a user's file is wrong."""
+    """The systems by name. Raises Broken if two have the same name, or if a user's file is
+    wrong."""
     found: dict[str, System] = {}
     extensions.check(Path(__file__).parent, __path__)
     for module in pkgutil.iter_modules(__path__):

@@ -1,4 +1,5 @@
-"""A2TP: ATP whose workers leave contended slots to others, the more so behind stragglers."""
+"""A2TP: ATP whose workers use fewer slots that others want, and fewer still if some are
+stragglers."""
 
 from __future__ import annotations
 

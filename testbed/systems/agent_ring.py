@@ -1,4 +1,4 @@
-"""A ring of workers and racks, in which the sums before a rack are added by the rack's agent."""
+"""A ring of workers and racks, in which the rack's agent adds the sums that arrive at a rack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What parameter-server systems without an all-reduce have in common: programs of updates."""
+"""Programs of updates, which parameter-server systems without an all-reduce have in common."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READING = (
 
 
 def plan(job: Assignment, system: str, consistency: Consistency) -> Plan:
-    """One chunk per server, updated by every worker. Servers only react."""
+    """One chunk per server, updated by every worker. Servers only respond."""
     workers, servers = len(job.workers), len(job.servers)
     if servers == 0:
         raise ValueError(f"{system} needs at least one server")

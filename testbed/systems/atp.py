@@ -1,4 +1,4 @@
-"""ATP: ToRs sum with best effort; a parameter server sums what they could not."""
+"""ATP: ToRs sum at best effort; a parameter server sums what they could not."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """A chunk and a tree for each server: worker, its ToR, the server's ToR, server. ToRs without
-    INA are bypassed.
+    """A chunk and a tree for each server. A tree leads from each worker over its ToR and the
+    server's ToR to the server; ToRs without INA are bypassed.
 
-    ValueError without a server, or if a server is a worker too.
+    Raises ValueError without a server, or if a server's host is also a worker's.
     """
     return best_effort(job, fabric, "atp", ATP)
 
@@ -34,8 +34,8 @@ def best_effort(job: Assignment, fabric: Fabric, system: str, protocol: Rules) -
 
 
 def tree(job: Assignment, fabric: Fabric, number: int = 0, protocol: Rules = ATP) -> Tree:
-    """The tree of server ``number``, of up to two levels. A switch with one child would sum nothing
-    and is left out."""
+    """The tree of server ``number``, with at most two levels of switches. A switch with one child
+    would sum nothing, and is left out."""
     server = job.servers[number]
     if server in job.workers:
         raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")

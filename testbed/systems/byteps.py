@@ -1,4 +1,5 @@
-"""BytePS: all machines sum, those without workers the most; partitions go by layer priority."""
+"""BytePS: all machines sum, those without workers more than others; partitions go by layer
+priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ESA: ATP whose slots go to the packets of the highest priority, and not to the first."""
+"""ESA: ATP whose slots go to the packets with the highest priority, not to those that come
+first."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def _priority(value: object) -> str | int:
 
 
 class EsaOptions(WithWindow):
-    """What makes a packet urgent."""
+    """What a packet's priority depends on."""
 
     priority: Annotated[
         Literal["remaining", "layer"] | int,

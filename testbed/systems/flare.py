@@ -1,12 +1,13 @@
 """Flare: a tree of switches at any tier sums what passes, dense or sparse; int32 here.
 
 A P4 program can do the dense part: blocks of integers, a bitmap of the children that have been
-counted, trees of any depth, and repetition after a host's timeout. Of the sparse part it can keep
-pairs of an index and a value in a hash table without a loop, if hosts put each index into its
-entry, and send again what another index kept out. These need Flare's hardware, processors in the
-switch: floats, which the P4 targets here do not add; probing and a stash for pairs that collide,
-with locks, and flushes of several packets, so that a link carries only the pairs from below it; and
-the choice among one buffer, several, and a tree of buffers for a sum.
+counted, trees of any depth, and repetition after a host's timeout. Of the sparse part, it can keep
+pairs of an index and a value in a hash table without a loop. For this, hosts put each index into
+its entry, and resend each pair whose entry another index had. Everything else needs Flare's
+hardware, processors in the switch: floats, which the P4 targets here do not add; probing and a
+stash for pairs that collide, with locks, and flushes of several packets, so that a link carries
+only the pairs from below it; and the choice among one buffer, several, and a tree of buffers for a
+sum.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from testbed.topology.fabric import Fabric
 Racks: TypeAlias = Mapping[str, tuple[str, ...]]
 
 _HALF = 0.5
-"""Of the values; as pairs with their indices, more would take more packets than all values."""
+"""The share of non-zero values up to which pairs are sent. More than this would take more packets
+as pairs than all values do."""
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree, or ring all-reduce if no switch could sum. Pairs are sent where they are fewer
-    than half of the values."""
+    """One tree, or ring all-reduce if no switch can sum. Pairs are sent if fewer than half of the
+    values are not zero."""
     racks = by_rack(job.workers, fabric)
     able = [
         {tor: way(fabric, tor, root) for tor in racks}
@@ -54,7 +56,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 def _size(ways: Ways, racks: Racks, fabric: Fabric) -> tuple[int, int]:
-    """The links that the streams of a tree take, and how many switches sum each worker's."""
+    """The number of links that a tree's streams take, and of the switches that sum each worker's
+    stream, both added up."""
     streams = {edge for way in ways.values() for edge in pairwise(way)}
     links = sum(fabric.distance(*edge) for edge in streams)
     links += sum(

@@ -38,7 +38,8 @@ FINEST = 1000
 
 
 def route(job: Assignment, fabric: Fabric) -> Routing:
-    """The routing that the job's strategy finds. ValueError if it misses the rate asked for."""
+    """The routing that the job's strategy finds. Raises ValueError if it misses the rate asked
+    for."""
     # numpy and scipy are slow to import, and only plans of this system need them.
     from testbed.systems.gradient_routing import solvers
     from testbed.systems.gradient_routing.problem import Problem
@@ -83,7 +84,7 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
 def _ways(
     fabric: Fabric, tor: str, server: str, strategy: str, switches: Sequence[str]
 ) -> list[Way]:
-    """The ways open to the workers of ``tor``, beginning with the one past all switches."""
+    """The ways open to the workers of ``tor``; the first one bypasses all switches."""
     past = past_switches(fabric, tor, server)
     if strategy == "none":
         return [past, *detours(fabric, tor, server)]
@@ -126,7 +127,7 @@ def streams(trees: Sequence[Tree], shares: Sequence[Fraction]) -> dict[Flow, flo
 
 
 def _by_server(job: Assignment, fabric: Fabric, routing: Routing) -> Plan:
-    """No switch sums: a parameter server, with flows on the chosen ways."""
+    """The plan if no switch sums: a parameter server's, with flows on the chosen ways."""
     (server,) = job.servers
     routes: dict[Flow, tuple[str, ...]] = {}
     for worker, way in zip(job.workers, routing.ways, strict=True):
@@ -140,7 +141,8 @@ def _by_server(job: Assignment, fabric: Fabric, routing: Routing) -> Plan:
 def _chunks(routing: Routing) -> list[tuple[Fraction, tuple[str | None, ...]]]:
     """Parts of a bucket, each with the switch that sums it for each worker (None: the server).
 
-    A worker that splits sends the first part of its gradient to its switch and the rest past it.
+    A worker that splits its gradient sends the first part to its switch; the rest bypasses the
+    switch.
     """
     parts = {switch: round(part * FINEST) for switch, part in routing.summed.items()}
     cuts = sorted({0, FINEST, *parts.values()})
@@ -211,7 +213,7 @@ class GridOptions(Drawn):
     )
 
     def draws_anew(self) -> bool:
-        """Whether a solver draws, with a seed of each repeat."""
+        """Whether a solver draws routes, with each repeat's own seed."""
         return self.strategy == "grid" and self.solver != "milp" and super().draws_anew()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def route(job: Assignment, fabric: Fabric) -> Split:
-    """Shares and routes. ValueError if a server is a worker too."""
+    """Shares and routes. Raises ValueError if a server's host is also a worker's."""
     # numpy and scipy are slow to import, and few plans need them.
     from testbed.systems.gradient_routing import split
     from testbed.systems.gradient_routing.problem import Problem
@@ -57,7 +57,7 @@ def route(job: Assignment, fabric: Fabric) -> Split:
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """A chunk and a tree for each server that has a part; a parameter server without switches."""
+    """A chunk and a tree for each server that has a part; parameter servers if no switch sums."""
     found = route(job, fabric)
     shares = _whole(found.shares)
     workers = len(job.workers)

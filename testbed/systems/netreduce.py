@@ -65,7 +65,8 @@ class NetReduceOptions(Options):
     )
 
     def least_slots(self) -> int:
-        """Two for each packet: a slot's last sum is kept while the next is made."""
+        """The fewest slots that it needs: two for each packet, because a slot's last sum is kept
+        while the next is made."""
         return 2 * self.window * self.message
 
 

@@ -1,8 +1,9 @@
-"""OmniReduce: blocks of zeros are not sent; workers go on with the next block that is not zero.
+"""OmniReduce: blocks of zeros are not sent; workers continue with the next block that is not zero.
 
-In the released code's form for networks that lose packets, every worker answers every sum, with
-zeros if need be. So each link carries the blocks that are not zero at some worker, in both
-directions: with independent blocks of density D at N workers, a part U = 1 - (1 - D)^N.
+In the released code's variant for networks that lose packets, every worker answers every sum, with
+zeros if need be. So each link carries, in both directions, all blocks that are not zero at some
+worker: with independent blocks of density D at N workers, the share U = 1 - (1 - D)^N of all
+blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from testbed.topology.paths import path
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree whose root is a switch. Without one the job is not admitted, or it is a ring."""
+    """One tree whose root is a switch. If no switch sums, the job is not admitted, or is a ring."""
     options = SYSTEM.settle({}) | dict(job.options)
     top = fullest(job.workers, fabric) or _nearest(job, fabric)
     if top is None:
@@ -55,7 +56,7 @@ def _nearest(job: Assignment, fabric: Fabric) -> str | None:
 
 
 class OmniReduceOptions(WithWindow):
-    """How many slots it has, and what happens without a switch."""
+    """How many slots the job has, and what happens if no switch sums."""
 
     without_ina: Literal["refuse", "ring"] = Field(
         default="refuse",

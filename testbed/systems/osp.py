@@ -104,7 +104,7 @@ def _carrier_plan(job: Assignment, fabric: Fabric, name: str, given: Mapping[str
 
 
 def _carriers() -> list[str]:
-    # Resolved late: the registry holds this system, too.
+    # Looked up late, because the registry holds this system, too.
     return [name for name, system in systems.registry.items() if system.carries]
 
 
@@ -124,7 +124,7 @@ def _deferred(value: object) -> object:
 
 
 class OspOptions(WithWindow):
-    """What waits for the second stage, and what carries both."""
+    """Which tensors wait for the second stage, and which system carries both stages."""
 
     carrier: Annotated[str, BeforeValidator(_carrier)] = Field(
         default="ps",

@@ -16,8 +16,8 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """A chunk and a tree for each switch that can be a root, up to the option trees; ring
-    all-reduce if no switch can."""
+    """A chunk and a tree for each switch that can be a root, at most as many as the option
+    ``trees``; ring all-reduce if no switch can."""
     tops = merging(job.workers, fabric)
     if not tops:
         return replace(ring.plan(replace(job, options={}), fabric), system="panama")

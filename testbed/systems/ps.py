@@ -21,7 +21,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     """Workers push their chunks to servers: the job's own, workers' hosts, or both."""
     asked = (SYSTEM.settle({}) | dict(job.options))["servers"]
     workers, spare = len(job.workers), len(job.servers)
-    # Servers that the job places on workers' hosts are what it wants.
+    # A job that places servers on workers' hosts wants exactly these servers.
     if asked == "dedicated" or not set(job.workers).isdisjoint(job.servers):
         return served(job)
     if asked == "colocated" or spare == 0:

@@ -12,14 +12,15 @@ from testbed.topology.fabric import Fabric
 from testbed.topology.paths import path
 
 Ways: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Of each rack's ToR, the aggregating switches towards the root, which is the last one."""
+"""For each rack's ToR, the aggregating switches towards the root, which is the last one."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Workers that are one position of a ring; ``agent`` is the one that others communicate with.
+    """Workers that are one position of a ring; ``agent`` is the worker that others communicate
+    with.
 
-    ``tor`` sums their packets. It is None for a worker on its own.
+    ``tor`` sums their packets. It is None for a single worker.
     """
 
     members: tuple[str, ...]
@@ -64,8 +65,8 @@ def two_levels(
 def way(fabric: Fabric, tor: str, root: str) -> tuple[str, ...]:
     """The INA switches from ``tor`` to ``root``; ``root``, the last, need not be one.
 
-    A switch has one way to the root, over INA switches where it has a choice, so that streams meet
-    as early as they can.
+    A switch has one way to the root. Where it has a choice, the way leads over INA switches, so
+    that streams meet as early as possible.
     """
     summing = []
     node = tor
@@ -102,10 +103,10 @@ def fullest(workers: Sequence[str], fabric: Fabric) -> str | None:
 
 
 def merging(workers: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
-    """The switches of which each can sum everything, and no other is nearer; empty if none can.
+    """The nearest of the switches that can each sum everything; empty if none can.
 
-    For one rack with INA it is its ToR. For several racks they are INA switches above the ToRs;
-    without any, the INA ToRs that would sum several workers, the fullest first.
+    For one rack with INA, that is its ToR. For several racks, they are INA switches above the ToRs
+    or, if there are none, the INA ToRs that would sum several workers, the fullest first.
     """
     racks = by_rack(workers, fabric)
     tops = [each for each in fabric.switches if each in fabric.ina and each not in fabric.tors]

@@ -21,7 +21,8 @@ BY_AGENTS = Pipelining(credit=2)
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """Groups and chunks; plain ring all-reduce where no group forms.
+    """The plan of the ring of groups; plain ring all-reduce if no group forms or, unless groups are
+    asked for, if it is faster.
 
     ValueError if the option agents names a host that cannot be one.
     """
@@ -47,7 +48,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 def _seconds(plan: Plan, fabric: Fabric) -> float:
-    """The time of a bucket on its own, each step after the one before."""
+    """The time of a single bucket, whose steps follow one another."""
     form = ClosedForm(plan, fabric, fabric.step_latency)
     return form.iteration(Timing([(0.0, BUCKET_BYTES)])).iteration_s
 
@@ -85,7 +86,7 @@ def _refusal(host: str, why: str, fix: str) -> ValueError:
 
 
 class RinaOptions(WithWindow):
-    """Who speaks for a rack, where sums are added, and when a rack is a group."""
+    """Which worker represents a rack, where sums are added, and when a rack is a group."""
 
     agents: Annotated[tuple[str, ...], BeforeValidator(sequence)] = Field(
         default=(),

@@ -42,7 +42,7 @@ def hops(ring: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 class RingOptions(Options):
-    """Who is next to whom, and how many buckets go around at once."""
+    """The order of workers on the ring, and how many buckets go around at once."""
 
     order: Literal["rack", "naive"] = Field(
         default="rack",

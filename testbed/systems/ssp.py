@@ -20,7 +20,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 class SspOptions(Options):
-    """How far workers may be apart."""
+    """How many iterations workers may be apart."""
 
     staleness: int = Field(
         default=STALENESS,

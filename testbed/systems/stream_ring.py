@@ -1,6 +1,6 @@
-"""A ring of workers and racks, in which the sums before a rack are added in the rack's ToR.
+"""A ring of workers and racks, in which the rack's ToR adds the sums that arrive at a rack.
 
-Adjacent racks are a chain: each ToR adds its workers' packets to the stream of the one before.
+Adjacent racks are a chain: each ToR adds its workers' packets to the previous ToR's stream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems.racks import Group
 
 Station: TypeAlias = tuple[Group, ...]
-"""A worker on its own, or a chain of adjacent racks."""
+"""A single worker, or a chain of adjacent racks."""
 
 
 def programs(
@@ -31,8 +31,8 @@ def programs(
 ) -> tuple[tuple[Program, ...], list[Tree]]:
     """The program of each rank, and the trees. There is a chunk for each of the `stations`.
 
-    All ranks on a tree use it in one order: that in which chunks come by if they all go round at
-    the same speed.
+    All ranks on a tree use it in the same order: the one in which chunks come by if all go around
+    at the same speed.
     """
     around, trees = stations(ring), _Trees(ranks)
     moves: list[tuple[int, int, TreeOperation]] = []
@@ -50,7 +50,8 @@ def programs(
 
 
 def stations(ring: Sequence[Group]) -> list[Station]:
-    """The ring's workers on their own, and its chains; one may lead from its end to its start."""
+    """The ring's single workers and its chains. A chain may lead from the ring's end to its
+    start."""
     alone = [at for at, group in enumerate(ring) if group.tor is None]
     first = alone[0] if alone else 0
     found: list[Station] = []
@@ -65,8 +66,8 @@ def stations(ring: Sequence[Group]) -> list[Station]:
 def _scatter_and_gather(
     order: Sequence[Station], trees: _Trees
 ) -> Iterator[tuple[TreeOperation, int]]:
-    """The operations of a chunk that passes the stations in ``order``, and then again all but
-    those that have the sum by then; and how many stations each of them passes."""
+    """The operations of a chunk that passes the stations in ``order``, and then again those that do
+    not have the sum yet. Each comes with the number of stations that it passes."""
     *others, last = order
     for before, chain, to in _hops(None, order):
         passed = 2 if before and chain and to else 1
@@ -84,7 +85,7 @@ def _scatter_and_gather(
 def _hops(
     before: Group | None, order: Sequence[Station]
 ) -> Iterator[tuple[Group | None, Station, Group | None]]:
-    """From one worker on its own to the next, and the chain between them; None at the ends."""
+    """Each two consecutive single workers, and the chain between them; None at the ends."""
     chain: Station = ()
     for station in order:
         if station[0].tor is not None:
@@ -107,8 +108,9 @@ class _Trees:
     def number(
         self, kind: type[TreeOperation], before: Group | None, chain: Station, to: Group | None
     ) -> int:
-        """The tree on which the chain's workers, and the worker before them, are summed for ``to``
-        or, without one, in the last ToR; or on which that worker's values go to all of them."""
+        """The number of a tree. On it, the chain's workers and the worker ``before`` them are
+        summed for ``to`` or, if that is None, in the last ToR. For a multicast, the values of
+        ``before`` go to all others on it."""
         key = kind, before, chain, to
         if key not in self._known:
             self._known[key] = len(self.grown)
@@ -123,8 +125,9 @@ class _Trees:
         parent: dict[str, str] = {}
         for group in path:
             assert group.tor is not None
-            # First in each rack: so all streams of one direction take like links, and those of the
-            # other direction, and of a multicast, take others (see Tree.hop).
+            # The stream from below comes first in each rack. So all streams of one direction take
+            # corresponding links, and those of the other direction and of a multicast take others
+            # (see Tree.hop).
             children = group.members if below is None else (below, *group.members)
             parent |= dict.fromkeys(children, group.tor)
             below = group.tor

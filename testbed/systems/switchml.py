@@ -1,4 +1,4 @@
-"""SwitchML: switches sum in a pool of slots reserved for the job, and answer by themselves."""
+"""SwitchML: switches sum in a pool of slots reserved for the job, and answer on their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree. Its root is a switch if all workers' ToRs aggregate, else the server."""
+    """One tree. Its root is a switch if the ToRs of all workers aggregate, and the server
+    otherwise."""
     options = SYSTEM.settle({}) | dict(job.options)
     workers = len(job.workers)
     racks = by_rack(job.workers, fabric)

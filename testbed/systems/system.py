@@ -24,7 +24,7 @@ class Assignment:
         servers: the host of each parameter server.
         options: a value for every option of the system.
         trace: the training trace; None where the plan does not depend on it.
-        seed: of whatever a plan draws; each repeat has its own.
+        seed: for what a plan draws at random; each repeat has its own.
         union: the share of packets or values (`System.sparse`) that are not zero at some worker.
     """
 
@@ -48,7 +48,8 @@ class WithWindow(Options):
     )
 
     def least_slots(self) -> int:
-        """A slot for each fragment."""
+        """The fewest slots that it needs: one for each fragment in flight; 0 if the window is not
+        set."""
         return self.window or 0
 
 
@@ -71,9 +72,9 @@ class System:
         reference: whether the report gives speed-ups over it.
         aggregates: whether switches sum for it, by default and with INA everywhere.
         waits: whether, by default, every worker waits for all others' gradients in each iteration.
-        fallback: the options with which it runs even where no switch sums; empty if it always does.
-        sparse: what a job's density counts, and zeros are skipped by: packets or values; empty if
-            zeros are sent like all values.
+        fallback: the options that it needs to run even if no switch sums; empty if it always does.
+        sparse: the unit in which a job's density counts and zeros are skipped: packets or values;
+            empty if zeros are sent like all values.
         carries: whether OSP may use it for both its stages.
         calibrates: what `ina-testbed calibrate` measures with it: the TCP throughput of hosts, or
             the aggregation rate of switches.
@@ -99,7 +100,8 @@ class System:
     calibrates: Literal["", "hosts", "switches"] = ""
 
     def settle(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A value for every option. ValueError lists every problem with those ``given``."""
+        """A value for every option. Raises ValueError, which lists every problem with those
+        ``given``."""
         problems = [
             f"{self.name} knows no option {finding.place[0]}: {finding.message}"
             if finding.at_key

@@ -13,7 +13,7 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """A ring all-reduce of an equal part of the gradient for each jump, in either direction."""
+    """A ring all-reduce for each jump and direction, each of an equal part of the gradient."""
     options = SYSTEM.settle({}) | dict(job.options)
     workers = len(job.workers)
     chosen = fabric.jumps if workers == len(fabric.hosts) else ()
@@ -36,7 +36,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 class TopoOptOptions(Options):
-    """The rings, where no circuits were chosen."""
+    """The rings to use if no circuits were chosen."""
 
     rings: int = Field(
         default=2,

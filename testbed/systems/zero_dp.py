@@ -28,7 +28,8 @@ from testbed.topology.fabric import Fabric
 from testbed.topology.paths import spread
 
 PIPELINING = Pipelining(partition=4_000_000)
-"""On trees, so that one piece's parameters go down while the next one's gradients go up."""
+"""Used on trees, so that the parameters of one piece go down while the gradients of the next go
+up."""
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:

@@ -1,8 +1,8 @@
 """Addresses of a fabric's nodes, a function of the fabric alone.
 
 Host j of rack r is 10.r.0.(j+1), its ToR 10.r.255.254; the switches above (spines, or aggregation
-and core) are 10.255.0.(i+1). A node has one MAC for all its interfaces, so that a next hop's MAC is
-the node's.
+and core) are 10.255.0.(i+1). A node has one MAC for all its interfaces, so that the MAC of a next
+hop depends only on the node.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ MOST_IN_RACK = 254
 class Addressing:
     """IP and MAC addresses, port numbers and interface names.
 
-    ValueError if the fabric has too many racks or hosts for the scheme, or names that are too long
-    for an interface.
+    Raises ValueError if the fabric has too many racks or hosts for the scheme, or names that are
+    too long for an interface.
     """
 
     def __init__(self, fabric: Fabric) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from testbed.topology.fabric import Fabric, Kind, Link, Node
 
 INSIDE = 4
-"""How many times as fast as all its circuits a host passes packets to itself."""
+"""A host's link to its own forwarding node is this many times as fast as all its circuits
+together."""
 
 
 def leaf_spine(
@@ -81,8 +82,8 @@ def graph(
     """Any fabric: ``switches`` with the hosts on each, ``links`` as (end, end, rate).
 
     A switch with hosts is a ToR, a switch without hosts is a spine. A host's link has ``host_rate``
-    unless ``links`` names it. ValueError if a link's end does not exist, or the fabric is not
-    connected.
+    unless ``links`` names it. Raises ValueError if a link's end does not exist, or if the fabric is
+    not connected.
     """
     filled = [switch for switch, hosts in switches.items() if hosts]
     tor_of = {host: tor for tor in filled for host in switches[tor]}
@@ -110,9 +111,9 @@ def circuits(hosts: int, jumps: Sequence[int], circuit_rate: float, queue: int) 
     """Hosts that are linked by circuits and forward for one another.
 
     Host i has circuits to i + jump and i - jump for each of ``jumps``; two circuits between the
-    same hosts are one link of twice the rate. What forwards in a host is a node of its own, t0, t1,
-    …, on a link so much faster than its circuits together that a burst to one of them does not
-    hold up the others: a host has a port for each.
+    same hosts are one link of twice the rate. The part of a host that forwards is a node of its
+    own: t0, t1, …. The link between the two is so much faster than all circuits together that a
+    burst to one circuit does not delay the others, as in a host with a port for each circuit.
     """
     nodes, links = _filled([1] * hosts, INSIDE * 2 * len(jumps) * circuit_rate, queue)
     counts: dict[tuple[int, int], int] = {}

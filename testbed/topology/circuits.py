@@ -1,4 +1,4 @@
-"""Rings of circuits whose jumps are prime to the number of hosts (TotientPerms of TopoOpt)."""
+"""Rings of circuits whose jumps are coprime to the number of hosts (TotientPerms of TopoOpt)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from math import gcd
 
 
 def jumps(hosts: int, most: int) -> tuple[int, ...]:
-    """At most ``most`` jumps, of which each leads around all ``hosts`` on another ring.
+    """At most ``most`` jumps. Each leads around all ``hosts``, each on a different ring.
 
-    They are chosen as in the released code of TopoOpt (Wang et al., NSDI 2023): in a geometric
-    series, of the numbers that are prime to that of the hosts, the next one each time. A circuit is
-    full duplex, so a jump and its negative are one ring.
+    They are chosen as in the released code of TopoOpt (Wang et al., NSDI 2023): for each number of
+    a geometric series, the first one from there on that is coprime to ``hosts`` and not used yet. A
+    circuit is full duplex, so a jump and its negative are one ring.
     """
     coprime = [jump for jump in range(1, max(2, hosts)) if gcd(jump, hosts) == 1]
     factor = coprime[-1] ** (1 / max(1, most))

@@ -1,7 +1,7 @@
 """The fabric: hosts, switches and the links between them, as pure data.
 
-Nothing here touches the system. Rates are in bits per second and direction, queues in bytes, both
-of the real cluster (dilation comes later).
+Nothing here touches the system. Rates are in bits per second and per direction, queues in bytes.
+Both are those of the real cluster: dilation is applied later.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Link:
 class Fabric:
     """A graph of typed nodes; ``ina`` names the switches that aggregate, each with ``slots``.
 
-    A host is linked to one switch, which makes it a ToR, and forwards nothing.
+    A host forwards nothing. It is linked to one switch, and a switch with a host is a ToR.
 
     Attributes:
-        capacity: bit/s of gradients that a switch can aggregate; a switch not named here is
-            limited by its links only.
+        capacity: bit/s of gradients that a switch can aggregate; a switch that is not named here is
+            limited only by its links.
         values: int32 values in a packet that switches sum; the width of their memory.
         mtu: bytes of the largest IP packet on a link.
         link_delay, pipeline_latency: seconds that a packet takes on a link, and through a switch,
@@ -55,10 +55,10 @@ class Fabric:
         packet_cost, message_cost: seconds of a host's processor for each packet and each message
             that it sends or receives, one after another (the overhead o of LogP, Culler et al.,
             PPoPP 1993).
-        packet_costs: the hosts whose packets cost another time than ``packet_cost``.
+        packet_costs: for hosts whose packets do not cost ``packet_cost``, what they cost.
         step_latency: seconds that each dependent step costs at a host (the α of the closed
             forms).
-        jumps: where hosts are linked by circuits, those that each has: host i to i + jump.
+        jumps: if hosts are linked by circuits, the jumps of these: host i is linked to i + jump.
         reconfiguration: seconds until circuits are set up, before jobs begin.
     """
 
@@ -134,7 +134,7 @@ class Fabric:
         }
 
     def tor_of(self, host: str) -> str:
-        """The ToR of ``host``. KeyError for anything but a host."""
+        """The ToR of ``host``. Raises KeyError for anything but a host."""
         return self._tor_of[host]
 
     def rack_hosts(self, switch: str) -> tuple[str, ...]:
@@ -170,7 +170,8 @@ class Fabric:
         return self._hops[node, tor]
 
     def distance(self, a: str, b: str) -> int:
-        """The number of links on a shortest path between two switches. KeyError if none exists."""
+        """The number of links on a shortest path between two switches. Raises KeyError if there is
+        none."""
         return self._distances_to(b)[a]
 
     def _distances_to(self, switch: str) -> dict[str, int]:
@@ -187,7 +188,8 @@ class Fabric:
         return self._distances[switch]
 
     def with_ina(self, switches: Iterable[str]) -> Fabric:
-        """The same fabric with other switches aggregating. KeyError names an unknown one."""
+        """The same fabric in which exactly ``switches`` aggregate. Raises KeyError for an unknown
+        one."""
         chosen = frozenset(switches)
         if unknown := chosen - set(self.switches):
             raise KeyError(f"not a switch of {self.name}: {', '.join(sorted(unknown))}")

@@ -11,24 +11,25 @@ _ETHERNET, _IP, _UDP, _TCP, _ROCE = 14, 20, 8, 32, 12
 _HEADERS = _ETHERNET + _IP + _UDP + wire.HEADER_BYTES
 
 MOST_HEADERS = _HEADERS + _ROCE
-"""Bytes of all headers of an INA or RoCE packet; those without values are no longer."""
+"""Bytes of all headers of an INA or RoCE packet; packets without values are not longer."""
 
 TCP_HEADERS = _ETHERNET + _IP + _TCP
 """Bytes of a segment's headers on a link, with timestamps."""
 
 
 LARGEST_SUPERFRAME = 6
-"""Segments that the kernel may carry through the fabric as one, as it does to and from network
-cards: most processor time is per packet, and six are still small compared with a queue."""
+"""The number of segments that the kernel may carry through the fabric as one packet, as it does to
+and from network cards. Most processor time is per packet, and six segments are still few compared
+with a queue."""
 
 _SUPERFRAME_BYTES = 32_768
-"""Bytes of a superframe at most, which limits it where frames are jumbos."""
+"""The most bytes of a superframe. This is the limit for jumbo frames."""
 
 
 @dataclass(frozen=True)
 class Framing:
     """The size of packets: an INA packet holds ``values`` int32; an IP packet is at most ``mtu``
-    bytes long, and TCP's packets are that long."""
+    bytes long, and full TCP packets have that length."""
 
     values: int = wire.VALUES
     mtu: int = 1500
@@ -50,17 +51,17 @@ class Framing:
 
     @property
     def ina_efficiency(self) -> float:
-        """Gradient bytes per byte on a link, INA packets."""
+        """Gradient bytes per byte on a link, for INA packets."""
         return self.values * 4 / self.frame
 
     @property
     def ina_ack_share(self) -> float:
-        """Bytes of receipts sent back per byte of gradient, where no sum returns."""
+        """Bytes of receipts sent back per byte of gradient, if no sum returns."""
         return _HEADERS / (self.values * 4)
 
     @property
     def tcp_efficiency(self) -> float:
-        """Gradient bytes per byte on a link, full TCP segments with timestamps."""
+        """Gradient bytes per byte on a link, for full TCP segments with timestamps."""
         return self.mss / self.full_frame
 
     @property

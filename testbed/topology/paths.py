@@ -1,4 +1,4 @@
-"""Paths through a fabric: the equally short ones (ECMP), and those chosen for single flows."""
+"""Paths through a fabric: equally short ones (ECMP), and paths that are chosen for single flows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Link: TypeAlias = tuple[str, str]
 """A directed link, from one node to its neighbour."""
 
 Flow: TypeAlias = tuple[str, str]
-"""What one node sends to another: (source, destination). A switch that sums sends, too."""
+"""What one node sends to another: (source, destination). Switches that sum are sources, too."""
 
 Routes: TypeAlias = Mapping[Flow, Sequence[str]]
 """Flows that do not follow ECMP, each with the nodes of its path, both ends included."""
@@ -29,12 +29,12 @@ _MOST_ROUNDS = 20
 
 
 def first(_: str, hops: Sequence[str]) -> str:
-    """Always the same choice, where any shortest path will do."""
+    """Always the same choice, for uses where any shortest path will do."""
     return hops[0]
 
 
 def path(fabric: Fabric, source: str, to: str, choice: Choice = first) -> tuple[str, ...]:
-    """The nodes of one shortest path, both ends included. ValueError if there is none."""
+    """The nodes of one shortest path, both ends included. Raises ValueError if there is none."""
     nodes = [source]
     while nodes[-1] != to:
         hops = fabric.next_hops(nodes[-1], to)
@@ -45,7 +45,8 @@ def path(fabric: Fabric, source: str, to: str, choice: Choice = first) -> tuple[
 
 
 def check(fabric: Fabric, routes: Routes) -> None:
-    """ValueError names a flow whose route does not lead from one of its ends to the other."""
+    """Raise ValueError, which names the flow, if a route does not lead from its flow's source to
+    its destination."""
     for (source, destination), route in routes.items():
         flow = f"the flow from {source} to {destination} cannot go"
         if not {source, destination} <= fabric.nodes.keys() or source == destination:
@@ -62,8 +63,8 @@ def check(fabric: Fabric, routes: Routes) -> None:
 
 
 def diverted(fabric: Fabric, routes: Routes, node: str) -> dict[Flow, str]:
-    """The routed flows that ``node`` must tell apart from others to the same node, each with the
-    neighbour to which it goes: not the only one on a shortest path.
+    """The routed flows for which ``node`` needs a route of their own, each with the neighbour to
+    which it goes. Flows whose neighbour is the only one on a shortest path need none.
     """
     return {
         (source, destination): there
@@ -76,9 +77,10 @@ def diverted(fabric: Fabric, routes: Routes, node: str) -> dict[Flow, str]:
 def spread(fabric: Fabric, flows: Mapping[Flow, float], routes: Routes | None = None) -> Routes:
     """A shortest path for each of ``flows`` that has a choice, so that no link is needlessly busy.
 
-    ``flows`` have their bytes, in any unit; those in ``routes`` keep that path. The paths are a
-    local optimum of a convex cost, a high power of the time that each link is busy: flow by flow,
-    the largest first, each takes the path that adds the least cost, until none would take another.
+    ``flows`` gives the bytes of each flow, in any unit; flows in ``routes`` keep that path. The
+    paths are a local optimum of a convex cost, a high power of the time that each link is busy.
+    Each flow in turn, the largest first, takes the path that adds the least cost, until no flow
+    would change its path.
     """
     kept = dict(routes or {})
     unit = min(link.rate for link in fabric.links)
@@ -123,7 +125,8 @@ def spread(fabric: Fabric, flows: Mapping[Flow, float], routes: Routes | None = 
 
 
 class EvenPaths:
-    """Flows that share equally short paths evenly, hop by hop, unless they have a route."""
+    """Flows that are spread evenly over equally short paths, hop by hop, unless they have a
+    route."""
 
     def __init__(self, fabric: Fabric, routes: Routes | None = None) -> None:
         self._fabric = fabric

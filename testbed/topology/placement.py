@@ -21,11 +21,11 @@ def ina_switches(
     """A number (int) or a share (float, rounded to the nearest number) of the switches.
 
     ``policy`` orders the candidates, and the first ones are taken: ``fullest`` rack first, or
-    ``random``, drawn with ``seed``. A smaller set is always part of a larger one. ``tier`` is
-    ``tor``, or ``any`` for all switches. ValueError if there are too few.
+    ``random``, drawn with ``seed``. A smaller set is always a subset of a larger one. ``tier`` is
+    ``tor``, or ``any`` for all switches. Raises ValueError if there are too few.
     """
     candidates = list(fabric.tors if tier == "tor" else fabric.switches)
-    # With Fraction, 0.5 of 3 ToRs does not depend on how floats round.
+    # With Fraction, half of 3 ToRs does not depend on how floats are rounded.
     count = (
         wanted
         if isinstance(wanted, int)
@@ -46,7 +46,7 @@ def place(
     """``count`` hosts that are not ``taken``, chosen by ``policy`` and listed rack by rack.
 
     ``packed`` fills rack after rack, ``spread`` takes one host of each rack in turn, ``random``
-    draws with ``seed``. ValueError if too few hosts are free.
+    draws with ``seed``. Raises ValueError if too few hosts are free.
     """
     racks = [[h for h in fabric.rack_hosts(tor) if h not in taken] for tor in fabric.tors]
     free = [host for rack in racks for host in rack]

@@ -6,8 +6,9 @@
 
 Sums of float32 become int32, travel as packets through the hosts' engine and the compiled P4
 program, and come back as float32. The switches run in rank 0, so nothing else has to be started,
-and root is not needed. ``INA_TESTBED_EXPERIMENT`` may name an experiment file with the fabric, the
-system, the window and the quantisation. ImportError without PyTorch (the extra ``train``).
+and root is not needed. ``INA_TESTBED_EXPERIMENT`` may name an experiment file, which sets the
+fabric, the system, the window and the quantisation. Raises ImportError without PyTorch (the extra
+``train``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Float32 as the integers that switches add: the factors of each packet, agreed by all ranks."""
+"""Float32 as the integers that switches add: the factors of each packet, on which all ranks
+agree."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from testbed.torch.links import core
 from testbed.workload.quantise import INT32_MAX, Float32, Float64, Int32, exponents
 
 Agree: TypeAlias = Callable[[Int32], None]
-"""Replaces each number by the largest that any rank has."""
+"""Replaces each number by the largest that any rank has there."""
 
 
 @dataclass(frozen=True)
 class Factors:
-    """What each packet's values are multiplied by, and how their sums become real again: times
-    ``back``, or divided by it."""
+    """The factors by which each packet's values are multiplied. Sums become real again when they
+    are multiplied by ``back``, or divided by it."""
 
     to: Float64
     back: Float64
@@ -32,12 +33,14 @@ def factors(
 ) -> Factors:
     """The factors of ``values``, float32[values], in packets of ``block``, among ``workers``.
 
-    The same integers as `BlockExponent`, or with ``factor`` as `Factor` (workload.quantise).
-    GroupError at every rank if some rank has a value that cannot be sent.
+    They give the same integers as `BlockExponent` or, with ``factor``, as `Factor`
+    (workload.quantise). Raises GroupError at every rank if any rank has a value that cannot be
+    sent.
     """
     bits: npt.NDArray[np.uint32] = np.empty(-(-len(values) // block), np.uint32)
     core().largest(values.ctypes.data, len(values), block, bits.ctypes.data)
-    # The bits of magnitudes are in the order of the magnitudes; those of inf and nan are largest.
+    # As integers, the bits of magnitudes have the order of the magnitudes. Those of inf and nan are
+    # the largest.
     largest = bits.view(np.int32)
     if factor is not None:
         largest = largest.max(keepdims=True)

@@ -1,7 +1,7 @@
-"""What keeps a group from summing."""
+"""The error of a group that cannot sum."""
 
 from __future__ import annotations
 
 
 class GroupError(RuntimeError):
-    """One line says what was found and what is wanted."""
+    """The group cannot sum; the message, one line, says what was found and what is wanted."""

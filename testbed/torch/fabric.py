@@ -1,7 +1,7 @@
 """The switches of a group, and its servers, in a thread of rank 0.
 
-The thread runs C code alone: the compiled P4 program of every switch, and the hosts' engine of
-every server.
+The thread runs only C code: the compiled P4 program of every switch, and the hosts' engine of every
+server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Fabric:
         self._thread.start()
 
     def close(self) -> None:
-        """Let the switches end when nothing is on its way to them."""
+        """End the switches once nothing is on its way to them."""
         library = core()
         library.fabric_stop(self._fabric)
         self._thread.join()

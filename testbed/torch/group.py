@@ -1,4 +1,5 @@
-"""The backend ``ina`` of torch.distributed: sums go through switches, all else through gloo."""
+"""The backend ``ina`` of torch.distributed: sums go through switches, everything else through
+gloo."""
 
 from __future__ import annotations
 
@@ -36,12 +37,14 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         def gloo(name: str) -> Any:
             return dist.ProcessGroupGloo(dist.PrefixStore(name, store), rank, size, timeout)
 
-        self._gloo = gloo("gloo")
-        # What is not defined here goes to the backend of the tensor's device.
-        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
+        backend = torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo("gloo")
+        # Collectives that are not defined here go to the backend of the tensor's device.
+        self._register_backend(*backend)
+        self._gloo = dist.ProcessGroup(rank, size)
+        self._gloo._register_backend(*backend)
         self._summing: Summing | None = None
         if size > 1:
-            # Sums run in a thread of their own, so their ranks agree in a group of their own.
+            # Sums run in a thread of their own, so ranks need a separate group to agree on them.
             agreeing, meeting = gloo("agree"), dist.PrefixStore("ina", store)
             self._summing = Summing(
                 meeting, rank, size, timeout.total_seconds(), _agreement(agreeing)
@@ -62,32 +65,55 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
             return self._gloo.allreduce(tensors, opts)
         return self._sum(tensors, opts.reduceOp, lambda: None)
 
+    def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
+        opts = dist.AllreduceCoalescedOptions() if opts is None else opts
+        if self._summing is None or not self._is_sum("all_reduce", tensors, opts.reduceOp):
+            return self._gloo.allreduce_coalesced(tensors, opts)
+        return self._sum(tensors, opts.reduceOp, lambda: None)
+
     def reduce_scatter(self, outputs: list[Any], inputs: list[list[Any]], opts: Any = None) -> Any:
         opts = dist.ReduceScatterOptions() if opts is None else opts
         if self._summing is None or not self._is_sum("reduce_scatter", inputs[0], opts.reduceOp):
             return self._gloo.reduce_scatter(outputs, inputs, opts)
         whole = torch.cat([each.reshape(-1) for each in inputs[0]])
-        return self._scatter(outputs[0], whole, [each.numel() for each in inputs[0]], opts.reduceOp)
+        parts = [each.numel() for each in inputs[0]]
+        return self._scatter(outputs, [whole], [parts], opts.reduceOp)
 
     def _reduce_scatter_base(self, output: Any, whole: Any, opts: Any = None) -> Any:
         opts = dist.ReduceScatterOptions() if opts is None else opts
         if self._summing is None or not self._is_sum("reduce_scatter", [whole], opts.reduceOp):
             return self._gloo._reduce_scatter_base(output, whole, opts)
-        parts = [output.numel()] * self.size()
-        return self._scatter(output, whole.reshape(-1).clone(), parts, opts.reduceOp)
+        return self._scatter_equally([output], [whole], opts.reduceOp)
 
     reduce_scatter_single = _reduce_scatter_base
 
-    # PyTorch's own keep the GIL while they wait for the lock of gloo's queue, whose holder may wait
-    # for the GIL to free a tensor.
+    def reduce_scatter_tensor_coalesced(
+        self, outputs: list[Any], inputs: list[Any], opts: Any = None
+    ) -> Any:
+        opts = dist.ReduceScatterOptions() if opts is None else opts
+        if self._summing is None or not self._is_sum("reduce_scatter", inputs, opts.reduceOp):
+            return self._gloo.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
+        return self._scatter_equally(outputs, inputs, opts.reduceOp)
+
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
+    # In a subclass, PyTorch's own functions keep the GIL while they wait for the lock of gloo's
+    # queue. The lock's holder may wait for the GIL to free a tensor. Names differ between versions
+    # of PyTorch.
     allgather = _by_gloo("allgather")
-    allreduce_coalesced = _by_gloo("allreduce_coalesced")
-    alltoall_base = all_to_all_single = _by_gloo("alltoall_base")
+    _allgather_base = _by_gloo("_allgather_base")
+    all_gather_single = _by_gloo("all_gather_single")
+    allgather_into_tensor_coalesced = _by_gloo("allgather_into_tensor_coalesced")
+    all_gather_single_coalesced = _by_gloo("all_gather_single_coalesced")
+    alltoall_base = _by_gloo("alltoall_base")
+    all_to_all_single = _by_gloo("all_to_all_single")
     barrier = _by_gloo("barrier")
     broadcast = _by_gloo("broadcast")
+    recv = _by_gloo("recv")
+    send = _by_gloo("send")
 
     def mean(self, tensor: Any) -> Any:
-        """Replace ``tensor`` by its mean over the ranks; a future of it."""
+        """Replace ``tensor`` by its mean over the ranks; returns a future of it."""
         if self._summing is None:
             done = torch.futures.Future()
             done.set_result(tensor)
@@ -96,28 +122,37 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         return self._started([tensor], dist.ReduceOp.AVG, lambda: None, tensor)[0]
 
     def _is_sum(self, what: str, tensors: list[Any], operation: Any) -> bool:
-        """Whether switches make it. GroupError if only they should, and cannot."""
-        (dtype,) = {each.dtype for each in tensors} or {None}
-        (device,) = {each.device for each in tensors}
-        if device.type != "cpu":
-            raise GroupError(f"{what}: found a tensor on {device}, wanted cpu")
+        """Whether switches make this reduction. Raises GroupError if they should make it but
+        cannot."""
+        for each in tensors:
+            if each.device.type != "cpu":
+                raise GroupError(f"{what}: found a tensor on {each.device}, wanted cpu")
+        types = {each.dtype for each in tensors}
         is_sum = any(operation == each for each in _SUMS)
-        if not is_sum or not (dtype.is_floating_point or dtype.is_complex):
+        if not is_sum or not any(each.is_floating_point or each.is_complex for each in types):
             return False
-        if dtype != torch.float32:
+        for dtype in types - {torch.float32}:
             raise GroupError(
                 f"{what}: found {dtype}, wanted torch.float32, whose sums switches make; convert"
                 " the tensor, or sum it in a group of the backend gloo"
             )
         return True
 
-    def _scatter(self, output: Any, whole: Any, parts: list[int], operation: Any) -> Any:
-        """Switches give all ranks the whole sum, of which each keeps its part."""
+    def _scatter_equally(self, outputs: list[Any], inputs: list[Any], operation: Any) -> Any:
+        wholes = [each.reshape(-1).clone() for each in inputs]
+        parts = [[each.numel()] * self.size() for each in outputs]
+        return self._scatter(outputs, wholes, parts, operation)
+
+    def _scatter(
+        self, outputs: list[Any], wholes: list[Any], parts: list[list[int]], operation: Any
+    ) -> Any:
+        """Reduce-scatters: switches give all ranks the whole sums, and each keeps its parts."""
 
         def keep() -> None:
-            output.copy_(whole.split(parts)[self.rank()].view_as(output))
+            for output, whole, sizes in zip(outputs, wholes, parts, strict=True):
+                output.copy_(whole.split(sizes)[self.rank()].view_as(output))
 
-        return self._sum([whole], operation, keep)
+        return self._sum(wholes, operation, keep)
 
     def _sum(self, tensors: list[Any], operation: Any, then: Callable[[], None]) -> Any:
         return _Sum(*self._started(tensors, operation, then, tensors))
@@ -125,7 +160,8 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
     def _started(
         self, tensors: list[Any], operation: Any, then: Callable[[], None], result: Any
     ) -> tuple[Any, list[BaseException]]:
-        """The future ``result`` of a sum and what follows it, and room for its error."""
+        """Start a sum, followed by ``then``. Returns a future of ``result``, and a list that gets
+        the error, if any."""
         summing, ended = self._summing, torch.futures.Future()
         assert summing is not None
         divisor = self.size() if operation == dist.ReduceOp.AVG else 1
@@ -142,7 +178,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
             ended.set_result(None)
 
         def found(_: Any) -> Any:
-            # Raised here, it is the future's error for PyTorch's own code, too.
+            # Raised here, it is also the future's error for PyTorch's own code.
             if errors:
                 raise errors[0]
             return result
@@ -168,7 +204,7 @@ class _Sum(dist.Work):  # type: ignore[misc]
         self._future, self._errors = future, errors
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it is there, as long as the group's timeout allows. GroupError if it fails."""
+        """Wait for the sum, at most for the group's timeout. Raises GroupError if it fails."""
         try:
             self._future.wait()
         except RuntimeError:

@@ -1,6 +1,6 @@
 """A communication hook of DistributedDataParallel, for scripts that keep another backend."""
 
-# PyTorch compares the annotations with its classes, so that they must not be text.
+# PyTorch compares the annotations with its classes, so they must not be text.
 
 import torch
 import torch.distributed as dist

@@ -1,7 +1,7 @@
 """The memory that the ranks of a group share, and the C code that works on it (``core/``).
 
 The memory has no name: rank 0 makes it, and the others open it through /proc. It is gone when the
-last of them has ended, however it ended.
+last rank has ended, in whatever way.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Reduction(ctypes.Structure):
     )
 
 
-STAGE = 4 * 8
+STAGE = 4 * 32
 """Packets in the stage of a reduction: PIECE * PIECES of core/reduction.h."""
 
 
@@ -109,7 +109,7 @@ def core() -> ctypes.CDLL:
         "node_open": (node, bell, c_uint32, c_uint32),
         "node_close": (None, node),
         "node_hear": (c_int, node, link),
-        "node_reach": (c_int, node, c_uint32, link, bell, c_char_p, c_char_p),
+        "node_reach": (c_int, node, c_uint32, link, bell, c_bool, c_char_p, c_char_p),
         "bell_ring": (None, bell),
         "fabric_open": (fabric, bell),
         "fabric_close": (None, fabric),
@@ -127,13 +127,13 @@ def core() -> ctypes.CDLL:
 class Memory:
     """The bells and links of a group, in memory that its ranks share.
 
-    ``descriptor``: of the memory that rank 0 has made; None to make it.
+    ``descriptor``: that of the memory that rank 0 has made; None makes the memory.
     """
 
     def __init__(self, wiring: Wiring, descriptor: int | None = None) -> None:
         self._wiring = wiring
-        # A window and what is retransmitted while the other end gets no processor.
-        self._frames = 4 << (wiring.window - 1).bit_length()
+        # Room for a window, and for retransmissions while the other end gets no processor time.
+        self._frames = 2 << (wiring.window - 1).bit_length()
         self._full = Framing(wiring.values).frame
         self._link_bytes = int(core().link_bytes(self._frames, self._full))
         self._links = {ends: number for number, ends in enumerate(wiring.links)}
@@ -147,18 +147,19 @@ class Memory:
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     def bell(self, node: str) -> int:
-        """The address of the bell at which ``node`` sleeps: a worker's own, or the fabric's."""
+        """The address of the bell at which ``node`` sleeps: a worker's own bell, or that of the
+        fabric."""
         workers = self._wiring.workers
         number = workers.index(node) if node in workers else len(workers)
         return self._start + number * _BELL
 
     def node(self, name: str) -> int:
-        """A node with its links, as a C pointer. MemoryError without memory."""
+        """A node with its links, as a C pointer. Raises MemoryError."""
         library = core()
         node = _made(library.node_open(self.bell(name), self._frames, self._full))
         own = self._wiring.addresses[name]
-        # Rank 0's links come last: its process, which has the switches, must not end while others
-        # lack a sum that it has.
+        # Rank 0's links come last: its process runs the switches, so it must not end while others
+        # lack a sum that it already has.
         workers = self._wiring.workers
         for (source, to), number in sorted(
             self._links.items(), key=lambda each: each[0][1] == workers[0]
@@ -173,12 +174,13 @@ class Memory:
                     for size in (4 * self._wiring.values, 0)
                 ]
                 address = int.from_bytes(socket.inet_aton(there.ip), sys.byteorder)
-                if library.node_reach(node, address, link, self.bell(to), *frames):
+                to_host = to in self._wiring.roles
+                if library.node_reach(node, address, link, self.bell(to), to_host, *frames):
                     raise MemoryError
         return node
 
     def _link(self, number: int) -> int:
-        """Where a link begins."""
+        """The offset at which a link begins."""
         return (len(self._wiring.workers) + 1) * _BELL + number * self._link_bytes
 
 

@@ -27,21 +27,21 @@ from testbed.torch.wiring import Wiring, wiring
 from testbed.workload.quantise import Float32
 
 _LOOK_S = 0.25
-"""How often a rank that waits looks whether the others are alive."""
+"""Seconds between the checks of a waiting rank that the others are alive."""
 
 _DEATH_S = 10.0
-"""How long a process without connections, or the thread of a closed group, may take to end."""
+"""Seconds that a process without connections, or the thread of a closed group, may take to end."""
 
 
 class Summing:
     """Sums arrays over the ranks of a group, one after another, in a thread of its own.
 
     Args:
-        store: a store of PyTorch's that the ranks share, for this group alone.
-        timeout_s: how long one sum may take.
-        agree: replaces integers by the largest of all ranks.
+        store: a PyTorch store that the ranks share, for this group only.
+        timeout_s: how many seconds one sum may take.
+        agree: replaces each integer by the largest of all ranks.
 
-    All ranks must make it together. GroupError, at all of them, if that is impossible.
+    All ranks must make it together. Raises GroupError, at all of them, if that is impossible.
     """
 
     def __init__(self, store: Any, rank: int, world: int, timeout_s: float, agree: Agree) -> None:
@@ -63,12 +63,13 @@ class Summing:
         atexit.register(self.close)
 
     def submit(self, order: Callable[[], None]) -> None:
-        """Call ``order`` in the thread, after those before it; it may call `sum`."""
+        """Call ``order`` in the thread, after all earlier ones. It may call `sum`."""
         self._orders.put(order)
 
     def sum(self, values: Float32, divisor: int = 1) -> None:
         """Replace ``values``, contiguous float32[values], by the sums over all ranks, divided by
-        ``divisor``. GroupError says why there is none; the group is of no more use then."""
+        ``divisor``. Raises GroupError, which says why there is none; the group cannot be used any
+        more then."""
         if self._failed is not None:
             raise GroupError(f"the group has failed before: {self._failed}")
         try:
@@ -131,7 +132,7 @@ class Summing:
         self._begin += -(-len(values) // block)
 
     def _check(self, give_up: float) -> None:
-        """GroupError if the sum that is waited for will not come."""
+        """Raise GroupError if the sum that this rank waits for will not come."""
         if self._closing:
             raise GroupError("the group was closed while it summed")
         self._check_others(0)
@@ -142,7 +143,7 @@ class Summing:
             )
 
     def _check_others(self, patience_s: float) -> None:
-        """GroupError if another rank has ended, or does so within ``patience_s``."""
+        """Raise GroupError if another rank has ended, or ends within ``patience_s`` seconds."""
         poll = select.poll()
         for descriptor in self._others.values():
             poll.register(descriptor, select.POLLIN)
@@ -152,7 +153,7 @@ class Summing:
             raise GroupError(f"rank {', '.join(gone)} ended before the others had its sums")
 
     def _meet(self, store: Any) -> tuple[Wiring, Memory]:
-        """The network that rank 0 has made. If it could not, its error."""
+        """The network that rank 0 has made. If it could not, raises its error."""
         if self._rank:
             told = pickle.loads(store.get("wiring"))
             if isinstance(told, GroupError):
@@ -186,7 +187,8 @@ class Summing:
         return Memory(made, opened)
 
     def _look_at_others(self, store: Any) -> dict[int, int]:
-        """A descriptor of each other rank's process, readable once that has ended."""
+        """A descriptor of each other rank's process, which becomes readable when the process has
+        ended."""
         store.set(f"process/{self._rank}", str(os.getpid()))
         others = (rank for rank in range(self._world) if rank != self._rank)
         return {rank: os.pidfd_open(int(store.get(f"process/{rank}"))) for rank in others}

@@ -1,6 +1,6 @@
 """A group's network as plain data: its links, each host's role and each switch's entries.
 
-Frames go straight to the next aggregating node. Switches that only forward are left out.
+Frames go directly to the next aggregating node. Switches that only forward are left out.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Wiring:
 
     Attributes:
         workers: the hosts of the ranks, in their order.
-        links: sender and receiver of each, in both directions.
-        roles: of the workers, and of servers, in the tree.
-        entries: of the switches.
+        links: the sender and the receiver of each link, for both directions.
+        roles: those of the workers and of servers in the tree.
+        entries: those of the switches.
         values: int32 values in a packet.
         window: packets that a sender may have in flight.
-        factor: of all values, or None for block exponents.
+        factor: the factor of all values; None for block exponents.
     """
 
     workers: tuple[str, ...]
@@ -67,7 +67,8 @@ class Wiring:
 
 
 def wiring(world: int) -> Wiring:
-    """The network of a group of ``world`` ranks. GroupError says why there is none."""
+    """The network of a group of ``world`` ranks. Raises GroupError, which says why there is
+    none."""
     file = os.environ.get(EXPERIMENT)
     try:
         if file is None:
@@ -135,7 +136,7 @@ def _of(job: DeployedJob, file: str) -> Wiring:
 
 
 def _links(plan: Plan, allocation: Allocation) -> tuple[tuple[str, str], ...]:
-    """Those of the tree, and those by which a server answers a single worker."""
+    """The links of the tree, and those over which a server answers a single worker."""
     ends = set(allocation.tree.parent.items())
     for server in plan.hosts[plan.workers :]:
         ends |= {(worker, server) for worker in plan.hosts[: plan.workers]}

@@ -1,9 +1,9 @@
-"""Training without a sum: workers' updates are added to servers' parameters as they come.
+"""Training without an all-reduce: workers' updates are added to servers' parameters as they come.
 
-The order of events is the simulated schedule's: which update a server adds when, and whom it
-answers with the parameters of that moment. So every gradient is that of parameters that really are
-stale. A server divides each update by the number of workers: in an iteration all systems move as
-far. That is our reading; sources differ.
+The simulated schedule gives the order of events: which update a server adds when, and which workers
+it answers with the parameters of that moment. So every gradient is computed with parameters that
+really are stale. A server divides each update by the number of workers, so that parameters move
+equally far in an iteration of any system. That is our reading; sources differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.workload.quantise import Float32
 
 
 class Asynchronous:
-    """Parameters at servers, and what each worker has of them."""
+    """The parameters at servers, and each worker's copy of them."""
 
     def __init__(self, job: Job, workers: int, places: Places, computation: Computation) -> None:
         assert job.training is not None
@@ -31,7 +31,7 @@ class Asynchronous:
         self._workers = workers
         self._optimizer = Optimizer(job.training, places.elements)
         self.parameters: Float32 = places.spread(computation.initial)
-        """The servers', in the job's order."""
+        """The servers' parameters, in the job's order."""
         self._pulled = [self.parameters.copy() for _ in range(workers)]
         self._done = [0] * workers
         self._gradients: list[Float32] = [np.empty(0, np.float32)] * workers
@@ -42,7 +42,7 @@ class Asynchronous:
         self._since = Since()
 
     def learn(self, updates: Sequence[UpdateTimes], start_s: float) -> None:
-        """Follow ``updates``, in the order of time; times are taken from ``start_s``."""
+        """Follow ``updates``, in the order of time. Times count from ``start_s``."""
         self._note(0.0, 0.0)
         chunks = len({(each.unit, each.chunk) for each in updates})
         every = self._job.training.evaluate_every if self._job.training else 1
@@ -57,13 +57,13 @@ class Asynchronous:
         key = (update.unit, update.chunk, worker)
         number = self._pushed[key] = self._pushed.get(key, 0) + 1
         if number > self._done[worker]:
-            # Its first chunk of an iteration: it has all answers of the one before.
+            # This is its first chunk of an iteration, so it has all answers of the previous one.
             self._compute(worker, number - 1)
         part = self._places.layout.chunk(*piece)
         gradient = self._gradients[worker][part] / np.float32(self._workers)
         self.parameters[part] = self._optimizer.step(self.parameters, gradient, part)
         added = self._added[piece] = self._added.get(piece, 0) + 1
-        # Its own earlier updates are in its parameters.
+        # Its parameters contain its own earlier updates.
         self._since.staleness.append(added - 1 - self._had.get(key, 0))
         for answered in update.answered:
             self._pulled[answered][part] = self.parameters[part]

@@ -1,6 +1,7 @@
-"""The workers' computing: real gradients of a script's model, one worker after another.
+"""The workers' computation: real gradients of a script's model, one worker after another.
 
-One thread and PyTorch's deterministic algorithms: the same seed gives the same bits.
+It uses one thread and PyTorch's deterministic algorithms, so that the same seed gives the same
+bits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from testbed.workload.values import Float32
 class Computation:
     """A model, whose parameters are exchanged for those of the worker that computes.
 
-    ``tensors``: name and number of values of each parameter, in the model's order.
+    ``tensors``: name and number of values of each parameter, in the model's order. Raises
     TrainingError if the script cannot be used.
     """
 
@@ -60,7 +61,7 @@ class Computation:
 
     @property
     def samples(self) -> int:
-        """The samples of all workers."""
+        """The number of samples of all workers."""
         return sum(len(inputs) for inputs, _ in self._data)
 
     def gradient(self, parameters: Float32, worker: int, iteration: int) -> tuple[Float32, float]:
@@ -72,7 +73,8 @@ class Computation:
         inputs, targets = self._data[worker]
         chosen = torch.from_numpy(self._chosen(worker, iteration, len(inputs)))
         with script.running("loss()"):
-            # The generator's own: torch.manual_seed also notes a call for each absent GPU.
+            # The generator's own function is used, because torch.manual_seed also notes a call for
+            # each absent GPU.
             torch.default_generator.manual_seed(_seed(self._seed, worker, iteration))
             self._model.train()
             for each in self._parameters:
@@ -137,7 +139,7 @@ def _seed(*numbers: int) -> int:
 
 
 def check_trace(tensors: Sequence[tuple[str, int]], trace: Trace, script: Path) -> None:
-    """TrainingError unless ``trace`` has the model's parameters in the model's order."""
+    """Raise TrainingError unless ``trace`` has the model's parameters in the model's order."""
     wanted = [(each.name, each.elements) for each in trace.tensors]
     if trace.dtype_bytes != 4:
         raise TrainingError(

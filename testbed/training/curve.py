@@ -14,13 +14,15 @@ class Point:
     """An evaluation of the parameters.
 
     Attributes:
-        iteration: iterations of all workers before it; a fraction where workers are apart.
+        iteration: iterations before it. If workers may be in different iterations, it is their
+            mean, possibly a fraction.
         at_s: seconds on the back end's clock; None until the schedule is known.
         value: the script's metric.
         loss: mean training loss of the batches since the last evaluation; None before the first.
         staleness: mean number of updates by other workers that a gradient's parameters lacked.
         error: mean relative error of the sums by quantisation.
-        weights: digest of the parameters; equal ones are equal in every bit.
+        weights: digest of the parameters; if two digests are equal, so is every bit of the
+            parameters.
     """
 
     iteration: float
@@ -33,7 +35,7 @@ class Point:
 
 
 class Since:
-    """Means over what happened since the last evaluation."""
+    """The means of what happened since the last evaluation."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
@@ -43,7 +45,7 @@ class Since:
     def point(
         self, parameters: Float32, iteration: float, at_s: float | None, value: float
     ) -> Point:
-        """The evaluation, after which counting begins anew."""
+        """The evaluation; counting starts again after it."""
         loss = _mean(self.losses) if self.losses else None
         means = _mean(self.staleness), _mean(self.errors)
         made = Point(iteration, at_s, value, loss, *means, digest(parameters))
@@ -53,7 +55,7 @@ class Since:
 
 
 def digest(parameters: Float32) -> str:
-    """A digest of a model's parameters, in its order; equal ones are equal in every bit."""
+    """A digest of a model's parameters, in the model's order. If two are equal, so is every bit."""
     return sha256(parameters.tobytes()).hexdigest()[:12]
 
 

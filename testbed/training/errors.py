@@ -1,4 +1,4 @@
-"""What keeps a job from learning."""
+"""The error of a job that cannot learn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class TrainingError(DeploymentError, NoGradient):
 
 
 def require_torch() -> None:
-    """TrainingError if PyTorch is not installed."""
+    """Raise TrainingError if PyTorch is not installed."""
     try:
         import torch  # noqa: F401
     except ImportError as error:

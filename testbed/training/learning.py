@@ -26,7 +26,8 @@ THROUGH = "the parameters follow from the sums that arrived"
 
 @dataclass(frozen=True)
 class Learnt:
-    """What a job has learnt: its evaluations, with times on the back end's clock from its start."""
+    """What a job has learnt: its evaluations, with times on the back end's clock since its
+    start."""
 
     script: Script
     points: tuple[Point, ...]
@@ -38,8 +39,8 @@ class Learning:
 
     In emulation, and with ``backend: packet`` and ``carried_values: all``, the real gradients of
     jobs that sum in every iteration travel in the packets. All other jobs learn after the run, by
-    its schedule. In emulation each worker is a process, which computes the gradients of all, so
-    that it can check the sums. TrainingError if a job cannot learn.
+    its schedule. In emulation, each worker is a process that computes the gradients of all workers,
+    so that it can check the sums. Raises TrainingError if a job cannot learn.
     """
 
     def __init__(self, deployment: Deployment) -> None:
@@ -85,7 +86,8 @@ class _Job:
         return self._made()
 
     def travelling(self, elsewhere: bool) -> Synchronous:
-        """What workers send; ``elsewhere``: in processes of their own, which do not evaluate."""
+        """What workers send. ``elsewhere``: whether they are processes of their own, which do not
+        evaluate."""
         return self._made(evaluates=False) if elsewhere else self.sums
 
     def _made(self, evaluates: bool = True) -> Synchronous:
@@ -102,7 +104,7 @@ class _Job:
             return Learnt(self._script, tuple(servers.points), HERE)
         if not online:
             self.sums.learn()
-        # What travelled, and left digests, must have led to the same.
+        # If gradients travelled, the workers' digests must be those of local sums.
         if not measured.weights <= {"", self.sums.weights}:
             raise TrainingError(
                 f"job {self._job.number}: the workers' weights, {listed(sorted(measured.weights))},"
@@ -113,7 +115,7 @@ class _Job:
 
 
 def load(job: DeployedJob) -> Script:
-    """The script of a job. TrainingError if PyTorch or the script cannot be used."""
+    """The script of a job. Raises TrainingError if PyTorch or the script cannot be used."""
     assert job.job.training is not None
     require_torch()
     named = job.job.training.script
@@ -121,7 +123,7 @@ def load(job: DeployedJob) -> Script:
 
 
 def _timed(points: Sequence[Point], measured: JobMeasurements, start_s: float) -> tuple[Point, ...]:
-    """Evaluations after an iteration are at the end of its last worker."""
+    """The evaluations with times: one after an iteration is at the end of the last worker's."""
     ends = [0.0] + [
         max(own[index].end for own in measured.iterations) - start_s
         for index in range(len(measured.iterations[0]))
@@ -130,7 +132,8 @@ def _timed(points: Sequence[Point], measured: JobMeasurements, start_s: float) -
 
 
 def prepare(deployments: Sequence[Deployment]) -> None:
-    """Check, before the first cell runs, that all scripts can be used. TrainingError if not."""
+    """Check, before the first cell runs, that all scripts can be used. Raises TrainingError if
+    not."""
     seen = set()
     for deployment in deployments:
         for job in deployment.jobs:

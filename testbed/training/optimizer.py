@@ -1,6 +1,6 @@
 """Optimizers on flat vectors, part by part: servers update parameters chunk by chunk.
 
-Each value depends on its own gradients only, so that any cut into chunks gives the same bits.
+Each value depends only on its own gradients, so that any division into chunks gives the same bits.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Optimizer:
     def step(
         self, parameters: Float32, gradient: Float32, part: slice, keep: bool = True
     ) -> Float32:
-        """``part`` of ``parameters`` after a step with this ``gradient``, the part's.
+        """The ``part`` of ``parameters`` after a step with the part's ``gradient``.
 
-        Without ``keep`` the optimizer stays as it was.
+        Without ``keep``, the optimizer's state does not change.
         """
         first = self._first[part]
         if not self._adam:
@@ -46,7 +46,7 @@ class Optimizer:
         steps = self._steps[part] + 1
         if keep:
             self._first[part], self._second[part], self._steps[part] = first, second, steps
-        # In float64, then rounded: powers of float32 differ between machines.
+        # In float64, and then rounded, because powers of float32 differ between machines.
         first_bias = (1 - 0.9 ** steps.astype(np.float64)).astype(np.float32)
         second_bias = (1 - 0.999 ** steps.astype(np.float64)).astype(np.float32)
         root = np.sqrt(second / second_bias) + np.float32(1e-8)

@@ -18,8 +18,8 @@ class Places:
     """The order of a job's values.
 
     Attributes:
-        layout: its units and chunks.
-        order: each value's place in the model, in the job's order.
+        layout: the positions of the job's units and chunks.
+        order: the place in the model of each value of the job's order.
         deferred: which values wait for the second stage.
     """
 

@@ -26,7 +26,7 @@ class Quantised:
     Attributes:
         sent: int32[workers, values].
         total: int32[values], their sum.
-        error: relative L2 distance of the sum from that of the float gradients.
+        error: relative L2 distance of the sum from the sum of the float gradients.
     """
 
     quantiser: Quantiser
@@ -35,7 +35,7 @@ class Quantised:
     error: float
 
     def mean(self, total: Int32) -> Float32:
-        """float32[values]: the mean gradient that a sum stands for."""
+        """float32[values]: the mean gradient that the integers' sum ``total`` represents."""
         real = self.quantiser.restore(total.astype(np.float64))
         mean: Float32 = (real / len(self.sent)).astype(np.float32)
         return mean
@@ -44,7 +44,7 @@ class Quantised:
 def quantised(gradients: Float32, job: Job, block: int, when: str) -> Quantised:
     """``gradients``, float32[workers, values], as the ``job``'s quantisation sends them.
 
-    TrainingError if a value or a sum leaves the range of int32.
+    Raises TrainingError if a value or a sum leaves the range of int32.
     """
     quantiser = _quantiser(gradients, job, block)
     sent = np.array([quantiser.quantise(each) for each in gradients])

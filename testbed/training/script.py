@@ -1,4 +1,4 @@
-"""Training scripts: a user's module, loaded and called with its errors as one line.
+"""Training scripts: a user's module, loaded and called so that its errors become one line.
 
 A script is a Python file with four functions:
 
@@ -30,7 +30,8 @@ FUNCTIONS = ("model", "data", "loss", "evaluate")
 
 @dataclass(frozen=True)
 class Script:
-    """A loaded script. Its functions raise `TrainingError` where the user's code raises."""
+    """A loaded script. Its functions raise `TrainingError` if the user's code raises an
+    exception."""
 
     path: Path
     module: ModuleType
@@ -51,13 +52,13 @@ class Script:
 
     @contextmanager
     def running(self, what: str) -> Iterator[None]:
-        """A context in which errors are the script's."""
+        """A context in which any error is reported as the script's."""
         with _one_line(self.path, what):
             yield
 
 
 def load(path: Path) -> Script:
-    """The script in ``path``. TrainingError if it cannot be imported or lacks a function."""
+    """The script in ``path``. Raises TrainingError if it cannot be imported or lacks a function."""
     spec = spec_from_file_location(f"_training_script_{path.stem.replace('-', '_')}", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise TrainingError(f"{path}: found no Python file, wanted a training script")
@@ -74,7 +75,7 @@ def load(path: Path) -> Script:
 
 @contextmanager
 def _one_line(path: Path, what: str) -> Iterator[None]:
-    """Any error as one line, with the last line of the script that was running."""
+    """Report any error as one line, with the last line of the script that was running."""
     try:
         yield
     except TrainingError:

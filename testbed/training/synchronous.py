@@ -1,10 +1,10 @@
-"""Training with a sum in every iteration, all of it at once (BSP) or in two stages (OSP).
+"""Training with an all-reduce in every iteration, all at once (BSP) or in two stages (OSP).
 
-In two stages the sums of deferred tensors arrive one iteration later. Until then a worker has
-either stale values of these parameters or, with the correction by local gradients (LGP of OSP,
-Chen et al., ICPP 2023), those after a step with its own gradient; the sum replaces that step. The
-paper's text was not available: the correction is our reading of its abstract, and momentum takes
-part in the local step.
+With two stages, the sums of deferred tensors arrive one iteration later. Until then a worker has
+stale values of these parameters. With the correction by local gradients (LGP of OSP, Chen et al.,
+ICPP 2023), it has their values after a step with its own gradient instead; the sum then replaces
+that step. The paper's text was not available, so the correction is our reading of its abstract; the
+local step includes momentum.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from testbed.workload.gradients import Gradients
 from testbed.workload.quantise import Float32, Int32
 
 _LASTING = 3
-"""Iterations whose gradients may still be asked for: all ranks are within two of one another."""
+"""How many iterations' gradients are kept: all ranks are within two iterations of one another."""
 
 
 class Synchronous(Gradients):
     """The gradients of a job that learns, computed when the first worker needs them.
 
-    The first worker that has an iteration's sums hands them over (`take`), and the parameters
-    follow from these: from the integers that arrived. The others' are compared with the local sum.
-    In processes of their own, all workers do so, each on its own copy. With ``evaluates`` there are
-    `points`.
+    The first worker that has an iteration's sums hands them over (`take`). The parameters follow
+    from these sums, that is, from the integers that arrived. The other workers' sums are compared
+    with the local sum. If workers are processes of their own, each does this on its own copy. With
+    ``evaluates`` there are `points`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Synchronous(Gradients):
         self._last = job.warmup + job.iterations
         self._optimizer = Optimizer(job.training, places.elements)
         self.parameters: Float32 = places.spread(computation.initial)
-        """After the last iteration's sums, in the job's order."""
+        """The parameters after the last iteration's sums, in the job's order."""
         self.points: list[Point] = []
         self._since = Since()
         self._made: dict[int, Quantised] = {}
@@ -112,7 +112,8 @@ class Synchronous(Gradients):
         return self._quantised(iteration).total
 
     def _quantised(self, iteration: int) -> Quantised:
-        """The gradients of ``iteration``, of the parameters after the sums taken so far."""
+        """The gradients of ``iteration``, computed with the parameters after the sums taken so
+        far."""
         if iteration not in self._made:
             assert iteration == self._taken, "an iteration needs the sums of the one before"
             began = monotonic()
@@ -140,7 +141,7 @@ class Synchronous(Gradients):
             self.parameters[part] = self._optimizer.step(self.parameters, gradient[part], part)
 
     def _correct(self, iteration: int) -> None:
-        """The deferred parameters of each worker, until the sums of ``iteration`` arrive."""
+        """Set the deferred parameters of each worker until the sums of ``iteration`` arrive."""
         if not self._share or not self._corrects:
             return
         for rank in range(self.ranks):
@@ -158,6 +159,6 @@ class Synchronous(Gradients):
 
 
 def _spans(where: npt.NDArray[np.bool_]) -> list[slice]:
-    """The runs of true values."""
+    """The consecutive runs of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], where, [False]]).astype(np.int8)))
     return [slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)]

@@ -2,9 +2,8 @@
 
 The rule is that of ``compute_bucket_assignment_by_size`` (pytorch/pytorch,
 torch/csrc/distributed/c10d/reducer.cpp): tensors are taken in the order in which their gradients
-become ready, and the tensor that makes a bucket reach or exceed its cap is its last. So a bucket
-can exceed its cap by up to one tensor. The first bucket's cap is smaller, so that communication
-starts early.
+become ready. A bucket ends with the tensor that makes it reach or exceed its cap, so it can exceed
+the cap by up to one tensor. The first bucket's cap is smaller, so that communication starts early.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ def fill(
 ) -> tuple[Bucket, ...]:
     """The buckets of one iteration, in the order in which they become ready.
 
-    Caps are in bytes of the full-size model. With ``scale``, buckets are chosen at full size and
-    then take their bytes and times from ``trace.scaled(scale)``: scaling never moves a tensor to
+    Caps are in bytes of the full-size model. With ``scale``, buckets are chosen at full size, and
+    then get their bytes and times from ``trace.scaled(scale)``. So scaling never moves a tensor to
     another bucket.
 
     The ``deferred`` tensors fill separate buckets. These come first and are ready at once: they
@@ -91,9 +90,9 @@ def _groups(
 
 
 def after_compute(buckets: Iterable[Bucket], compute_s: float) -> tuple[Bucket, ...]:
-    """The same buckets, none ready before ``compute_s``: communication without overlap.
+    """The same buckets, but none is ready before ``compute_s``: communication without overlap.
 
-    Deferred buckets still overlap, as they belong to the previous iteration.
+    Deferred buckets still overlap, because they belong to the previous iteration.
     """
     return tuple(
         bucket if bucket.deferred else replace(bucket, ready_s=compute_s) for bucket in buckets

@@ -21,7 +21,7 @@ FAMILIES = {
     "bert-large": "bert-base",
     "gpt2": "gpt2",
 }
-"""The sample of each workload: one for each family of models."""
+"""The sample of each workload. There is one for each family of models."""
 TITLES = {
     "resnet18": "ResNet-18",
     "resnet50": "ResNet-50",
@@ -32,7 +32,7 @@ TITLES = {
     "bert-large": "BERT-large",
     "gpt2": "GPT-2",
 }
-"""The names of models as people write them."""
+"""The models' names for readers."""
 
 
 def title(workload: str) -> str:

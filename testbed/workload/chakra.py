@@ -1,15 +1,15 @@
 """Convert traces to and from Chakra execution traces (mlcommons/chakra 1.0.0, et_def.proto).
 
-A Chakra file holds a ``GlobalMetadata`` message and then a ``Node`` for each computation and each
-collective of one worker, with the nodes that it depends on. `save` writes names and attributes as
-Chakra's own text converter does for data-parallel training: ``COMP_NODE_<tensor>_FWD``,
+A Chakra file holds a ``GlobalMetadata`` message, and then a ``Node`` for each computation and each
+collective of one worker. A node names the nodes that it depends on. For data-parallel training,
+`save` writes names and attributes like Chakra's own text converter: ``COMP_NODE_<tensor>_FWD``,
 ``COMP_NODE_<tensor>_BWD`` and ``COMM_COLL_NODE_<tensor>_ALLREDUCE`` with ``comm_type`` and
 ``comm_size`` (bytes). Durations are whole microseconds.
 
 `load` reads any graph of computations and all-reduces. Each all-reduce of the first iteration
-becomes a tensor, ready when the computations that it depends on are done. Computations run one at
-a time; those named ``..._FWD`` or ``...forward...`` are the forward pass, all others the backward
-pass.
+becomes a tensor, which is ready when the computations that it depends on are done. Computations run
+one at a time; those named ``..._FWD`` or ``...forward...`` are the forward pass, all others the
+backward pass.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _ALL_REDUCED = re.compile(r"COMM_COLL_NODE_(?P<tensor>.+)_ALLREDUCE")
 
 @dataclass
 class Node:
-    """A node of a Chakra graph. Times in microseconds; ``parents``: both kinds of dependency."""
+    """A node of a Chakra graph. Times are in microseconds; ``parents`` has both kinds of
+    dependency."""
 
     id: int = 0
     name: str = ""
@@ -148,7 +149,7 @@ def _metadata(message: bytes) -> Attributes:
 
 
 def _attribute(message: bytes) -> tuple[str, int | str]:
-    """Name and value; 0 for values of unused kinds."""
+    """An attribute's name and value; 0 for values of kinds that are not used here."""
     name, value = "", 0
     text: str | None = None
     for number, found in protobuf.fields(message):
@@ -184,7 +185,7 @@ def _node(message: bytes) -> Node:
 
 
 def _ordered(nodes: Sequence[Node]) -> list[Node]:
-    """The first iteration's nodes, parents before children, else by start and number.
+    """The first iteration's nodes: parents before children, otherwise by start and number.
 
     A computation that depends on an all-reduce belongs to the next iteration (or the optimizer).
     Raises ValueError for a graph that cannot be replayed.
@@ -226,7 +227,8 @@ def _ordered(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
-    """One iteration. If any computation is on the GPU, only those count: launches take no time."""
+    """One iteration. If any computation is on the GPU, only such computations count: launches take
+    no time."""
     reduces = [node for node in order if node.collective]
     if not reduces:
         raise ValueError("no all-reduce, wanted one for each tensor")
@@ -281,7 +283,7 @@ def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
 
 
 def _tensor_names(reduces: Sequence[Node]) -> dict[int, str]:
-    """A name for each all-reduce's tensor, with its number where names are not unique."""
+    """A name for each all-reduce's tensor; a number is appended if names are not unique."""
     names: dict[int, str] = {}
     for node in reduces:
         match = _ALL_REDUCED.fullmatch(node.name)

@@ -1,8 +1,8 @@
-"""Workloads in all supported file formats, chosen by a file's suffix.
+"""Workloads in all supported file formats; a file's suffix decides.
 
 ``.trace`` is the testbed's own format, ``.et`` (or ``.et.gz``) a Chakra execution trace, ``.csv`` a
 layer list of SwitchML's dnn_benchmark. ``.json`` (or ``.json.gz``), an export of PyTorch's
-profiler, is only read.
+profiler, is read but not written.
 """
 
 from __future__ import annotations

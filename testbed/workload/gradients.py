@@ -1,17 +1,17 @@
 """Gradients whose sum is known, so that every received value can be checked bit for bit.
 
-In iteration t rank r contributes ``v[r, t] = g[r] + b(r, t)``, as int32 with wrap-around: the
-rank's base vector, of normally distributed or of real gradient values, plus a small constant for
-the iteration. The sum over ranks is then the sum of the bases, computed once, plus one number,
-``offset(t)``: checking an iteration costs one pass over the received values.
+In iteration t, rank r contributes ``v[r, t] = g[r] + b(r, t)``, as int32 with wrap-around. This is
+the rank's base vector, of normally distributed or of real gradient values, plus a small constant
+for the iteration. The sum over ranks is then the sum of the bases, which is computed once, plus one
+number, ``offset(t)``. So checking an iteration takes one pass over the received values.
 
-The constants reveal errors: b is positive and odd and steps through all odd 16-bit numbers, so a
-rank's contribution differs in any two iterations fewer than 32768 apart, and the whole sum in any
-two fewer than 32768 / ranks apart. A stale, missing or repeated contribution or a misplaced chunk
-changes the sum.
+The constants reveal errors: b is positive and odd, and steps through all odd 16-bit numbers. So a
+rank's contributions differ in any two iterations fewer than 32768 apart, and whole sums differ in
+any two fewer than 32768 / ranks apart. A stale, missing or repeated contribution or a misplaced
+chunk changes the sum.
 
 If a sum overflows int32, systems such as ATP send the values again as floats and sum those:
-``float_total`` is that sum, exactly rounded.
+``float_total`` is that sum, correctly rounded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from testbed.workload.values import Sample
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
 
-# With a deviation of 2^20, sums of normal values over thousands of ranks fit into int32.
+# With a standard deviation of 2^20, sums of normal values over thousands of ranks fit into int32.
 FIXED_POINT = 20
 _INT32_MAX = 2**31 - 1
 _OFFSETS = 2**15
@@ -46,8 +46,9 @@ class Gradients:
     ``seed``: the job's; ``ranks``: workers; ``elements``: values of each worker's gradient.
     ``fixed_point``: the standard deviation of the base values is 2 to this power, 0 to 30.
     ``sample``: real gradients to draw the base values from; without it they are normal. Normal
-    values are clipped at 16 deviations; real ones, which have heavy tails, only at int32's limits.
-    ``quantiser``: how real ones, of unit deviation, become integers, if not by ``fixed_point``.
+    values are clipped at 16 standard deviations. Real ones, which have heavy tails, are clipped
+    only at the limits of int32. ``quantiser``: how real values, of unit standard deviation, become
+    integers, if not by ``fixed_point``.
 
     The values come from numpy's Philox generator and normal distribution: all processes of a
     run agree if they use the same numpy installation.
@@ -56,7 +57,7 @@ class Gradients:
     """
 
     computed_s = 0.0
-    """The longest time that computing took in an iteration, seconds on the machine's clock."""
+    """The longest time that computation took in an iteration, in seconds on the machine's clock."""
 
     def __init__(
         self,
@@ -83,18 +84,19 @@ class Gradients:
         self._exact: Float64 | None = None
         self._bases: dict[int, Int32] = {}
         self._total: Int32 | None = None
-        # One more stream than ranks: the last draws where each rank's constants start.
+        # There is one stream more than ranks: the last one draws where each rank's constants start.
         starts = np.random.Generator(self._stream(ranks)).integers(0, _OFFSETS, ranks)
         self._starts = [int(start) for start in starts]
         self._constant_sums = [[0] for _ in range(ranks)]
 
     @property
     def weights(self) -> str:
-        """Digest of the parameters that follow from the sums so far; empty as none do here."""
+        """Digest of the parameters that follow from the sums so far; here empty, because there are
+        none."""
         return ""
 
     def draw(self) -> None:
-        """Draw everything that is otherwise drawn at its first use."""
+        """Draw everything now that is otherwise drawn when first used."""
         self.expected_total()
         for rank in range(self.ranks):
             self.base(rank)
@@ -140,7 +142,7 @@ class Gradients:
         if self._total is None:
             total = np.zeros(self.elements, np.int32)
             for rank in range(self.ranks):
-                # Drawn again: a worker stores only its own base.
+                # Draw it again: a worker stores only its own base.
                 known = self._bases.get(rank)
                 np.add(total, self._draw(rank) if known is None else known, out=total)
             total.flags.writeable = False
@@ -163,8 +165,8 @@ class Gradients:
     def quantisation_error(self, total: Float64) -> float:
         """Relative L2 distance of a received sum from the exact sum of real gradients.
 
-        ``total`` is the integers' sum less the iteration's `offset`. ValueError if gradients are
-        not real.
+        ``total`` is the integers' sum minus the iteration's `offset`. Raises ValueError if
+        gradients are not real.
         """
         exact = self.exact_total()
         norm = float(np.linalg.norm(exact))
@@ -182,8 +184,9 @@ class Gradients:
     def accumulated(self, counts: Sequence[int], start: int, stop: int) -> Int32:
         """int32[stop - start]: the sum of the first ``counts[rank]`` gradients of every rank.
 
-        With wrap-around, values ``start`` to ``stop``. One pass, and one more for each rank whose
-        count is not the most frequent one. Raises ValueError for other than one count a rank.
+        The values from ``start`` to ``stop``, with wrap-around. Takes one pass, and one more for
+        each rank whose count is not the most frequent one. Raises ValueError unless there is one
+        count per rank.
         """
         if len(counts) != self.ranks:
             raise ValueError(f"{len(counts)} counts for {self.ranks} ranks")
@@ -205,13 +208,14 @@ class Gradients:
         return self.mismatches(received, total, iteration)
 
     def take(self, rank: int, iteration: int, received: Int32) -> None:
-        """``rank`` has all sums of ``iteration``. Values that are drawn do not depend on them."""
+        """Note that ``rank`` has received all sums of ``iteration``. Values that are drawn do not
+        depend on them."""
 
     def mismatches(self, received: Int32, total_slice: Int32, iteration: int) -> int:
         """The number of wrong ``received`` sums.
 
         ``total_slice`` is the same span of ``expected_total()``. Raises TypeError for values that
-        are not int32 and ValueError for different shapes, as both could hide a wrong value.
+        are not int32, and ValueError for different shapes, because both could hide a wrong value.
         """
         if received.dtype != np.int32 or total_slice.dtype != np.int32:
             raise TypeError(f"wanted int32, found {received.dtype} and {total_slice.dtype}")

@@ -10,9 +10,10 @@ from testbed.workload.replay import Span, lasting_s
 
 @dataclass
 class IterationTimes:
-    """When one iteration began, its compute ended and its last sum arrived (monotonic clock).
+    """When one iteration began, when its computation ended, and when its last sum arrived (seconds
+    on the back end's clock).
 
-    ``stalls``: when its forward pass waited for sums of the previous iteration.
+    ``stalls``: the times in which its forward pass waited for sums of the previous iteration.
     """
 
     start: float
@@ -28,7 +29,7 @@ class IterationTimes:
 
 @dataclass(frozen=True)
 class UnitTimes:
-    """When a worker began to synchronise a unit, and had its sum.
+    """When a worker began to synchronise a unit, and when it had the sum.
 
     ``iteration`` counts the warm-up, too; ``unit`` is the position in sending order.
     """
@@ -41,8 +42,8 @@ class UnitTimes:
 
 @dataclass(frozen=True)
 class UpdateTimes:
-    """When a server added a worker's update to a chunk of a unit, and whom it answered with the
-    sum before it added another.
+    """When a server added a worker's update to a chunk of a unit, and which workers it answered
+    with the sum before it added another update.
 
     ``unit`` is the position in sending order within an iteration.
     """
@@ -55,9 +56,9 @@ class UpdateTimes:
 
 
 def begun_s(own: Sequence[IterationTimes], warmup: int = 0) -> float:
-    """When a worker's measured iterations began: when its last sum of the ``warmup`` arrived.
+    """When a worker's measured iterations began: at the arrival of its last sum of the ``warmup``.
 
-    The next iteration may have begun to compute before that.
+    Computation of the next iteration may have begun before that.
     """
     return own[warmup - 1].end if warmup else own[0].start
 
@@ -67,10 +68,10 @@ def completion_s(
 ) -> float:
     """The job completion time (JCT) of the iterations after the first ``warmup``.
 
-    From when the last worker has ended its warm-up to when the last worker has ended: the same
-    event at both ends. Without a warm-up it begins with the first worker. If workers do not proceed
-    ``together``, each has its own time, and the longest counts: they begin one after another, and
-    that delay is not part of the job.
+    It lasts from the moment when the last worker has ended its warm-up to the moment when the last
+    worker has ended: the same event at both ends. Without a warm-up, it begins with the first
+    worker. If workers do not proceed ``together``, each has its own time, and the longest counts:
+    they begin one after another, and that delay is not part of the job.
     """
     begun = [begun_s(own, warmup) for own in workers]
     ended = [own[-1].end for own in workers]

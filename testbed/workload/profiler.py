@@ -1,23 +1,24 @@
 """Read a trace that PyTorch's profiler exported (``torch.profiler.profile``, Chrome trace JSON).
 
-Record it with ``record_shapes=True``; with ``prof.step()`` every step counts, without it the file
-is one step. Of each step are read
+Record it with ``record_shapes=True``. With ``prof.step()`` every step counts; without it, the whole
+file is one step. From each step, this module reads
 
 - ``torch::autograd::AccumulateGrad``: one for each parameter. The first of its ``Input Dims`` is
-  the gradient's shape, and of its ``Input type`` its type. It ends when the gradient is ready;
-- ``autograd::engine::evaluate_function: X``: the first one is the beginning of the backward pass.
-  The ``Sequence number`` of the last one before a gradient is that of the operation of the forward
-  pass to which its parameter belongs;
+  the gradient's shape, and the first of its ``Input type`` its type. It ends when the gradient is
+  ready;
+- ``autograd::engine::evaluate_function: X``: the backward pass begins with the first one. The last
+  one before a gradient has the ``Sequence number`` of that operation of the forward pass to which
+  the parameter belongs;
 - operations with this sequence number: the last one that is not inside another is the parameter's
-  place in the forward pass, and its forward time lasts from there to the next parameter's. The pass
-  begins with the first operation that has such a number: data loading is not in it, nor is the
-  optimizer in the backward pass;
-- ``c10d::...``: collectives, whose time on the thread that calls them is not compute;
-- with a GPU, ``cuda_runtime`` (or ``cuda_driver``) and ``kernel``: an instant of the host becomes
-  that at which the kernels launched before it have ended. Kernels of NCCL do not count.
+  place in the forward pass. Its forward time lasts from there to the next parameter's place. The
+  pass begins with the first operation that has such a number. So data loading is not part of it,
+  and the optimizer is not part of the backward pass;
+- ``c10d::...``: collectives; their time on the thread that calls them is not computation;
+- with a GPU, ``cuda_runtime`` (or ``cuda_driver``) and ``kernel``: an instant on the host becomes
+  the instant at which all kernels launched before it have ended. Kernels of NCCL do not count.
 
-A tensor's times are medians over the steps, and their spreads interquartile ranges. Neither the
-names of parameters nor the batch are in such a trace.
+A tensor's times are medians over the steps, and the spreads are interquartile ranges. Such a trace
+contains neither the names of parameters nor the batch size.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _RECORD = "record with torch.profiler.profile(record_shapes=True) around whole t
 
 @dataclass(frozen=True)
 class Event:
-    """A complete event. Times in microseconds."""
+    """A complete event ("X" in the trace format). Times are in microseconds."""
 
     name: str
     kind: str
@@ -62,7 +63,8 @@ class Event:
 
 @dataclass(frozen=True)
 class _Gradient:
-    """A gradient of one step: ``owner`` is when its parameter's operation begins; microseconds."""
+    """A gradient of one step. ``owner`` is when its parameter's operation begins. Times are in
+    microseconds."""
 
     operation: str
     shape: tuple[int, ...]
@@ -73,7 +75,8 @@ class _Gradient:
 
 @dataclass(frozen=True)
 class _Step:
-    """A step in the order in which its gradients are ready; microseconds of each."""
+    """A step: for each gradient, in the order in which they are ready, its times in
+    microseconds."""
 
     gradients: tuple[_Gradient, ...]
     forward: tuple[float, ...]
@@ -87,7 +90,8 @@ class _Step:
 def load(path: Path) -> Trace:
     """Read an exported trace, plain or compressed by gzip; a batch of 1.
 
-    TraceError if it is no such trace, lacks shapes or a backward pass, or if its steps differ.
+    Raises TraceError if it is not such a trace, lacks shapes or a backward pass, or if its steps
+    differ.
     """
     events = _events(path)
     try:
@@ -124,7 +128,7 @@ def _events(path: Path) -> list[Event]:
 
 
 def _event(raw: object) -> Event | None:
-    """None for what is no complete event, or has no usable time."""
+    """The event; None for anything else, or if it has no usable time."""
     if not isinstance(raw, dict) or raw.get("ph") != "X":
         return None
     name, args = raw.get("name"), raw.get("args")
@@ -139,14 +143,14 @@ def _event(raw: object) -> Event | None:
 
 
 def _time(value: object) -> float | None:
-    """Microseconds; None for what is no time."""
+    """A time in microseconds; None for anything else."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     return value if 0 <= value < 1e18 else None  # not-a-number is neither
 
 
 def _steps(events: Sequence[Event]) -> list[list[Event]]:
-    """The events of each step; all of them, if none is marked."""
+    """The events of each step; if no step is marked, all events are one."""
     clock = _device_clock(events)
     marks = sorted(
         {
@@ -168,7 +172,8 @@ def _steps(events: Sequence[Event]) -> list[list[Event]]:
 
 
 def _device_clock(events: Iterable[Event]) -> Callable[[float], float]:
-    """When the work launched until an instant of the host is done: the instant itself on a CPU."""
+    """A function of an instant on the host: when the work launched until then is done. On a CPU,
+    that is the instant itself."""
     ends = {
         event.args.get(_LAUNCH): event.end
         for event in events
@@ -190,7 +195,7 @@ def _device_clock(events: Iterable[Event]) -> Callable[[float], float]:
 
 
 def _step(events: Sequence[Event]) -> _Step:
-    """What one step says of each gradient. ValueError if it lacks something."""
+    """What one step says about each gradient. Raises ValueError if it lacks something."""
     first = next((event for event in events if event.name.startswith(_EVALUATED)), None)
     if first is None:
         raise ValueError(f"found no {_EVALUATED}..., wanted a backward pass; {_RECORD}")
@@ -223,7 +228,8 @@ def _step(events: Sequence[Event]) -> _Step:
 
     instants = [first.start, *(each.ready for each in gradients)]
     backward = [lasts(start, end, first.thread) for start, end in pairwise(instants)]
-    # In forward order, each parameter lasts until the next one; the first begins with the pass.
+    # In forward order, each parameter's time lasts until the next one's begins; the first begins
+    # with the pass.
     order = _forward_order(gradients)
     begin = min(places.values(), key=lambda event: event.start, default=first)
     begun = [begin.start, *(gradients[index].owner for index in order[1:]), first.start]
@@ -234,7 +240,8 @@ def _step(events: Sequence[Event]) -> _Step:
 
 
 def _forward_order(gradients: Sequence[_Gradient]) -> list[int]:
-    """Places in ready order, sorted by the forward pass; of one operation, the last ready first."""
+    """Positions in ready order, sorted by the forward pass. For the same operation, the gradient
+    that is ready last comes first."""
     return sorted(range(len(gradients)), key=lambda index: (gradients[index].owner, -index))
 
 

@@ -24,7 +24,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, value: int | str | bytes) -> bytes:
-    """A field: a whole number as varint, text as UTF-8, bytes (also messages) as they are."""
+    """A field: a whole number as varint, text as UTF-8, bytes (messages included) as they are."""
     if isinstance(value, int):
         return varint(number << 3 | _VARINT) + varint(value)
     data = value.encode() if isinstance(value, str) else value

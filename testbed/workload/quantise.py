@@ -1,8 +1,9 @@
-"""Gradients as the integers that switches can add, and the resulting error.
+"""Gradients as integers that switches can add, and the resulting error.
 
-Two schemes. SwitchML (Sapio et al., NSDI 2021; p4lang/p4app-switchML, the exponent quantiser of
-its client library): workers agree on each packet's largest exponent, so a packet's values use the
-whole int32. ATP (Lao et al., NSDI 2021): one fixed factor for all values.
+There are two schemes. In SwitchML's (Sapio et al., NSDI 2021; the exponent quantiser of the client
+library in p4lang/p4app-switchML), workers agree on each packet's largest exponent, so that a
+packet's values use the whole int32. In ATP's (Lao et al., NSDI 2021), there is one fixed factor for
+all values.
 
 Arrays are [workers, values]; results are the sum over workers, as each worker would use it.
 """
@@ -27,13 +28,13 @@ BLOCK = 256
 """Values per packet, unless the fabric sets another number."""
 
 ATP_FACTOR = 1e6
-"""The factor of ATP's released client (in-ATP/ATP); its paper names 1e8."""
+"""The factor in ATP's released client (in-ATP/ATP); the paper names 1e8."""
 
 
 def exponents(values: Float32, block: int = BLOCK) -> npt.NDArray[np.int32]:
     """int32[workers, blocks]: the least e of each block with 2^e >= its largest magnitude.
 
-    A block of zeros has the exponent of the least float32, so that any other one is larger.
+    A block of zeros has the exponent of the least float32, so that any other exponent is larger.
     """
     largest = np.abs(_blocks(values, block)).max(axis=-1)
     fraction, exponent = np.frexp(np.maximum(largest, np.float32(2.0**-149)))
@@ -46,8 +47,8 @@ def to_blocks(
 ) -> Int32:
     """int32[..., values]: round(f g), f = INT32_MAX / (workers 2^e) with each block's exponent.
 
-    INT32_MAX / workers is rounded down, so that no sum overflows by rounding; ``room`` is left
-    below it for values that each worker adds later.
+    INT32_MAX / workers is rounded down, so that no sum overflows because of rounding. ``room`` is
+    left below it for values that each worker adds later.
     """
     factor = np.ldexp(float(INT32_MAX // workers - room), -exponent)
     scaled = np.rint(_blocks(values, block) * factor[..., None]).astype(np.int32)
@@ -104,7 +105,7 @@ def relative_error(found: Float32, values: Float32) -> float:
 
 
 def _length(values: Float64) -> float:
-    # Not numpy.linalg.norm: BLAS takes all cores, which is slow beside other cells.
+    # Not numpy.linalg.norm: BLAS uses all cores, which is slow while other cells run.
     return float(np.sqrt(np.square(values).sum()))
 
 

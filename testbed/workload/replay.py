@@ -1,10 +1,10 @@
 """The times at which a worker computes, given when the sums of its gradients arrived.
 
-A worker pauses for one reason only: it needs the parameters of its tensors, and so the sums of
+A worker pauses for only one reason: it needs the parameters of its tensors, and thus the sums of
 their gradients from the previous iteration. Its forward pass waits for each bucket just before the
-bucket's first tensor (as SwitchML's dnn_benchmark and ByteScheduler, Peng et al., SOSP 2019, do),
-or for all of them at once (as PyTorch's DDP with one optimizer step does). Where parameters are
-sharded, it gathers them within the iteration, and waits for each bucket of them (`Computation`).
+bucket's first tensor (like SwitchML's dnn_benchmark and ByteScheduler, Peng et al., SOSP 2019), or
+for all buckets at once (like PyTorch's DDP with one optimizer step). If parameters are sharded, it
+gathers them within the iteration, and waits for each bucket of them (`Computation`).
 
 This module is arithmetic on times in seconds; nothing sleeps. The trace must have the same scale
 as the buckets.
@@ -53,25 +53,26 @@ class Iteration:
 
     @property
     def exposed_s(self) -> float:
-        """Seconds of the previous iteration's communication that compute did not hide."""
+        """Seconds of the previous iteration's communication that computation did not hide."""
         return lasting_s(self.waits)
 
 
 def lasting_s(spans: Iterable[Span]) -> float:
-    """Their total length in seconds."""
+    """The total length of ``spans`` in seconds."""
     return sum(span.end_s - span.start_s for span in spans)
 
 
 def needs(trace: Trace, buckets: Sequence[Bucket]) -> tuple[Need, ...]:
-    """The forward pass in parts, each bucket once, in the order in which it needs them.
+    """The forward pass in parts, one for each bucket, in the order in which it needs the buckets.
 
-    Their seconds add up to the trace's forward pass.
+    The parts' seconds add up to the trace's forward pass.
     """
     home = {tensor: bucket.index for bucket in buckets for tensor in bucket.tensors}
     seconds: dict[int, float] = {}
     current = home[0]
     for index, tensor in enumerate(trace.tensors):
-        # A bucket is waited for only once: later tensors of it extend the current part.
+        # The pass waits for a bucket only once: later tensors of the bucket extend the current
+        # part.
         if home[index] not in seconds:
             current = home[index]
             seconds[current] = 0.0
@@ -82,7 +83,8 @@ def needs(trace: Trace, buckets: Sequence[Bucket]) -> tuple[Need, ...]:
 def priorities(buckets: Sequence[Bucket]) -> tuple[int, ...]:
     """Each bucket's priority, 0 first: its place in the order of the next forward pass.
 
-    Sending the ready bucket with the least number is layer-priority order; DDP sends by index.
+    Layer-priority order always sends the ready bucket with the lowest number; DDP sends buckets by
+    index.
     """
     first = sorted(buckets, key=lambda bucket: min(bucket.tensors))
     place = {bucket.index: number for number, bucket in enumerate(first)}
@@ -97,8 +99,8 @@ def forward(
 ) -> tuple[float, tuple[Span, ...]]:
     """When a forward pass that begins at ``start_s`` ends, and when it waits.
 
-    ``arrived_s``: when each bucket's sum arrived; buckets that are not in it cause no wait.
-    ``factor``: compute times are multiplied by it.
+    ``arrived_s``: when each bucket's sum arrived; the pass does not wait for buckets that are not
+    in it. ``factor``: compute times are multiplied by it.
     """
     now, waits = start_s, []
     for part in parts:
@@ -113,8 +115,8 @@ def forward(
 class Computation:
     """One iteration's computation in parts, each of which waits for the units that it needs.
 
-    The first part begins at ``start_s`` at the earliest. ``parts``: their lengths in seconds, to be
-    multiplied by ``factor``. ``missing``: the number of units that each part needs.
+    The first part does not begin before ``start_s``. ``parts``: the parts' lengths in seconds,
+    which are multiplied by ``factor``. ``missing``: the number of units that each part needs.
     """
 
     def __init__(
@@ -129,12 +131,12 @@ class Computation:
 
     @property
     def end_s(self) -> float:
-        """When the last part ends; infinity as long as some part waits."""
+        """When the last part ends; infinity while any part waits."""
         return self._free_s if len(self._begun) == len(self._parts) else math.inf
 
     def ready_s(self, compute_s: float, after: int | None) -> float:
-        """When ``compute_s`` seconds of computation are over, and the part ``after`` has begun;
-        infinity as long as that is unknown. That time must not lie beyond that part."""
+        """When ``compute_s`` seconds of computation are over and the part ``after`` has begun;
+        infinity while that is unknown. ``compute_s`` must not lie beyond that part."""
         if after is None:
             return self._start_s + compute_s * self._factor
         if after >= len(self._begun):
@@ -142,7 +144,7 @@ class Computation:
         return self._begun[after] + (compute_s - self._before[after]) * self._factor
 
     def arrived(self, part: int, now_s: float) -> None:
-        """A unit that ``part`` needs has ended."""
+        """Note that a unit that ``part`` needs has ended."""
         self._missing[part] -= 1
         self._go_on(now_s)
 
@@ -161,7 +163,7 @@ def stalled_s(
     arrived_s: Mapping[int, float],
     factor: float = 1.0,
 ) -> float:
-    """The total time for which that forward pass waits, which delays everything after it."""
+    """The total time for which such a forward pass waits. It delays everything after the pass."""
     return lasting_s(forward(parts, start_s, arrived_s, factor)[1])
 
 
@@ -207,10 +209,10 @@ def transfers(
     order: Sequence[int],
     free_s: float = 0.0,
 ) -> tuple[Span, ...]:
-    """When each bucket is on a channel that carries one at a time, from ``free_s`` on.
+    """When each bucket is on a channel that carries one bucket at a time, from ``free_s`` on.
 
-    ``seconds``: how long each takes; ``order``: of those that are ready, the least goes first.
-    Transfers are not interrupted.
+    ``seconds``: how long each bucket takes. ``order``: of the ready buckets, the one with the
+    lowest number here goes first. Transfers are not interrupted.
     """
     spans: dict[int, Span] = {}
     waiting = set(range(len(ready_s)))
@@ -229,7 +231,7 @@ def sequence(
     """The order in which `transfers` sends the buckets.
 
     It depends only on data that all workers have in advance, so that they agree on it without
-    communication: where switches sum, all must send the same buckets in the same order.
+    communication. If switches sum, all workers must send the same buckets in the same order.
     """
     spans = transfers(ready_s, seconds, order)
     return tuple(sorted(range(len(spans)), key=lambda i: (spans[i].start_s, order[i], i)))
@@ -243,10 +245,11 @@ def replay(
     priority: bool = False,
     barrier: bool = False,
 ) -> tuple[tuple[Iteration, tuple[Span, ...]], ...]:
-    """Iterations, and when each one's buckets were on a separate channel.
+    """Iterations, each with the times at which its buckets were on a separate channel.
 
     ``seconds``: how long each bucket takes on it. An iteration's buckets follow those of the
-    previous one. ``priority``: layer-priority order, else the order in which buckets become ready.
+    previous one. ``priority``: whether buckets are sent in layer-priority order, instead of the
+    order in which they become ready.
     """
     order = priorities(buckets) if priority else tuple(range(len(buckets)))
     done: list[tuple[Iteration, tuple[Span, ...]]] = []

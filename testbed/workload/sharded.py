@@ -1,10 +1,10 @@
-"""When sharded parameters are gathered, and their gradients summed.
+"""When sharded parameters are gathered, and when their gradients are summed.
 
 The rules are those of PyTorch's FSDP (docs/source/notes/fsdp.rst). Each group of tensors is
 gathered before its forward pass and again before its backward pass, after which its gradients are
-summed. The next group is gathered while the current one computes; the first of either pass has
-nothing to hide behind. There is one order of collectives: a backward pass issues the gathering of
-the next group before the sum of its own gradients.
+summed. The next group is gathered while the current one computes; for the first group of either
+pass, no computation hides the gathering. All collectives have one order: a backward pass issues the
+gathering of the next group before the sum of its own gradients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def schedule(
     group = {bucket.index: bucket for bucket in buckets}
 
     def gathered(bucket: Bucket, part: int) -> Bucket:
-        # While the part before computes, or after the forward pass if that needed them, too.
+        # A part's group is gathered while the previous part computes. The backward pass's first one
+        # is gathered after the forward pass.
         after = part - 1 if part else None
         ready_s = begins[part] if part in (0, first) else begins[part - 1]
         return replace(bucket, ready_s=ready_s, after=after, needed=part)

@@ -1,7 +1,7 @@
 """A workload as text and as a drawing: its contents, and when it computes and communicates.
 
-The timeline is the replay's arithmetic over two iterations, with each bucket synchronised at one
-rate on a separate channel: an estimate before anything is emulated.
+The timeline replays two iterations in which each bucket is synchronised at a fixed rate on a
+separate channel. It is an estimate before anything is emulated.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def show(
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar in a lane of the timeline; in the network's lane, ``label`` is the bucket's number."""
+    """A bar in a row of the timeline; in the network's row, ``label`` is the bucket's number."""
 
     lane: str
     span: Span
@@ -100,7 +100,8 @@ def timeline(
 
 
 def drawn(shown: Timeline, width: int) -> list[str]:
-    """A line of ``width`` characters for each lane; the network's shows buckets' last digits.
+    """A line of ``width`` characters for each row; the network's shows the last digits of buckets'
+    numbers.
 
     A bar shorter than a character is drawn as one character.
     """

@@ -1,9 +1,9 @@
-"""Gradients with blocks of zeros, whose sum is known as well.
+"""Gradients with blocks of zeros, whose sum is known, too.
 
 A block is what a protocol skips if it is zero: what one packet carries, or a value. Which blocks of
-a rank are not zero is drawn for each rank, or is as in recorded gradients. The constants of
-`gradients` are added only to blocks that are not zero, so that a block of zeros stays one in every
-iteration.
+a rank are not zero is either drawn for each rank, or taken from recorded gradients. The constants
+of `gradients` are added only to blocks that are not zero, so that a block of zeros stays zero in
+every iteration.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from testbed.workload.gradients import Float32, Gradients, Int32
 from testbed.workload.values import Sample
 
 Density: TypeAlias = float | Literal["recorded"]
-"""The share of a rank's blocks that are not zero, or that of the recorded gradients."""
+"""The share of a rank's blocks that are not zero; or "recorded": as in the recorded gradients."""
 
-# Keeps these random numbers apart from those of values, whose seeds have two parts.
+# Keeps these random numbers distinct from those of the values, whose seeds have two parts.
 _STREAM = 1
 
 
@@ -29,10 +29,10 @@ class SparseGradients(Gradients):
     """Gradients of which only some blocks are not zero.
 
     ``blocks``: the number of values of each block, in order. ``density``: the share of each rank's
-    blocks that are not zero, rounded to whole blocks, each rank's drawn by itself; ``recorded``:
-    blocks are zero where the real gradients are, as integers; each block of the sample begins
-    one. Other arguments are those of
-    `Gradients`; raises ValueError as it does, and for other blocks than the elements.
+    blocks that are not zero, rounded to whole blocks and drawn separately for each rank. With
+    ``recorded``, blocks are zero where the real gradients, as integers, are zero; each block of the
+    sample begins a block. The other arguments are those of `Gradients`. Raises ValueError as
+    `Gradients` does, and if the blocks do not add up to the elements.
     """
 
     def __init__(
@@ -98,7 +98,8 @@ class SparseGradients(Gradients):
         return kept
 
     def _real(self, rank: int) -> Float32:
-        """Recorded blocks begin where packets do, or a packet would have the zeros of neither."""
+        """A rank's real gradient. Recorded blocks begin where packets do; otherwise a packet would
+        hold parts of two blocks, and have the zeros of neither."""
         assert self.sample is not None
         if self.density != "recorded":
             drawn = super()._real(rank) * np.repeat(self._filled(rank), self._lengths)
@@ -128,10 +129,10 @@ class SparseGradients(Gradients):
 
 
 def union_of(sample: Sample, ranks: int, block: int) -> float:
-    """The share of blocks of ``block`` values that are not zero in the gradients of some of
-    ``ranks`` drawn from ``sample``, before they become integers.
+    """The share of blocks of ``block`` values that are not zero at some rank, for gradients of
+    ``ranks`` ranks drawn from ``sample``, before they become integers.
 
-    Ranks of different groups (`Sample.draw`) have blocks of different places.
+    Ranks of different groups (`Sample.draw`) have blocks from different places.
     """
     workers, count, length = sample.values.shape
     block = min(block, length)

@@ -1,11 +1,11 @@
-"""Synthetic workloads for benchmarks: equal tensors, even timing, described by their names.
+"""Synthetic workloads for benchmarks: equal tensors with even timing, described by their names.
 
     synthetic/100MB             one tensor of 100 MB, no compute
     synthetic/8x12.5MB          eight tensors of 12.5 MB, no compute
     synthetic/8x12.5MB/50ms     the same, 50 ms of compute per iteration
 
-Sizes and times are written as anywhere else in an experiment file. In a sweep, a range of sizes
-expands to one workload each, as in nccl-tests (from, to, factor)::
+Sizes and times are written as everywhere in an experiment file. In a sweep, a range of sizes
+expands to one workload for each size, as in nccl-tests (from, to, factor)::
 
     synthetic/1MB..128MB*2      synthetic/1MB, synthetic/2MB, ... synthetic/128MB
 """
@@ -18,7 +18,7 @@ from dataclasses import replace
 from testbed.units import format_size, parse_size, parse_time
 from testbed.workload.trace import Tensor, Trace
 
-# Forward's share of forward plus backward: backward is about twice the arithmetic.
+# The forward pass's share of the time: the backward pass has about twice the arithmetic.
 _FORWARD = 1 / 3
 SYNTHETIC = "synthetic/"
 _NAME = re.compile(rf"{SYNTHETIC}(?:(?P<count>[0-9]+)x)?(?P<size>[^/]+)(?:/(?P<time>[^/]+))?")
@@ -36,8 +36,8 @@ def synthetic(
 ) -> Trace:
     """A model of ``size_bytes`` (rounded up to whole values) in ``tensors`` nearly equal tensors.
 
-    ``compute_s`` seconds per iteration, a third of it forward, spread evenly over the tensors.
-    Raises ValueError if a tensor would be empty or a time negative.
+    An iteration computes for ``compute_s`` seconds, a third of it forward, spread evenly over the
+    tensors. Raises ValueError if a tensor would be empty or a time negative.
     """
     elements = -(-size_bytes // dtype_bytes)
     if tensors < 1 or elements < tensors:
@@ -46,7 +46,7 @@ def synthetic(
         raise ValueError(f"compute time {compute_s} s, wanted a time that is not negative")
     forward = compute_s * _FORWARD / tensors
     backward = compute_s / tensors - forward
-    # Cutting at multiples of elements/tensors makes sizes differ by one at most.
+    # If tensors are cut at multiples of elements/tensors, their sizes differ by at most one.
     cuts = [elements * i // tensors for i in range(tensors + 1)]
     return Trace(
         name=f"synthetic-{size_bytes}B",
@@ -60,7 +60,8 @@ def synthetic(
 
 
 def named(name: str) -> Trace:
-    """The workload of such a name. Raises ValueError with found, wanted and how to fix it."""
+    """The workload with such a name. Raises ValueError, which says what was found and wanted, and
+    how to fix it."""
     match = _NAME.fullmatch(name)
     if match is None or ".." in name:
         raise ValueError(f"found {name!r}, wanted {SYNTHETIC}[COUNTx]SIZE[/TIME]; {_FIX}")
@@ -71,7 +72,7 @@ def named(name: str) -> Trace:
     compute_s = parse_time(match["time"]) if match["time"] else 0.0
     if count * size > _MOST_BYTES or compute_s > _MOST_S:
         raise ValueError(f"found {name!r}, wanted at most 10TB in all and 1000h; {_FIX}")
-    # Each tensor is rounded up to whole values by itself, so that all have the given size.
+    # Each tensor is rounded up to whole values on its own, so that all have the same size.
     values = -(-size // 4)
     return replace(synthetic(4 * values * count, compute_s, count), name=name)
 

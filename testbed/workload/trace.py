@@ -1,4 +1,4 @@
-"""A workload's trace: a model's gradients, their sizes, and when each is ready.
+"""A workload's trace: the sizes of a model's gradients, and when each of them is ready.
 
 A trace is a list of layer sizes and timings, without gradient values.
 """
@@ -22,7 +22,8 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """One parameter tensor. Times in seconds; spreads are interquartile ranges of the recording."""
+    """One parameter tensor. Times are in seconds; spreads are interquartile ranges of the
+    recording."""
 
     name: str
     elements: int
@@ -36,8 +37,9 @@ class Tensor:
 class Trace:
     """One iteration of a training job on one worker.
 
-    ``tensors`` are in forward order; ``ready`` holds their indices in the order in which their
-    gradients become ready (default: the reverse). ``batch`` is the number of samples per iteration.
+    ``tensors`` are in forward order. ``ready`` has their indices in the order in which their
+    gradients become ready; by default, that is the reverse. ``batch`` is the number of samples per
+    iteration.
     """
 
     name: str
@@ -55,22 +57,22 @@ class Trace:
 
     @cached_property
     def elements(self) -> int:
-        """Gradient values in the model."""
+        """The number of gradient values in the model."""
         return sum(tensor.elements for tensor in self.tensors)
 
     @property
     def bytes(self) -> int:
-        """Bytes of gradient in the model."""
+        """The bytes of the model's gradient."""
         return self.elements * self.dtype_bytes
 
     @cached_property
     def forward_s(self) -> float:
-        """Seconds of forward pass."""
+        """Seconds of the forward pass."""
         return math.fsum(tensor.forward_s for tensor in self.tensors)
 
     @cached_property
     def backward_s(self) -> float:
-        """Seconds of backward pass."""
+        """Seconds of the backward pass."""
         return math.fsum(tensor.backward_s for tensor in self.tensors)
 
     @property
@@ -79,7 +81,7 @@ class Trace:
         return self.forward_s + self.backward_s
 
     def scaled(self, scale: float | Fraction) -> Trace:
-        """The same model, smaller: elements (rounded up) and times multiplied by ``scale`` > 0."""
+        """The same model with elements (rounded up) and times multiplied by ``scale`` > 0."""
         if not scale > 0:
             raise ValueError(f"scale must be positive, found {scale}")
         exact, times = Fraction(scale), float(scale)

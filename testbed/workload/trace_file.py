@@ -10,8 +10,8 @@ of column names, then one line per tensor in forward order, columns separated by
     tensor	elements	ready	forward_us	forward_iqr_us	backward_us	backward_iqr_us
     conv1.weight	9408	160	812.250	10.125	2210.000	35.500
 
-``ready`` is the tensor's place, from 0, in the order in which backward finishes gradients, and
-``backward_us`` the time between the previous gradient in that order and this one. ``forward_us``
+``ready`` is the tensor's place, from 0, in the order in which the backward pass finishes gradients,
+and ``backward_us`` is the time from the previous gradient in that order to this one. ``forward_us``
 is the time from the start of the tensor's module to the start of the next one that owns tensors.
 """
 
@@ -67,7 +67,8 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 
 
 def load(path: Path) -> Trace:
-    """Read a trace file. TraceError lists every problem, each as ``file:line: found, wanted``."""
+    """Read a trace file. Raises TraceError, which lists every problem as ``file:line: found,
+    wanted``."""
     try:
         data = contents(path)
         data.decode()
@@ -133,12 +134,12 @@ class _Reader:
 
     def trace(self) -> Trace:
         if not any(line.startswith("schema_version:") for line in self.lines):
-            # Another kind of file, perhaps a private one: its lines are not quoted.
+            # This is another kind of file, perhaps a private one, so its lines are not quoted.
             raise TraceError([f"{self.path}: no line 'schema_version: {SCHEMA_VERSION}': no trace"])
         values, lines, table = self._header()
         version = values.get("schema_version")
         if version is not None and version != str(SCHEMA_VERSION):
-            # The other lines of another version cannot be judged: report only the version.
+            # The other lines of another version cannot be checked: report only the version.
             wrong = f"schema_version {version}, this testbed reads {SCHEMA_VERSION}"
             raise TraceError([f"{self.path}:{lines['schema_version']}: {wrong}"])
         missing = [key for key in CORE_KEYS if key not in values]
@@ -173,7 +174,7 @@ class _Reader:
         )
 
     def _header(self) -> tuple[dict[str, str], dict[str, int], int]:
-        """Values and line numbers by key, and the line of the rule below the header."""
+        """Values and line numbers by key, and the line number of the ``---`` below the header."""
         values: dict[str, str] = {}
         lines: dict[str, int] = {}
         for number, line in enumerate(self.lines, 1):
@@ -194,7 +195,7 @@ class _Reader:
         return values, lines, len(self.lines)
 
     def _table(self, rule: int) -> tuple[list[Tensor], list[int]]:
-        """Tensors in file order, and each one's place in ready order."""
+        """Tensors in file order, and the place of each in ready order."""
         tensors: list[Tensor] = []
         order: list[int] = []
         seen: set[str] = set()

@@ -1,9 +1,9 @@
 """Samples of real gradients: their values, their statistics, and values drawn from them.
 
 A sample (``workloads/<model>.gradients.npz``, made by ``workloads/sample.py``) holds the gradients
-of some data-parallel workers at the same places of the same model. It consists of blocks of
-consecutive values, so that a packet's values belong together, and its workers are correlated as
-real ones are.
+of several data-parallel workers at the same places of the same model. It consists of blocks of
+consecutive values, so that a packet's values belong together. Its workers are correlated like real
+ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.workload.trace import TraceError
 Float32 = npt.NDArray[np.float32]
 
 SUFFIX = ".gradients.npz"
-# Streams of random numbers after those of a job's ranks.
+# The first stream of random numbers after those of a job's ranks.
 _FIRST_STREAM = 2**32
 
 
@@ -31,9 +31,9 @@ _FIRST_STREAM = 2**32
 class Statistics:
     """The distribution of a sample's values.
 
-    ``zeros`` and ``tiny``: the shares that are 0, and that are not 0 but below a millionth of the
-    root mean square; ``magnitudes``: quantile -> absolute value; ``likeness``: the mean
-    correlation of two workers' gradients.
+    ``zeros`` and ``tiny``: the shares of values that are 0, and that are not 0 but below a
+    millionth of the root mean square. ``magnitudes``: the absolute value at each quantile.
+    ``likeness``: the mean correlation of two workers' gradients.
     """
 
     values: int
@@ -80,11 +80,12 @@ class Sample:
         )
 
     def draw(self, seed: int, rank: int, elements: int) -> Float32:
-        """float32[elements] for ``rank``: blocks of the sample in random order, of unit deviation.
+        """float32[elements] for ``rank``: blocks of the sample in random order, of unit standard
+        deviation.
 
-        The first ranks, as many as the sample has workers, get the same blocks, each from another
-        worker, so they are correlated as the workers were. The next group of ranks gets other
-        blocks.
+        Ranks form groups of as many as the sample has workers. The ranks of a group get the same
+        blocks, each from another worker, so they are correlated like the workers. The next group
+        gets other blocks.
         """
         group, worker = divmod(rank, self.workers)
         _, count, length = self.values.shape
@@ -99,7 +100,7 @@ class Sample:
 def load(workload: str) -> Sample:
     """The sample of the family that the shipped ``workload`` belongs to.
 
-    Raises TraceError if there is none or the file is damaged.
+    Raises TraceError if there is none, or if the file is damaged.
     """
     name = FAMILIES.get(workload)
     if name is None:

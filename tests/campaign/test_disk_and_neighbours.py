@@ -17,7 +17,7 @@ COMMAND = str(Path(sys.executable).parent / "ina-testbed")
 pytestmark = pytest.mark.root
 
 RUN = "import sys, testbed; testbed.run(*sys.argv[1:])"  # without a report
-# The disk is only seen here, and vanishes with this shell.
+# The disk is visible only here, and vanishes with this shell.
 FILLED = """
 mount -t tmpfs -o size=40k none "$1" && cd "$1" || exit 99
 "$2" run "$3" -o results 2> "$4/full.txt"
@@ -55,7 +55,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(tmp_path):
 
 
 def test_two_harnesses_at_once_disturb_no_sum(tmp_path):
-    """Side by side they are slow, and their verdicts may say so; but each has its own namespaces,
+    """Side by side they are slow, and their verdicts may say so. But each has its own namespaces,
     processes and directory."""
     asked = file(tmp_path, fabric__ina="all")
     both = [

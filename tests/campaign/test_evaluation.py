@@ -113,7 +113,7 @@ class Running:
         self.process.communicate()
 
     def inside(self) -> dict[int, int]:
-        """Its processes in network namespaces other than ours, with their namespaces."""
+        """The run's processes in network namespaces other than ours, with their namespaces."""
         namespace = {pid: namespace_of(pid) for pid in descendants(self.process.pid)}
         return {
             pid: inode
@@ -122,7 +122,7 @@ class Running:
         }
 
     def ranks(self) -> list[int]:
-        """Ranks are forks, so they have the run's command line."""
+        """The processes of ranks. They are forks, so they have the run's command line."""
         own = command_of(self.process.pid)
         return [pid for pid in self.inside() if command_of(pid) == own]
 
@@ -145,7 +145,7 @@ class Running:
 
 
 def endless(folder: Path, **more: object) -> Path:
-    """A cell that ends, and one that does not."""
+    """An experiment with a cell that ends, and one that does not."""
     return file(folder, sweep={"jobs.0.iterations": [1, 100_000]}, **more)
 
 

@@ -46,7 +46,7 @@ HERE, THERE = "127.0.0.1", "127.0.0.2"
 
 @pytest.fixture
 def slow_scheduler(monkeypatch) -> Iterator[None]:
-    """A busy machine is waited for, also by the next test: the package sets Dask's own limit."""
+    """Wait for a busy machine, in the next test, too: the package sets Dask's own limit."""
     import dask
 
     monkeypatch.setattr(spread, "CONNECT_S", PATIENCE_S)
@@ -56,7 +56,7 @@ def slow_scheduler(monkeypatch) -> Iterator[None]:
 
 @pytest.fixture
 def nobody_comes(monkeypatch) -> None:
-    """There is no reason to wait long for workers that the test does not start."""
+    """Do not wait long for workers that the test does not start."""
     monkeypatch.setattr(spread, "PATIENCE_S", 0.5)
 
 
@@ -103,7 +103,7 @@ class Cluster:
         return process
 
     def _told(self) -> str:
-        """The scheduler's address; empty as long as its file is missing or not yet complete."""
+        """The scheduler's address; empty while its file is missing or incomplete."""
         try:
             address: str = json.loads(self._file.read_text())["address"]
         except (FileNotFoundError, json.JSONDecodeError):
@@ -162,7 +162,8 @@ def test_rows_and_logs_come_back_as_if_they_were_made_here(two, tmp_path):
 
 
 def test_each_core_has_a_simulated_cell_at_a_time(two, tmp_path):
-    """How many run is read from the machines: news of a start or an end may come late."""
+    """The number of running cells is read from the machines, because news of a start or an end may
+    be late."""
     cells = simulated(tmp_path, emulation__repeats=2)
     started: list[str] = []
     running: list[int] = []
@@ -214,7 +215,7 @@ def test_emulated_cells_need_a_worker_with_the_resource(cluster, tmp_path):
 
 
 def test_what_must_be_alone_is_alone_on_its_machine(tmp_path, monkeypatch):
-    """It does not matter who runs it: schedulers, workers and simulations do not coordinate."""
+    """Whoever runs it: schedulers, workers and simulations do not coordinate."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     both = threading.Barrier(2)
 

@@ -1,9 +1,11 @@
-"""A function in its own process ends without a traceback, whenever it is told to."""
+"""A function in its own process ends without a traceback, whenever it is told to end."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -11,7 +13,7 @@ from testbed.campaign.isolation import Call, Failed, Terminated, termination_unw
 
 
 class Interrupting:
-    """A result during whose way back the signal arrives."""
+    """A result; the signal arrives while it is sent back."""
 
     def __reduce__(self):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -22,10 +24,20 @@ def interrupted():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def interrupted_by_both():
+    """As Ctrl-C in a terminal, which reaches this process and its parent, while C code runs."""
+    sys.unraisablehook = sys.__unraisablehook__  # pytest would take what Python prints
+    both = (signal.SIGINT, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    for each in both:
+        os.kill(os.getpid(), each)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+
+
 @pytest.mark.parametrize(
     ("function", "code"),
-    [(Interrupting, -signal.SIGTERM), (interrupted, 130)],
-    ids=["after the function", "in the function"],
+    [(Interrupting, -signal.SIGTERM), (interrupted, 130), (interrupted_by_both, 130)],
+    ids=["after the function", "in the function", "by both"],
 )
 def test_a_signal_leaves_no_traceback(function, code, capfd):
     with (
@@ -34,6 +46,27 @@ def test_a_signal_leaves_no_traceback(function, code, capfd):
     ):
         Call(function, expected=()).result()
     assert capfd.readouterr().err == ""
+
+
+FORKED = """
+import os, signal, time
+from testbed.campaign.isolation import Call, termination_unwinds
+
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    with termination_unwinds():
+        Call(time.sleep, 5, expected=()).result()
+        print("the signal was lost")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_signal_during_a_fork_is_not_lost():
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
 def test_the_parents_handlers_are_its_own():

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.root
 
 
 def finished(folder: Path) -> dict[tuple[str, str], str]:
-    """Cell and repeat of every whole row, with its ``jct_s``."""
+    """The cell and repeat of every complete row, with its ``jct_s``."""
     tables = list(folder.glob("tiny/*/results.csv"))
     if not tables:
         return {}
@@ -51,8 +51,8 @@ def command(folder: Path) -> list[str]:
 
 
 def killed(arguments: list[str], after_s: float, early: bool) -> dict[int, list[str]]:
-    """Kill only the harness, ``after_s`` from its start or, unless ``early``, from that of its
-    first cell. Return its processes."""
+    """Kill only the harness, ``after_s`` after its start or, unless ``early``, after the start of
+    its first cell. Return its processes."""
     with subprocess.Popen(
         arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:

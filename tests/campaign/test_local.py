@@ -1,4 +1,4 @@
-"""Cells on this machine: which run side by side, and in which order they are reported."""
+"""Cells on this machine: which of them run side by side, and in which order they are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Loss that few connections survive is named before a run, and by the run that it fails."""
+"""Loss that few connections survive is named before a run, and by the run that fails because of
+it."""
 
 from __future__ import annotations
 

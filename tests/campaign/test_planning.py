@@ -17,7 +17,7 @@ from testbed.systems import grid
 
 @pytest.fixture
 def solved(tmp_path, monkeypatch):
-    """How often GRID's problem was solved, also in forked processes."""
+    """How often GRID's problem was solved, in forked processes, too."""
     path, route = tmp_path / "solved", grid.route
 
     def counting(job, fabric):

@@ -1,4 +1,4 @@
-"""``backend: simulate`` for all that an experiment may contain."""
+"""``backend: simulate`` for everything that an experiment may contain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def row(tmp_path, **changes):
 
 
 def short(asked: Experiment) -> Experiment:
-    """The same on the simulator, without loss and training, with two iterations of each job."""
+    """The same experiment on the simulator, without loss and training, with two iterations of each
+    job."""
     less = {"iterations": 1, "warmup": 1, "training": None}
     jobs = tuple(job.model_copy(update=less) for job in asked.jobs)
     emulation = asked.emulation.model_copy(update={"loss": 0.0})

@@ -60,6 +60,11 @@ def test_what_a_cell_runs_makes_another_version(name, digests):
     assert before != after
 
 
+def test_a_string_that_is_used_makes_another_version(digests):
+    before, after = digests("plan/cost.py", 'used = (\n    """Text."""\n)\n')
+    assert before != after
+
+
 def test_c_and_compiled_p4_make_another_version(copied, digests, tmp_path):
     source = next(copied.rglob("*.c"))
     before, after = digests(str(source.relative_to(copied)))
@@ -72,10 +77,11 @@ def test_c_and_compiled_p4_make_another_version(copied, digests, tmp_path):
     ("name", "text"),
     [
         ("plan/cost.py", "\n# A comment.\n    # Another.\n"),
+        ("plan/cost.py", '"""Of an attribute.\n\nIn three lines."""\n'),
         ("hosts/engine/engine.c", "\n/* A comment\n   of two lines. */\n// Another.\n"),
     ],
 )
-def test_comments_do_not(name, text, copied, digests):
+def test_comments_and_docstrings_do_not(name, text, copied, digests):
     assert (copied / name).exists()
     before, after = digests(name, text)
     assert before == after
@@ -102,7 +108,7 @@ def test_what_no_cell_needs_does_not(name, digests):
 
 
 def test_what_a_cell_imports_is_known_before_it_does(tmp_path):
-    """This includes late imports, and those of a registry."""
+    """This includes imports inside functions, and those of a registry."""
     script = """
 import json, sys
 from pathlib import Path

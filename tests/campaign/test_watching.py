@@ -22,8 +22,8 @@ from testbed.results import CellEvent
 
 
 def campaign(seconds, repeats, cores, seed=1, expected=None):
-    """The events of a campaign whose cells take ``seconds``, within 10 %, and expect 1 s each, or
-    what is ``expected``."""
+    """The events of a campaign whose cells take ``seconds``, within 10 %, and are expected to take
+    1 s each, or ``expected``."""
     draw = random.Random(seed)
     orders = [draw.sample([*seconds], len(seconds)) for _ in range(repeats)]
     planned = [(cell, repeat) for repeat, order in enumerate(orders) for cell in order]
@@ -53,7 +53,7 @@ def test_the_time_left_is_right_within_a_fifth(seconds, cores):
     end, journal, checked = events[-1].at, Journal(), 0
     for event in events:
         journal.record(event)
-        # Before each cell has run once, and when few are left, chance decides.
+        # Until each cell has run once, and when few are left, chance decides.
         if event.event == FINISHED and 0.2 * end < event.at < 0.8 * end:
             assert journal.left_s(event.at) == pytest.approx(end - event.at, rel=0.2)
             checked += 1
@@ -65,7 +65,7 @@ def test_the_time_left_is_right_within_a_fifth(seconds, cores):
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_time_left_is_right_when_unlike_cells_run_once(cores, seed):
-    """What cells expect is right for the size, and wrong for the system and for the machine."""
+    """The expected times are right for the size, but wrong for the system and for the machine."""
     slower = {"ps": 0.5, "ring": 1.0, "atp": 3.0, "switchml": 2.0}
     sizes = {f"synthetic/{size}MB": size for size in (1, 3, 10, 30)}
     expected = {
@@ -121,7 +121,7 @@ def test_a_new_session_forgets_the_one_before():
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run of two systems at two shares of INA, thrice."""
+    """A run of two systems at two shares of INA, with three repeats."""
     folder = tmp_path_factory.mktemp("watched")
     asked = data(folder, backend="simulate", emulation__repeats=3)
     asked["sweep"] = {"fabric.ina": ["none", "all"], "jobs.0.system": ["ring", "atp"]}
@@ -209,6 +209,6 @@ def test_the_progress_line_says_who_leads(finished, tmp_path, capsys):
 
 
 def test_running_a_campaign_does_not_load_the_library_that_draws():
-    """It takes long, and would choose how a notebook shows figures."""
+    """Loading it takes long, and would decide how a notebook shows figures."""
     code = "import sys, testbed.campaign.evaluation; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -178,7 +178,7 @@ def test_the_schema_is_the_one_that_is_shipped():
 
 
 def imported(*arguments):
-    """The output of `ina-testbed`, and the modules that it imports, in a new interpreter."""
+    """The output of `ina-testbed` in a new interpreter, and the modules that it imports."""
     code = (
         "import sys; from testbed.cli import main\n"
         "try: main()\n"

@@ -1,4 +1,4 @@
-"""A locale without UTF-8, a full disk and a folder that is gone give no traceback."""
+"""A locale without UTF-8, a full disk and a missing folder do not cause a traceback."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import subprocess
 import sys
 
 import pytest
+import tiny
+import yaml
 from made_up import rows, run
 
 
 def called(line, folder, **environment):
-    known = {key: value for key, value in os.environ.items() if key != "INA_TESTBED_EXTENSIONS"}
+    # PYTHONUNBUFFERED, which containers set, would hide what is left to write at the end.
+    known = {
+        key: value
+        for key, value in os.environ.items()
+        if key != "INA_TESTBED_EXTENSIONS" and not key.startswith("PYTHON")
+    }
     done = subprocess.run(
         ["bash", "-c", line, "bash", sys.executable, "-m", "testbed.cli"],
         cwd=folder,
@@ -34,9 +41,53 @@ def test_a_locale_without_utf_8(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_a_full_disk(tmp_path):
-    code, said = called('"$@" schema > /dev/full', tmp_path)
+@pytest.mark.parametrize("verb", ["schema", "systems"])
+def test_a_full_disk(verb, tmp_path):
+    code, said = called(f'"$@" {verb} > /dev/full', tmp_path)
     assert (code, "no space left" in said) == (1, True), said
+    assert "Exception ignored" not in said
+
+
+def test_a_reader_that_has_left(tmp_path):
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
+    assert called('"$@" run x.yaml --dry-run | true', tmp_path) == (0, "")
+
+
+def test_no_output(tmp_path):
+    assert called('"$@" systems >&-', tmp_path) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_under_a_figure(tmp_path):
+    directory = run(tmp_path, rows("ps", 4.0, 4.1) + rows("ring", 3.0, 3.1))
+    (tmp_path / "out/figures").mkdir(parents=True)
+    for name in ("jct", "speed-up", "closed-form"):
+        (tmp_path / f"out/figures/{name}.pdf").symlink_to("/dev/full")
+    code, said = called(f'"$@" report {directory} -o out', tmp_path)
+    assert (code, "no space left" in said) == (1, True), said
+
+
+@pytest.mark.parametrize("backend", ["nothing", "module://matplotlib_inline.backend_inline"])
+def test_a_backend_of_matplotlib_that_is_not_here(backend, tmp_path):
+    directory = run(tmp_path, rows("ps", 4.0, 4.1) + rows("ring", 3.0, 3.1))
+    code, said = called(f'"$@" report {directory} -o out', tmp_path, MPLBACKEND=backend)
+    assert code == 0, said
+
+
+def test_a_user_without_a_home(tmp_path):
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
+    nobody = "import pwd; pwd.getpwuid = {}.__getitem__"
+    nobody += "; from testbed.__main__ import start; start()"
+    line = f'env -u HOME -u XDG_CACHE_HOME -u XDG_STATE_HOME "$1" -c "{nobody}" validate x.yaml'
+    code, said = called(line, tmp_path)
+    assert (code, "this user has no home folder; set HOME" in said) == (2, True), said
+
+
+def test_completion_beside_a_broken_extension(tmp_path):
+    (tmp_path / "extensions/systems").mkdir(parents=True)
+    (tmp_path / "extensions/systems/mine.py").write_text("def (")
+    asked = {"_INA_TESTBED_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
+    assert called('"$@"', tmp_path, **asked, COMP_WORDS="ina-testbed systems ") == (0, "\n")
 
 
 def test_a_folder_that_is_gone(tmp_path):

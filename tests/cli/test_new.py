@@ -1,4 +1,4 @@
-"""``new``: what it writes validates and runs; users' own systems and protocols are found."""
+"""``new``: what it writes is valid and runs; users' own systems and protocols are found."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def call(*arguments):
 
 
 def python(*arguments):
-    """Another interpreter: this one has read its extensions already."""
+    """Run Python in another interpreter, because this one has already read its extensions."""
     root = str(Path(skeletons.__file__).parents[2])
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],

@@ -1,4 +1,5 @@
-"""An option that names what is not there is a mistake of the user: code 2, and what there is."""
+"""An option that names something that does not exist is a user's mistake: exit code 2, and a list
+of what exists."""
 
 from __future__ import annotations
 
@@ -47,6 +48,7 @@ def folder(tmp_path, monkeypatch):
         ("claims nothere", "found 'nothere', wanted a claim"),
         ("systems nothere", "found 'nothere', wanted a system"),
         ("bench all-reduce --system nothere", "found 'nothere', wanted a known system"),
+        ("bench all-reduce -b 1K -e 1K -o nothere/x.csv", "found no folder nothere"),
         ("conform x.yaml --protocol nothere", "--protocol: found 'nothere', wanted one of"),
     ],
 )

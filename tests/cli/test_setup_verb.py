@@ -1,4 +1,4 @@
-"""``setup``: what is lacking, what is installed, and who may."""
+"""``setup``: what is missing, what is installed, and who may install it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``systems``: all that a system declares is shown."""
+"""``systems`` shows everything that a system declares."""
 
 from __future__ import annotations
 

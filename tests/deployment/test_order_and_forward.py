@@ -58,11 +58,11 @@ def test_both_together_hide_what_neither_does_alone(tmp_path, system):
     jct = {}
     for order in ("backward", "priority"):
         for forward in ("whole", "by_tensor"):
-            # The last iteration, which no other one overlaps, counts for little.
+            # The last iteration, which does not overlap another one, hardly matters.
             made = told(tmp_path, system, order, forward, jobs__0__iterations=12)
             row, _ = run(made, tmp_path)
             jct[order, forward] = row.jct_s
-            # A bound for rings, where units in flight use different links at any time.
+            # This is a bound for rings, where units in flight use different links at any time.
             assert 0.97 * row.expected_jct_s <= row.jct_s <= 1.2 * row.expected_jct_s
     # In backward order the gradients of the first layers come last, but are needed first.
     assert jct["backward", "by_tensor"] == pytest.approx(jct["backward", "whole"], rel=0.01)
@@ -86,7 +86,7 @@ def test_all_ranks_of_a_job_send_the_same_units_in_the_same_order(tmp_path):
 
 
 def test_a_system_may_ask_for_the_order_itself(tmp_path, monkeypatch):
-    """As BytePS does, whatever the job says; its credit stays."""
+    """Like BytePS, whatever the job says; the system's credit stays."""
     ring = registry["ring"]
 
     def plan(job, fabric):
@@ -115,7 +115,8 @@ def test_a_route_that_leads_nowhere_is_refused(tmp_path, monkeypatch):
 
 
 def test_records_add_up(tmp_path):
-    """A worker computes from start to end except in stalls; the next iteration follows at once."""
+    """A worker computes from start to end, except during stalls; the next iteration follows at
+    once."""
     row, iterations = run(told(tmp_path, "atp", "priority", "by_tensor"), tmp_path)
     own = [each for each in iterations if each.rank == 2]
     compute_s = own[0].compute_end_s - own[0].start_s - own[0].stalled_s
@@ -139,7 +140,7 @@ def test_a_whole_forward_pass_does_not_stand_still(tmp_path):
 
 
 def test_the_warm_up_counts_for_as_little_as_it_does_with_a_barrier(tmp_path):
-    """Communication of the warm-up that is left does not count for the measured iterations."""
+    """Remaining communication of the warm-up does not count for the measured iterations."""
     served = {"jobs__0__options": {"servers": "dedicated"}}
     short, long = (
         run(

@@ -5,14 +5,14 @@ A file is a listing with a caption, which names it:
     ```{code-block} yaml
     :caption: first.yaml
 
-Commands and what they print are in a session; ``...`` stands for any text, as in doctest, and a
-comment says which exit code is meant:
+Commands and their output are in a session. ``...`` stands for any text, as in doctest, and a
+comment gives the exit code:
 
     ```console
     $ ina-testbed validate wrong.yaml  # exit code 2
     wrong.yaml:19:25: ...
 
-A comment in the line before a session says what it needs, or why it is not run:
+A comment on the line before a session says what it needs, or why it is not run:
 
     % needs: torch
     % not run: changes the machine
@@ -43,7 +43,7 @@ class File:
 
 @dataclass(frozen=True)
 class Command:
-    """``printed``: what the page shows of its output; ``needs`` and ``not_run``: see above."""
+    """``printed``: the output that the page shows; ``needs`` and ``not_run``: see above."""
 
     line: str
     printed: str

@@ -1,4 +1,4 @@
-"""Experiment files: valid ones are read completely; for invalid ones every error is reported."""
+"""Valid experiment files are read completely; for invalid ones every error is reported."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ jobs:
 @pytest.mark.parametrize("case", FIXTURES, ids=lambda case: case.name)
 def test_every_problem_is_told(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(case)
-    # Relative paths are reported as absolute ones, and long values are shortened: where the
-    # checkout is must not matter.
+    # Relative paths are reported as absolute ones, and long values are shortened. So the checkout's
+    # place must not matter.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="") as folder:
         here = Path(folder) / "case"
         here.symlink_to(case)

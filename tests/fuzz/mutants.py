@@ -2,9 +2,9 @@
 
     python -m tests.fuzz.mutants 10000 [SEED]
 
-is the long run, from this seed on (0), in as many processes as it may use. It prints each mutant
-that a verb did not take well, as an example for ``test_mutants.py``, and exits with 1 if there is
-one. Every 500 mutants it prints the seed at which another call goes on from there.
+is the long run, from SEED (0 by default) on, in as many processes as it may use. It prints each
+mutant that a verb handled badly, as an example for ``test_mutants.py``, and exits with 1 if there
+is one. After every 500 mutants, it prints the seed from which another call continues.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from testbed.switches.layer import BTH, INA
 from testbed.workload import formats
 
 LONGEST_S = 2.0
-"""Processor time that a verb may take for a mutant."""
+"""Seconds of processor time that a verb may take for a mutant."""
 _HANGS_S = 60.0
-"""Real time without any processor time, after which a verb waits for what will not come. However
-busy the machine is, a verb that has something to do gets a turn in it."""
+"""Seconds of real time without any processor time, after which a verb is assumed to hang. However
+busy the machine is, a verb that has something to do gets processor time within it."""
 _IDLE_S = 0.001
 
 EXPERIMENT = """\
@@ -116,7 +116,7 @@ class Mutant:
 
 
 def _word(text: bytes, at: int) -> tuple[int, int]:
-    """The word around a position: what separators leave."""
+    """The word around a position, between two separators."""
     separators = b' \n\t,:[]{}"'
     start = end = min(at, len(text) - 1)
     while start > 0 and text[start - 1] not in separators:
@@ -155,7 +155,7 @@ OPERATIONS = ("word", "word", "word", "insert", "cut", "without line", "line twi
 
 @cache
 def originals() -> Path:
-    """A folder with a sound file, or run, for each base."""
+    """A folder with an intact file, or run, for each base."""
     home = Path(tempfile.mkdtemp(prefix="originals-", dir=_home()))
     for name, text in (("leaf.yaml", EXPERIMENT), ("graph.yaml", GRAPH), ("tree.yaml", FAT_TREE)):
         (home / name).write_text(text.replace("workers: 1,", "workers: 2,"))
@@ -229,7 +229,7 @@ def _calls(base: str, at: Path) -> Iterator[tuple[object, ...]]:
 
 
 class _Slow(BaseException):
-    """Not an Exception, so that no handler takes it."""
+    """Not an Exception, so that no handler catches it."""
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def _invoked(*arguments: object) -> tuple[int, str, BaseException | None]:
 
 
 def complaint(mutant: Mutant) -> str:
-    """What a verb did to the mutant that it must not; empty if all took it well."""
+    """What a verb did wrong with the mutant; empty if all handled it well."""
     originals()
     with tempfile.TemporaryDirectory(dir=_home()) as folder_:
         home = Path(folder_)
@@ -328,6 +328,6 @@ def main_(count: int, first: int) -> int:
 
 
 if __name__ == "__main__":
-    # Without this, a killed run leaves its folder in /tmp.
+    # Without this, a killed run would leave its folder in /tmp.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main_(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))

@@ -1,6 +1,6 @@
 """No verb answers a mutated file with a traceback, or makes its user wait.
 
-``python -m tests.fuzz.mutants 10000`` tries as many; some are tried here.
+``python -m tests.fuzz.mutants 10000`` tries that many; a few are tried here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_a_traceback_and_a_wait_are_complaints(monkeypatch):
     sound = Mutant("c.pcap", (("line twice", 0.0, 0),))
     assert not complaint(sound)
     monkeypatch.setattr("testbed.switches.decode.lines", lambda path: failing())
-    # `reading` takes the errors that it names, and a ValueError is none of decode's.
+    # `reading` handles only the errors that it names, and decode does not name ValueError.
     assert "as a bug would" in complaint(sound)
     monkeypatch.setattr(mutants, "LONGEST_S", 0.05)
     monkeypatch.setattr("testbed.switches.decode.lines", lambda path: waiting())

@@ -18,7 +18,7 @@ from testbed.hosts.aggregation import Endpoint, Engine, Operation, Wake
 from testbed.protocols import TreeProtocol
 from testbed.protocols.roles import Child, Member, Root
 
-# Ports are fixed, so each process uses loopback addresses of its own.
+# Ports are fixed, so each process uses its own loopback addresses.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 ROOT = f"{NET}.200"
 UPWARDS = f"{NET}.201"
@@ -118,7 +118,7 @@ class Serving(threading.Thread):
 
 
 def bound(to: str) -> socket.socket:
-    """A plain socket in place of an endpoint."""
+    """A plain socket instead of an endpoint."""
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
     made.bind((to, wire.PORT))
@@ -126,9 +126,10 @@ def bound(to: str) -> socket.socket:
 
 
 class Relay(threading.Thread):
-    """Forwards packets between members and root; loses, repeats and delays a share ``harm`` each.
+    """Forwards packets between members and root. It loses a share ``harm`` of them, repeats as many
+    and delays as many.
 
-    A delayed packet leaves after some of the next packets, fewer than ``held``.
+    A delayed packet leaves after some of the following packets, fewer than ``held``.
     """
 
     def __init__(self, harm: float, seed: int, held: int = 20) -> None:

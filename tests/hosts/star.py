@@ -23,8 +23,8 @@ class Driven(Protocol):
 
 
 class Star:
-    """``engines`` by address. Those at ``hosts`` have a link, which sends one packet at a time in
-    each direction, takes ``pace`` seconds for it, and loses a share ``loss`` of them."""
+    """``engines`` by address. Those at ``hosts`` have a link. In each direction it sends one packet
+    at a time, takes ``pace`` seconds for it, and loses a share ``loss`` of packets."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Star:
         self._due = dict.fromkeys(engines, self.now)
 
     def run(self, done: Callable[[], bool], patience: float) -> float:
-        """Run until it is ``done``, and return the seconds that it took. AssertionError after
-        ``patience`` seconds."""
+        """Run until it is ``done``, and return the seconds that it took. Raises AssertionError
+        after ``patience`` seconds."""
         begin = self.now
         while not done():
             arrival = self._events[0][0] if self._events else float("inf")
@@ -61,7 +61,7 @@ class Star:
     def pump(self, who: str) -> None:
         """Let ``who`` continue, as after a push."""
         engine = self._engines[who]
-        # At least a moment later: all that is due now has been done.
+        # At least a moment later, because everything that is due now has been done.
         self._due[who] = max(engine.pump(self.now), self.now + 1e-6)
         for to, packet in engine.packets():
             self._carry(who, to, packet)

@@ -26,8 +26,9 @@ def address(rank: int) -> str:
 def all_reduce(
     protocol, fragments: int, window: int, pace, loss=0.0, seed=1, unfilled=0
 ) -> tuple[float, int]:
-    """An all-reduce of all workers at a root that serves, with its sums checked. Returns seconds,
-    and the number of retransmitted fragments. The last fragment has so many ``unfilled`` values."""
+    """An all-reduce of all workers at a root that serves, with its sums checked. Returns the
+    seconds that it took, and the number of retransmitted fragments. ``unfilled`` values of the last
+    fragment are empty."""
     shares = protocol.shares_slots
     slots = list(range(SLOT, SLOT + window)) if shares else [SLOT]
     children = tuple(Child(address(rank), frozenset({rank})) for rank in range(WORKERS))
@@ -66,7 +67,7 @@ def test_what_waits_in_a_queue_is_not_sent_again(protocol, window, seconds):
     took, again = all_reduce(
         protocol, fragments, window, lambda packet: seconds if sequence_of(packet) > 1 else 1e-4
     )
-    # A probe or two from each worker, before the first long round trip is over.
+    # Each worker may send a probe or two before the first long round trip is over.
     assert again <= max(3 * WORKERS, 0.01 * fragments * WORKERS)
     assert took <= 1.1 * fragments * seconds
 
@@ -85,7 +86,7 @@ def test_losses_on_all_links_do_not_make_silences_ever_longer(protocol, window, 
 @pytest.mark.parametrize("unfilled", [1, 100, wire.VALUES - 1])
 @pytest.mark.parametrize("fragments", [1, 3, 40])
 def test_a_last_packet_may_be_partly_filled(protocol, unfilled, fragments):
-    """What lies behind a chunk in memory is not read and not changed."""
+    """Memory behind a chunk is neither read nor changed."""
     all_reduce(protocol, fragments, 16, lambda _: 1e-4, 0.02, unfilled=unfilled)
 
 

@@ -1,4 +1,5 @@
-"""One engine, whose peer is the test: it sends and receives single packets, on a virtual clock."""
+"""One engine whose peer is the test: the test sends and receives single packets, on a virtual
+clock."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Played:
         self.engine, self.flow, self.now = engine, flow, 1000.0
 
     def hear(self, *packets: bytes, after: float = 0.0) -> list[np.void]:
-        """Send it packets, and return its answers and what it sends in ``after`` seconds."""
+        """Send it packets, and return what it sends at once and within ``after`` seconds."""
         for each in packets:
             self.engine.take(each, self.now)
         end, sent = self.now + after, []
@@ -72,7 +73,7 @@ class Played:
         return sent
 
     def hear_of_silence(self) -> list[np.void]:
-        """Let it wait until it sends something, and return that."""
+        """Let time pass until it sends something, and return that."""
         while not (sent := self._sent()):
             due = self.engine.pump(self.now)
             assert due < np.inf
@@ -302,7 +303,7 @@ class TestMember:
             assert played.engine.counters(played.flow).retransmitted <= count // 12
 
     def test_answers_that_waited_do_not_make_silences_longer(self):
-        """A rank may wait for another rank's retransmission, which would be later still."""
+        """A rank may wait for another rank's retransmission, which would then be even later."""
         with a_member(SWITCHML, drawn(100, wire.VALUES), window=1) as played:
             played.hear()
             for s in range(20):
@@ -313,7 +314,7 @@ class TestMember:
                 played.hear(result(s, 7))
             before = played.now
             played.hear_of_silence()
-            # With a mean that includes these three it would be a second.
+            # If the mean included these three, it would be a second.
             assert played.now - before <= 0.4
 
     def test_loss_and_ecn_halve_what_is_in_flight(self):

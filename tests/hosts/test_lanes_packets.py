@@ -25,8 +25,8 @@ def sparse(workers, fragments, density, seed=1):
 
 
 def wanted(gradients, sizes):
-    """The fragments that must be sent: each lane's first of a chunk, and those that are not 0 at
-    some worker."""
+    """The fragments that must be sent: each lane's first of a chunk, and all that are not 0 at some
+    worker."""
     found, first, fragment = set(), 0, 0
     for size in sizes:
         for at in range(-(-size // VALUES)):
@@ -74,7 +74,7 @@ def test_time_goes_down_with_the_blocks_that_some_worker_has():
 
 
 def test_a_rank_that_waits_for_others_asks_for_few_fragments():
-    """The others begin later; nothing is lost."""
+    """The others begin later; no packet is lost."""
     with Engine(VALUES) as engine:
         engine.add(Member(TREE, PROTOCOL, 64, [0], 0, SWITCH))
         values = np.ones(640 * VALUES, np.int32)
@@ -98,8 +98,9 @@ def _sum(fragment, lanes):
 
 
 def _sent_again(times, until, lanes=64):
-    """Which fragments a host sends again, and how often in all, up to ``until`` seconds after it
-    began. One in each lane leaves at once; those in ``times`` are answered then."""
+    """Which fragments a host sends again, and how many times in total, up to ``until`` seconds
+    after it began. One fragment in each lane leaves at once; those in ``times`` are answered at
+    these times."""
     with Engine(VALUES) as engine:
         engine.add(Member(TREE, PROTOCOL, lanes, [0], 0, SWITCH))
         values = np.ones(lanes * VALUES, np.int32)
@@ -126,8 +127,9 @@ def _fragments(engine):
 
 @pytest.mark.parametrize("pause", [0.05, 0.1, 0.2])
 def test_a_queue_longer_than_any_round_trip_is_no_loss(pause):
-    """A link of 3 ms a packet. The answers pause, so that a probe is sent; that to its first
-    sending, soon after, does not show that anything else is lost."""
+    """A link takes 3 ms per packet. The answers pause, so that a probe is sent. The answer to the
+    probed fragment's first sending comes soon after, and does not show that anything else is
+    lost."""
     times = {each: 0.005 + 0.003 * each + (pause if each >= 8 else 0) for each in range(64)}
     again, count = _sent_again(times, until=max(times.values()))
     assert 1 <= count <= 3
@@ -135,7 +137,7 @@ def test_a_queue_longer_than_any_round_trip_is_no_loss(pause):
 
 
 def test_what_is_missing_after_the_answer_to_a_probe_is_sent_again():
-    """All after the eighth packet are lost."""
+    """All packets after the eighth are lost."""
     times = {each: 0.005 + 0.003 * each for each in range(8)}
     again, _ = _sent_again({**times, 8: 0.1}, until=1.0)
     assert again == set(range(8, 64))

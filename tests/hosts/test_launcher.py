@@ -29,7 +29,7 @@ from testbed.workload.values import load as load_sample
 
 ELEMENTS = 3 * 4 * 256
 
-# Ports are fixed, so each process uses loopback addresses of its own.
+# Ports are fixed, so each process uses its own loopback addresses.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 UNITS = (Unit(0, ELEMENTS, 0.01), Unit(1, ELEMENTS, 0.03))
 
@@ -200,7 +200,7 @@ def test_units_smaller_than_the_plan_has_chunks_are_summed_too():
 
 @pytest.mark.parametrize("system", ["atp", "switchml"])
 def test_shares_of_no_fragments_are_summed_too(system):
-    """GRID cuts small units like this: one tree has all fragments, the other none."""
+    """GRID divides small units like this: one tree has all fragments, the other none."""
     plain = tasks(system)
     whole = plain[0].plan
     plan = replace(

@@ -22,7 +22,8 @@ def sparse(workers, values, density, seed=1):
 
 
 def packets(gradients, sizes):
-    """By lane: those of its fullest entry in each chunk, and one that ends the chunk."""
+    """The packets of each lane: those of its fullest entry in each chunk, and one that ends the
+    chunk."""
     needed = first = 0
     for size in sizes:
         union = np.zeros(-(-size // VALUES) * VALUES, bool)
@@ -46,7 +47,7 @@ def test_an_index_that_no_worker_has_is_not_sent(density, begins):
 
 @pytest.mark.parametrize("sizes", [(1, 3, 799), (40, 8, 8, 600), (7, 7, 7, 7), (520, 1, 500)])
 def test_chunks_of_any_size_follow_one_another(sizes):
-    """Also those that do not fill their last packet, and those with fewer packets than lanes."""
+    """Even those that do not fill their last packet, and those with fewer packets than lanes."""
     gradients = sparse(3, sum(sizes), 0.2)
     _, seen, _ = all_reduce(PROTOCOL, gradients, sizes)
     if all(size % VALUES == 0 for size in sizes[:-1]):

@@ -1,5 +1,5 @@
-"""Asynchronous jobs over loopback: every answer has the value that its counts imply, and keeps
-the bound on staleness."""
+"""Asynchronous jobs over loopback: every answer has the value that follows from its counts, and
+keeps to the bound on staleness."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.gradients import Gradients
 
-# Ports are fixed, so each process uses loopback addresses of its own.
+# Ports are fixed, so each process uses its own loopback addresses.
 NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 UNITS = (Unit(0, 3001, 0.002), Unit(0, 2000, 0.002), Unit(1, 777, 0.005))
 ELEMENTS = 5778
@@ -103,7 +103,7 @@ def test_a_wrong_update_is_noticed_by_whoever_has_it(system, options):
     job = tasks(system, **options)
     job[1] = replace(job[1], gradients=Gradients(6, 3, ELEMENTS))
     outcomes = run(job)
-    # The last worker to finish has pulled the wrong updates, and the servers have them too.
+    # The last worker to finish has pulled the wrong updates, and the servers have them, too.
     last = max(range(3), key=lambda rank: outcomes[rank].iterations[-1].end)
     assert outcomes[last].wrong > 0.7 * ELEMENTS
     assert sum(server.wrong for server in outcomes[3:]) > 0.9 * ELEMENTS
@@ -144,8 +144,8 @@ def uneven(system, **options):
 
 
 def came_between(end, slow, iteration):
-    """Whether ``end`` is after the slow worker's last push of ``iteration``, and before its next
-    iteration has come so far."""
+    """Whether ``end`` is after the slow worker's last push of ``iteration``, and before it has
+    computed the next one."""
     pushed = slow[iteration].start + SLOW * UNITS[-1].ready_s / COMPUTE
     return pushed < end and (iteration == 5 or end < slow[iteration + 1].compute_end)
 
@@ -184,7 +184,7 @@ def test_in_turns_no_one_pushes_before_the_one_before_is_through(monkeypatch):
 
 
 def test_in_turns_one_server_after_another_gets_its_share(monkeypatch):
-    """So that each of several servers can take another worker's share meanwhile."""
+    """So each of several servers can serve another worker's share meanwhile."""
     pushed = []
     push = Worker._push
 

@@ -65,7 +65,7 @@ def base(opcode: int, rank: int, sequence: int, mark: int = 0) -> bytes:
 
 
 def a_sum(sequence: int, values=7, mark: int = IS_SUM) -> bytes:
-    """A sum from the rank before, part of a message."""
+    """A sum from the previous rank, as part of a message."""
     place = sequence % MESSAGE
     opens, opcode = place == 0, {0: wire.SEND_FIRST, MESSAGE - 1: wire.SEND_LAST}
     packet = base(opcode.get(place, wire.SEND_MIDDLE), RANK - 1, sequence, mark)
@@ -86,8 +86,8 @@ class Played:
         engine.push(0, Operation.ALL_REDUCE, values.ctypes.data, values.size)
 
     def hear(self, *packets: bytes, after: float = 0.0) -> list[tuple[str, Parsed]]:
-        """The packets that it sends, with their destinations, in ``after`` seconds and in answer to
-        ``packets``, which arrive at the end of that time."""
+        """The packets that it sends, with their destinations: within ``after`` seconds, and in
+        answer to ``packets``, which arrive at the end of that time."""
         end = self.now + after
         sent = []
         while (due := self.engine.pump(self.now)) <= end:
@@ -177,7 +177,7 @@ def test_a_sum_replaces_what_was_there_and_is_acknowledged(played):
 
 
 def test_values_that_no_switch_summed_are_not_taken(played):
-    """A switch that lost its tables forwards the contribution of the rank before."""
+    """A switch that lost its tables forwards the contribution of the previous rank."""
     played.hear()
     before = played.values.copy()
     assert not played.hear(*(a_sum(s, mark=0) for s in range(MESSAGE)))
@@ -194,7 +194,7 @@ def test_acknowledgements_are_gathered_up_to_the_message_or_what_is_out_of_order
 
 
 def test_acknowledgements_leave_before_values(played):
-    """Behind a window of values in the link's queue they would arrive too late."""
+    """Behind a window of values in the link's queue, they would arrive too late."""
     played.hear()
     sent = played.hear(*(a_sum(s) for s in range(MESSAGE)))
     assert [each.opcode == wire.ACKNOWLEDGE for _, each in sent] == [True] + MESSAGE * [False]
@@ -261,7 +261,7 @@ def test_packets_of_another_port_are_none_of_its(played):
 
 
 class Summing:
-    """The ring's switch: it forwards a packet once it can put the sum into it."""
+    """The ring's switch: it forwards a packet as soon as it can put the sum into it."""
 
     def __init__(self) -> None:
         self._held: dict[int, dict[int, bytes]] = defaultdict(dict)

@@ -20,7 +20,7 @@ from testbed.workload.gradients import Gradients
 from testbed.workload.sharded import schedule
 from testbed.workload.trace import Tensor, Trace
 
-# Three groups of a tensor each, of 3 s of computation each: 1 s forward, 2 s backward.
+# Three groups of one tensor, each with 3 s of computation: 1 s forward, 2 s backward.
 SIZES = (60, 7, 133)
 TRACE = Trace("three", 1, tuple(Tensor(f"t{i}", size, 1.0, 2.0) for i, size in enumerate(SIZES)))
 VALUES = 4
@@ -46,8 +46,8 @@ def tasks(collectives: str, reshard: bool = True, partition: int | None = None) 
 
 
 def spans(outcome: RankOutcome, units: Sequence, iteration: int) -> dict:
-    """When each group was gathered for a part, or (part None) summed: the first begin and the last
-    end of its pieces."""
+    """When each group was gathered for a part, or (part None) summed: from the first beginning to
+    the last end of its pieces."""
     found: dict[tuple[int, int | None], tuple[float, float]] = {}
     for each in outcome.units:
         if each.iteration == iteration:
@@ -84,7 +84,7 @@ def test_computation_waits_for_what_is_gathered_one_group_ahead(collectives, lon
             order = [its[group, part] for part, group in enumerate((2, 1, 0, 0, 1, 2))]
             begun = now = each.start
             for part, ((start, end), seconds) in enumerate(zip(order, job[0].parts, strict=True)):
-                # Not before the part before begins; after the forward pass, not before it ends.
+                # Not before the previous part begins; after the forward pass, not before that ends.
                 assert start == pytest.approx(now if part == 3 else begun, abs=1e-9)
                 begun = max(now, end)
                 now = begun + seconds

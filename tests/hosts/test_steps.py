@@ -1,4 +1,4 @@
-"""The parts of a rank alone: interpreter, tree queue, messages, streams, driver."""
+"""The parts of a rank, one by one: interpreter, tree queue, messages, streams, driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def values(*numbers: int) -> np.ndarray:
 
 
 class Played:
-    """An interpreter whose surroundings record what it asks for."""
+    """An interpreter, and a record of what it asks for."""
 
     def __init__(self, *program, chunks=1, elements=2, later=False):
         plan = Plan("played", ("h0", "h1"), 2, chunks, (program, ()), (TREE,))

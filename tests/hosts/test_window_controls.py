@@ -1,4 +1,4 @@
-"""The windows of PANAMA's and A2TP's hosts, against their rules in Python."""
+"""The windows of PANAMA's and A2TP's hosts, compared with their rules in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUND_TRIP = 0.01
 
 def played_through(style, flags, count=COUNT):
     """Answer each fragment a round trip after it was sent, with ``flags(fragment)``. Returns the
-    flags that each was first sent with, and how many were in flight at each answer."""
+    flags with which each was first sent, and how many were in flight at each answer."""
     sent, in_flight = {}, []
     with a_member(style, drawn(count, wire.VALUES), window=WINDOW) as played:
         waiting = deque()
@@ -53,7 +53,7 @@ def test_panama_shrinks_with_the_share_of_marks_and_grows_by_one_a_window():
     _, in_flight = played_through(
         PANAMA, lambda fragment: wire.FLAG_ECN if fragment < WINDOW + 1 else 0
     )
-    # The first share of marks counts as 1: it halves, and each window after that adds one.
+    # The first share of marks counts as 1, so it halves the window. Each later window adds one.
     assert min(in_flight[WINDOW : 3 * WINDOW]) <= WINDOW // 2 + 4
     assert 40 <= max(in_flight[10 * WINDOW : 12 * WINDOW]) <= 52
 
@@ -70,7 +70,7 @@ def aggregated(contended):
 
 
 def past_the_switches(sent, window):
-    """How many fragments of the ``window``-th one have the flag of retransmissions."""
+    """How many fragments of window number ``window`` have the flag of retransmissions."""
     first = window * WINDOW
     return sum(bool(sent[each] & wire.FLAG_RESEND) for each in range(first, first + WINDOW))
 

@@ -121,7 +121,7 @@ def times(iterations: list[IterationTimes], zero: float = 0.0) -> list[tuple[flo
 def stalls(
     each_ones: Iterable[Sequence[replay.Span]], zero: float = 0.0
 ) -> list[tuple[int, float, float]]:
-    """Iteration, start and end of each stall, without those that rounding causes."""
+    """The iteration, start and end of each stall, without stalls that rounding causes."""
     return [
         (number, span.start_s - zero, span.end_s - zero)
         for number, spans in enumerate(each_ones)
@@ -160,7 +160,7 @@ def test_endpoint_simulator_and_replay_agree(by_tensor, priority, deferred, over
     np.testing.assert_allclose(times(ours, 100), times(theirs), atol=1e-9)
     stood_still = stalls((each.stalls for each in ours), 100)
     np.testing.assert_allclose(stood_still, stalls(each.stalls for each in theirs), atol=1e-9)
-    # The replay decides the order again in each iteration; here it was fixed before the first one.
+    # The replay decides the order in each iteration; here it was fixed before the first one.
     if set(paces) == {1.0} and not (by_tensor and priority and deferred):
         again = replay.replay(TRACE, buckets, seconds, ITERATIONS, priority, not by_tensor)
         ends = [ran.compute_end_s for ran, _ in again]

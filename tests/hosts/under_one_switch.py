@@ -24,7 +24,7 @@ def address(rank: int) -> str:
 
 @dataclass
 class Switch:
-    """The reference's switch, driven like an engine. ``seen``: the fragments of its sums."""
+    """The reference switch, driven like an engine. ``seen``: the fragments of its sums."""
 
     protocol: TreeProtocol
     workers: int
@@ -64,8 +64,9 @@ class Switch:
 
 
 def all_reduce(protocol, gradients, sizes, loss=0.0, begins=0):
-    """Sums ``gradients``, int32[workers, values], pushed in chunks of ``sizes`` values; checks the
-    sums. Returns the seconds, the fragments that were summed and those retransmitted."""
+    """Sum ``gradients``, int32[workers, values], pushed in chunks of ``sizes`` values, and check
+    the sums. Returns the seconds, the fragments that were summed, and those that were
+    retransmitted."""
     workers = len(gradients)
     switch = Switch(protocol, workers)
     with ExitStack() as stack:

@@ -1,6 +1,6 @@
 """Whole jobs in virtual time: real workers and servers, without sockets.
 
-Streams keep their order between two ranks. All other times vary: each message and each fragment
+A stream between two ranks keeps its order. Everything else varies: each message and each fragment
 takes a different time, and ranks that can continue do so in any order.
 """
 
@@ -37,7 +37,7 @@ class Clock:
         return self._events[0][0] if self._events else math.inf
 
     def soon(self, event: Callable[[], None], after: float = 0.0) -> float:
-        """Let ``event`` happen a moment from now, not before ``after``; return its time."""
+        """Let ``event`` happen a moment from now, but not before ``after``; return its time."""
         at = max(after, self.now + self.random.uniform(0, self._longest_s))
         heapq.heappush(self._events, (at, next(self._numbers), event))
         return at
@@ -142,7 +142,7 @@ class Stream:
 def run(tasks: Sequence[Task], seed: int = 0, longest_s: float = 0.01) -> list[RankOutcome]:
     """Drive all ranks of a job to their end, and return their outcomes by rank.
 
-    Messages and fragments take up to ``longest_s``. AssertionError if no rank can continue.
+    Messages and fragments take up to ``longest_s``. Raises AssertionError if no rank can continue.
     """
     plan, clock = tasks[0].plan, Clock(seed, longest_s)
     trees = [Tree(plan, number, clock, tasks[0].values) for number in range(len(plan.trees))]

@@ -28,7 +28,7 @@ def test_what_is_measured_explains_what_was_run(monkeypatch):
     assert found.costs["native"].switch > 0 < found.late_s
     assert calibration.store(found).exists()
     assert calibration.load() == found
-    # By these costs the calibration's own run neither left the machine idle nor overloaded it.
+    # By these costs, the calibration's own run neither left the machine idle nor overloaded it.
     wanted = calibrating._experiment("native", calibrating._START_RATE["native"])
     fabric = build_fabric(wanted)
     assert 0.01 < demand(deploy(wanted, fabric), found).strain(1) < 10

@@ -53,7 +53,7 @@ def a_load(**changes) -> Load:
 
 
 def test_a_long_transfer_needs_what_its_bytes_cost():
-    # 1e9 bytes/s at 10 ns need ten cores, and at dilation 10 a tenth of that; there are four.
+    # 1e9 bytes/s at 10 ns need ten cores, and a tenth of that at dilation 10; there are four cores.
     processors, rank, switch = a_load().needs(10, cores=4)
     assert processors == pytest.approx(10 / 10 / 4)
     assert rank == pytest.approx(1e8 * 5e-9 / 10)
@@ -61,7 +61,7 @@ def test_a_long_transfer_needs_what_its_bytes_cost():
 
 
 def test_a_short_transfer_between_long_pauses_needs_less():
-    # A second at dilation 10 has one iteration at most, with a tenth of the bytes that fit.
+    # A second at dilation 10 has at most one iteration, with a tenth of the bytes that fit.
     short = a_load(iteration_bytes=1e7).needs(10, cores=4)
     assert short == pytest.approx([each / 10 for each in a_load().needs(10, cores=4)])
     # A hundred iterations of a hundredth of a second each leave no pauses.
@@ -85,7 +85,7 @@ def test_the_tightest_of_cores_ranks_and_switches_decides():
     free = 1 - 0.35
     assert Demand((a_load(),), 4, 0).strain(10) == pytest.approx(0.25 / free)
     assert Demand((a_load(host=1e9),), 4, 0).strain(10) == pytest.approx(0.5 / free)
-    # Two jobs share cores and switches, but no host.
+    # Two jobs share cores and switches, but not hosts.
     assert Demand((a_load(), a_load()), 4, 0).strain(10) == pytest.approx(0.5 / free)
     assert Demand((a_load(host=1e9),) * 2, 100, 0).strain(10) == pytest.approx(0.5 / free)
     assert Demand((a_load(switch=1e9),) * 2, 100, 0).strain(10) == pytest.approx(0.4 / free)
@@ -95,7 +95,7 @@ def test_the_smallest_tidy_dilation_that_leaves_room():
     needed = Demand((a_load(),), 4, late_s=0.0)
     assert needed.enough() == 5  # (10 / 5 / 4) / 0.65 is 0.77
     assert needed.strain(5) <= COMFORT < needed.strain(4)
-    # A wake-up that is late by 5 % of an iteration of 0.1 s needs a larger one.
+    # A wake-up that is late by 5 % of an iteration of 0.1 s needs a larger dilation.
     late = Demand((a_load(iteration_s=0.01),), 4, late_s=0.005)
     assert late.late(late.enough()) <= COMFORT < late.late(late.enough() / 1.5)
 

@@ -35,7 +35,7 @@ ATP = jobs(("atp", UNEVEN.hosts[:-1], UNEVEN.hosts[-1:]))
 
 
 def test_the_rack_that_saves_most_streams_comes_first():
-    # Eleven streams meet at the server; a rack of n workers turns n of them into one.
+    # Eleven streams meet at the server; a rack with INA turns those of its workers into one.
     assert place(UNEVEN, 1, ATP, UNEVEN.tors[:3]).switches == ("t1",)
     both = place(UNEVEN, 2, ATP, UNEVEN.tors[:3])
     assert both.switches == ("t1", "t2")
@@ -61,7 +61,7 @@ def test_with_two_jobs_the_mean_counts():
     fabric = leaf_spine(2, 4, 4, 1e10, 1e10, 10**6)
     hosts = fabric.hosts
     both = jobs(("atp", (*hosts[:4], *hosts[4:6]), hosts[6:7]), ("atp", hosts[8:11], hosts[12:13]))
-    # Four streams become one for the first job, against three for the second.
+    # For the first job four streams become one, for the second only three.
     assert place(fabric, 1, both, ["t0", "t2"]).switches == ("t0",)
     assert place(fabric, 2, both, ["t0", "t2"]).switches == ("t0", "t2")
 

@@ -81,7 +81,7 @@ def test_waiting_for_each_other_is_found():
 
 
 def test_chunks_do_not_wait_for_each_other():
-    # As one sequence this would deadlock, but chunks are independent.
+    # As one sequence, this would deadlock, but chunks are independent.
     first = (Receive(0, 1, True), Send(0, 1), Send(1, 1), Receive(1, 1, True))
     second = (Send(0, 0), Receive(1, 0, True), Receive(0, 0, True), Send(1, 0))
     right = plan(first, second, chunks=2)
@@ -255,8 +255,8 @@ def test_updates_go_from_workers_to_servers_and_stand_alone():
 
 
 def test_uses_of_two_trees_that_wait_for_each_other_in_turn_are_found():
-    """Rank 0 sends chunk 0 after it has received chunk 1, and rank 2 the reverse. In each tree the
-    use for the chunk to send is queued behind the use for the chunk to receive."""
+    """Rank 0 sends chunk 0 after it has received chunk 1, and rank 2 does the reverse. In each
+    tree, the use for the chunk to be sent is queued behind the use for the chunk to be received."""
     trees = tuple(
         Tree(f"t{i}", {a: 2 * i, b: 2 * i + 1}, {a: f"t{i}", b: f"t{i}"}, SWITCHML)
         for i, (a, b) in enumerate([("h0", "h1"), ("h2", "h3")])

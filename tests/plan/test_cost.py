@@ -98,7 +98,7 @@ def test_rina_pays_for_its_groups_by_agents(ina, groups):
     if groups == 12:
         assert pace("rina", 12) == pytest.approx(around * TCP)
     else:
-        # Receipts are sent where no sum returns; TCP segments are larger than INA packets.
+        # Receipts are sent if no sum returns; TCP segments are larger than INA packets.
         most = around * (INA + FRAMING.ina_ack_share) + INA / groups
         assert around * TCP + INA / groups < pace("rina", 12, ina, **BY_AGENTS) <= most + 1e-9
     if groups == 3:
@@ -112,8 +112,8 @@ def test_a_narrow_core_binds():
 
 @pytest.mark.parametrize("narrow", [1, 2, 4])
 def test_stages_of_a_hierarchy_of_rings_overlap(narrow):
-    """Stages that wait for one another take 2(n-1)/n M/B within racks plus 2(H-1)/H M/nB' across,
-    where B' is a worker's share of the uplinks. The busiest link is the lower bound.
+    """If stages wait for one another, they take 2(n-1)/n M/B within racks plus 2(H-1)/H M/nB'
+    across, where B' is a worker's share of the uplinks. The busiest link gives the lower bound.
     """
     n, racks = 4, 3
     across = RATE / narrow  # both uplinks of a rack together

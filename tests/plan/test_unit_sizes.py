@@ -38,7 +38,7 @@ def test_units_and_chunks_are_as_large_as_their_gradients(sizes, chunks, trees, 
     for bucket in buckets:
         own = [unit.elements for unit in units if unit.bucket == bucket.index]
         assert 4 * sum(own) == bucket.bytes
-        # Only the last packet of a bucket is partly filled, whatever it is cut into.
+        # Only the last packet of a bucket is partly filled, however the bucket is divided.
         packets = sum(in_packets(each, grain(made, values)) for each in own)
         assert packets == in_packets(sum(own), grain(made, values))
     for unit in units:

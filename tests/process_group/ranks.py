@@ -1,6 +1,6 @@
 """Ranks of a group, forked from one process: ``ranks.py SCENARIO WORLD FOLDER``.
 
-Ends with 0 if every rank does. They meet in a file, so that no port is taken.
+Exits with 0 if every rank does. They meet in a file, so that no port is needed.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +69,19 @@ def collectives(rank: int, world: int) -> None:
     for work in works:
         work.wait()
     part = torch.empty(8)
-    # Its name has changed from version to version of PyTorch.
+    # Its name differs between versions of PyTorch.
     scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
     scatter(part, drawn(rank, 8 * world))
     whole = block_sum(everyone(world, 8 * world), PACKET)
     assert np.array_equal(part.numpy(), whole[8 * rank : 8 * (rank + 1)])
     dist.reduce_scatter(part, list(drawn(rank, 8 * world).split(8)))
+    assert np.array_equal(part.numpy(), whole[8 * rank : 8 * (rank + 1)])
+    together = [drawn(rank, 9), drawn(rank, 2 * PACKET)]
+    coalesced(*(partial(dist.all_reduce, each) for each in together)).wait()
+    for each in together:
+        assert np.array_equal(each.numpy(), block_sum(everyone(world, len(each)), PACKET))
+    part.zero_()
+    coalesced(lambda: scatter(part, drawn(rank, 8 * world))).wait()
     assert np.array_equal(part.numpy(), whole[8 * rank : 8 * (rank + 1)])
 
     # Through gloo
@@ -91,6 +100,17 @@ def collectives(rank: int, world: int) -> None:
     objects = [None] * world
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": each} for each in range(world)]
+    everywhere = torch.empty(2 * world)
+    own = torch.full((2,), float(rank))
+    coalesced(lambda: dist.all_gather_into_tensor(everywhere, own)).wait()
+    assert everywhere.tolist() == [float(each) for each in range(world) for _ in range(2)]
+    numbers = torch.arange(world)
+    coalesced(lambda: scatter(number[:1], numbers)).wait()
+    assert number[0] == world * rank
+    sent = dist.isend(torch.full((2,), float(rank)), (rank + 1) % world)
+    dist.recv(own, (rank - 1) % world)
+    sent.wait()
+    assert own.tolist() == [float((rank - 1) % world)] * 2
     dist.barrier()
 
     if rank == 0:
@@ -103,20 +123,35 @@ def collectives(rank: int, world: int) -> None:
     assert "found a tensor on meta, wanted cpu" in refused(
         dist.group.WORLD.mean, torch.ones(2, device="meta")
     )
+    with_integers = [torch.ones(2), torch.ones(2, dtype=torch.int32)]
+    assert "found torch.int32, wanted torch.float32" in refused(
+        dist.group.WORLD.allreduce_coalesced, with_integers
+    )
     wrong = torch.tensor([1.0, float("nan") if rank == 1 else 0.0])
     assert "found inf or nan" in refused(dist.all_reduce, wrong)
     assert "failed before: all_reduce: found inf" in refused(dist.all_reduce, torch.ones(2))
     dist.destroy_process_group()
 
 
+def coalesced(*calls):
+    """The work of collectives that PyTorch hands over together."""
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for call in calls:
+            call()
+    return manager
+
+
 def needs_the_gil(rank: int, world: int) -> None:
-    """To free tensors, in a thread of gloo's, while collectives are started."""
+    """Gloo's thread needs it to free tensors while collectives are started."""
     dist.init_process_group("ina")
     sys.setswitchinterval(1000)  # seconds: nobody gives the GIL away before it waits
     whole, part = torch.empty(2 * world), torch.empty(2)
     starts = (
         lambda: dist.all_gather(list(whole.split(2)), part, async_op=True),
-        lambda: dist.group.WORLD.allreduce_coalesced([part]),
+        lambda: dist.all_gather_into_tensor(whole, part, async_op=True),
+        lambda: coalesced(lambda: dist.all_gather_into_tensor(whole, part)),
+        lambda: coalesced(lambda: dist.all_reduce(part)),
+        lambda: coalesced(lambda: dist.reduce_scatter_tensor(part, whole)),
         lambda: dist.all_to_all_single(torch.empty(2 * world), whole, async_op=True),
         lambda: dist.barrier(async_op=True),
         lambda: dist.broadcast(part, 0, async_op=True),
@@ -148,7 +183,7 @@ def trained(wrapped: torch.nn.Module, rank: int) -> list[np.ndarray]:
 
 
 def summed_locally(group, bucket):
-    """Each rank has all ranks' gradients, and sums them in fixed point by itself."""
+    """Each rank has all ranks' gradients, and sums them on its own in fixed point."""
     own = bucket.buffer() / dist.get_world_size()
     every = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(every, own, group=group)
@@ -161,7 +196,7 @@ def summed_locally(group, bucket):
 def training(rank: int, world: int) -> None:
     dist.init_process_group("ina")
     gloo = dist.new_group(backend="gloo")
-    # Several buckets, which are made anew after the first iteration.
+    # Several buckets, which are rebuilt after the first iteration.
     buckets = {"bucket_cap_mb": 0.2}
     through_switches = trained(DistributedDataParallel(model(), **buckets), rank)
     reference = DistributedDataParallel(model(), process_group=gloo, **buckets)
@@ -208,13 +243,16 @@ def _dies(rank: int, victim: int) -> None:
 
 
 def waits(rank: int, world: int) -> None:
-    """Rank 0 never calls; all say which processes they are, for whoever kills them."""
+    """Rank 0 does not call all_reduce again. All ranks print their process ids, for the test that
+    kills them."""
     dist.init_process_group("ina")
     dist.all_reduce(torch.ones(3))
     print(os.getpid(), flush=True)
     if rank:
         dist.all_reduce(torch.ones(3))
-    signal.pause()
+    while True:
+        # Not signal.pause(): a signal just before it would wait for another one.
+        time.sleep(0.1)
 
 
 def main(scenario: str, world: int, folder: Path) -> int:
@@ -241,7 +279,7 @@ def main(scenario: str, world: int, folder: Path) -> int:
 
 
 def meet(file: Path, rank: int, world: int) -> None:
-    """Scripts call ``init_process_group("ina")`` alone, as under torchrun."""
+    """Let scripts call ``init_process_group("ina")`` without other arguments, as under torchrun."""
     usual = dist.init_process_group
 
     def init(backend: str) -> None:

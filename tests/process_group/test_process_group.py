@@ -36,7 +36,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def ranks(scenario: str, world: int, folder: Path, **more: str) -> str:
-    """What the ranks print. AssertionError unless all end well."""
+    """What the ranks print. Raises AssertionError unless all end without an error."""
     pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, RANKS, scenario, str(world), folder],
@@ -134,7 +134,7 @@ def test_nothing_is_left_of_ranks_that_are_killed(tmp_path):
     ) as parent:
         assert parent.stdout is not None
         processes = [int(parent.stdout.readline()) for _ in range(2)]
-        # Rank 1 waits for a sum: to end the rank with the switches must end it, too.
+        # Rank 1 waits for a sum, so it must end, too, when the rank with the switches ends.
         os.kill(processes[0], signal.SIGTERM)
         os.kill(processes[1], signal.SIGINT)
     assert_ended([*processes, parent.pid])

@@ -30,7 +30,7 @@ def modules(*homes: str) -> dict[str, ast.Module]:
 
 
 def literals(tree: ast.AST) -> Iterator[str]:
-    """The strings that code uses, without text for people."""
+    """The strings that code uses, except text for readers."""
     if isinstance(tree, ast.keyword) and tree.arg in TOLD:
         return
     if isinstance(tree, ast.Expr) and isinstance(tree.value, ast.Constant):
@@ -69,8 +69,8 @@ def named_by(tree: ast.AST) -> set[str]:
 
 
 def imported_by(tree: ast.AST) -> set[str]:
-    """The protocols that a module imports. Other modules of a protocol's folder, such as the gate
-    of parameters, may be imported by the code that runs it."""
+    """The protocols that a module imports. The code that runs other modules of a protocol's folder,
+    such as the gate of parameters, may import these."""
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return {name for name in PROTOCOLS if f"testbed.protocols.{name}.protocol" in modules}
 

@@ -1,4 +1,5 @@
-"""The contract of every registered protocol and of the toys, which are found by themselves."""
+"""The contract of every registered protocol and of the toys, all of which are found
+automatically."""
 
 from __future__ import annotations
 

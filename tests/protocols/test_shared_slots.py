@@ -1,4 +1,5 @@
-"""Slots that jobs of several protocols share: switches and references, and who evicts whom."""
+"""Slots that jobs of several protocols share: switches compared with references, and who evicts
+whom."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_bmv2_does_what_the_references_say(protocols, tmp_path):
 
 
 def compare(switch, protocols, told, seed):
-    """Traffic with priorities; returns the events."""
+    """Send traffic with priorities to switch and reference; returns the events."""
     forget(switch)
     before = counted(switch)
     random, reference = Random(seed), ReferenceSwitch(SWITCH, FABRIC, told)
@@ -88,7 +89,8 @@ class OneSwitch:
         self.workers = [each.tree.children(SWITCH) for each in self._told]
 
     def send(self, job, worker, sequence, priority=0, values=1):
-        """What leaves: each packet's tree, sequence, bitmap, flags, first value and address."""
+        """Send a packet; returns the tree, sequence, bitmap, flags, first value and address of each
+        that leaves."""
         tree = self._told[job].tree
         packet = np.zeros(1, wire.PACKET)
         packet["kind"], packet["flags"] = wire.KIND_DATA, priority << wire.PRIORITY_SHIFT
@@ -136,7 +138,7 @@ def test_a_higher_priority_takes_the_slot_and_the_sum_in_it_goes_to_its_own_root
     evicted = wire.FLAG_COLLISION | 2 << wire.PRIORITY_SHIFT
     expected = (two.number(0), 7, two.bits(0, 0, 1), evicted, 30, two.root(0))
     assert two.send(1, 0, 9, priority=3, values=5) == [expected]
-    # The newcomer's sum is whole, and frees the slot.
+    # The second job's sum is complete, and frees the slot.
     (whole,) = two.send(1, 1, 9, priority=3, values=6)
     assert whole[:3] == (two.number(1), 9, two.bits(1, 0, 1))
     assert whole[4:] == (11, two.root(1))

@@ -1,4 +1,5 @@
-"""A headless Chromium, controlled over its debugging pipe (DevTools protocol), with no package."""
+"""A headless Chromium, controlled over its debugging pipe (DevTools protocol) without any
+package."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class Tab:
             self._take()
 
     def evaluate(self, script: str) -> Any:
-        """The value of ``script``, as JSON; of a promise, what it is resolved to."""
+        """The value of ``script``, as JSON; for a promise, the value to which it resolves."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -100,7 +101,7 @@ def tab(browser: str, home: Path) -> Iterator[Tab]:
     """A tab, with a browser that ends with it and keeps its files in ``home``."""
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
-    # The browser leaves a socket here; pytest's paths may be too long for one.
+    # The browser puts a socket here; pytest's paths may be too long for one.
     scratch = tempfile.TemporaryDirectory(dir="/tmp")
     process = subprocess.Popen(
         [

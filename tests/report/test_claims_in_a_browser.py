@@ -1,4 +1,4 @@
-"""The claims page in a browser: a phone's width and a desk's, light and dark."""
+"""The claims page in a browser: in the widths of a phone and of a desktop, light and dark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for claim in file.claims
         ]
         made.observed += [Observed(file, each, NUMBER) for each in file.observations]
-        made.beside += [Beside(file, each, [NUMBER] * len(each.bars)) for each in file.figures]
+        made.beside += [Beside(file, each, [NUMBER] * len(each.measures)) for each in file.figures]
     return write(made, tmp_path_factory.mktemp("claims"))
 
 

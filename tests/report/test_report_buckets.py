@@ -1,4 +1,5 @@
-"""The timeline of buckets: read from what `run --timeline` wrote, and drawn by rank and bucket."""
+"""The timeline of buckets is read from what `run --timeline` wrote, and drawn by rank and
+bucket."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_rows_that_are_all_invalid_are_shown_as_such_and_not_compared(tmp_path):
     )
 
 
-# In older results, simulated rows have False here instead of nothing.
+# In older results, simulated rows have False here, not nothing.
 @pytest.mark.parametrize("verified", [None, False])
 def test_simulated_rows_are_valid_without_sums_and_claimed_without_tests(verified, tmp_path):
     simulated = {"backend": "simulate", "verified": verified}
@@ -175,7 +175,7 @@ def test_identical_plans_tie_whatever_was_measured(tmp_path):
 
 
 def test_many_comparisons_need_more_repeats(tmp_path):
-    """One test of four repeats gives p = 0.029 at best; two of them prove nothing at 5 %."""
+    """One test of four repeats gives p = 0.029 at best; two such tests prove nothing at 5 %."""
     two = rows("ps", 8.0, 8.1, 8.2, 8.3) + rows("ring", 4.0, 4.1, 4.2, 4.3)
     (alone,) = ranking.rankings(table(tmp_path / "two", two), STYLES)
     assert alone.next is not None and alone.next.p == pytest.approx(2 / 70)

@@ -1,4 +1,4 @@
-"""The page in a browser: a phone's width and a desk's, light and dark. Skipped without Chromium."""
+"""The page in a browser, at a phone's and a desktop's width, light and dark. Needs Chromium."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_figures_follow_a_dark_page(tab, page):
 
 def test_marks_say_what_they_are(tab, page):
     tab.open(page, DESK)
-    # Scrolling hides a tooltip, so the pointer waits until the page has heard of it.
+    # Scrolling hides a tooltip, so the pointer waits until the page has handled the scrolling.
     place = """
         new Promise(done => {
           const mark = document.querySelector("#figure-jct-ina .mark[data-system=atp][data-tip]");

@@ -178,7 +178,7 @@ def test_invalid_rows_count_only_if_asked_and_then_it_says_so(tmp_path):
 
 
 def test_a_report_forks_no_process(tmp_path, monkeypatch):
-    # A notebook that calls it has threads, whose locks a forked process would inherit.
+    # A notebook that calls it has threads, and a forked process would inherit their locks.
     def fork():
         raise AssertionError("a report was about to fork")
 

@@ -1,4 +1,4 @@
-"""Only rows of the same settings are put together, and labels say what differs."""
+"""Only rows with the same settings are grouped together, and labels say what differs."""
 
 from __future__ import annotations
 
@@ -55,6 +55,32 @@ def test_a_jobs_field_is_a_condition_and_a_fabrics_field_its_name(tmp_path):
     )
     assert table["conditions"].tolist() == ["overlap=true", "overlap=false", "", "", ""]
     assert table["fabric"].tolist()[3:] == ["other, host_rate=10Gbit", "other, host_rate=25Gbit"]
+
+
+def test_a_field_that_another_one_decides_is_in_no_label(tmp_path):
+    slow = {"fabric.host_rate": "10Gbit", "fabric.queue": "512KB"}
+    fast = {"fabric.host_rate": "100Gbit", "fabric.queue": "2MB"}
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a", settings=json.dumps(slow))
+        + rows("ps", 1.0, cell="b", settings=json.dumps(fast)),
+    )
+    shared = "leaf-spine 2x5, 2 spines"
+    assert table["fabric"].tolist() == [
+        f"{shared}, host_rate=10Gbit",
+        f"{shared}, host_rate=100Gbit",
+    ]
+    table = labelled(
+        tmp_path / "both",
+        rows("ps", 1.0, cell="a", settings=json.dumps(slow))
+        + rows("ps", 1.0, cell="b", settings=json.dumps({**slow, "fabric.queue": "2MB"}))
+        + rows("ps", 1.0, cell="c", settings=json.dumps(fast)),
+    )
+    assert table["fabric"].tolist() == [
+        f"{shared}, host_rate=10Gbit, queue=512KB",
+        f"{shared}, host_rate=10Gbit, queue=2MB",
+        f"{shared}, host_rate=100Gbit",
+    ]
 
 
 def test_seeds_are_repeats_and_dilations_are_not(tmp_path):

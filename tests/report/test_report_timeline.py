@@ -1,4 +1,4 @@
-"""The workers' timeline: only compute is drawn as compute."""
+"""The workers' timeline: only computation is drawn as computation."""
 
 from __future__ import annotations
 

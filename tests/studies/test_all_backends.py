@@ -36,7 +36,7 @@ def test_the_simulator_is_not_asked_for_losses(tmp_path):
 
 
 def test_sparse_values_are_in_whole_packets(tmp_path):
-    """What an experiment file with `backend: packet` would be refused for."""
+    """Without this, an experiment file with `backend: packet` would be refused."""
     job = {"jobs__0__system": "flare", "jobs__0__density": 0.02}
     sparse = experiment(tmp_path, backend="emulate", **job)
     assert reads(write(on_all(sparse).data())).emulation.carried_values == "all"

@@ -208,3 +208,43 @@ def test_an_experiment_may_be_a_file_of_its_own(tmp_path):
     (tmp_path / "own.yaml").write_text("name: nothing\n")
     with pytest.raises(Invalid, match=r"own\.yaml:1:1: fabric: found no such key"):
         load(tmp_path / "rings.yaml")
+
+
+LINES = """\
+  - name: figure-2
+    title: Figure 2
+    axis: s
+    ours: the same
+    measure: {experiment: rings, metric: jct_s, where: {fabric.ina: none}, reads: a time}
+    along: jobs.0.workers
+    at: {two: 2, eight: 8}
+    across: workers
+    bars:
+      - {label: ATP, published: [2, null], of: {jobs.0.system: atp}}
+      - {label: ring, of: {jobs.0.system: ring}}
+"""
+LAST = "    bars: [{label: ATP, published: 2, of: {jobs.0.system: atp}}]\n"
+
+
+def test_a_figure_has_a_number_for_each_bar_at_each_place(tmp_path):
+    drawn = loaded(tmp_path, (LAST, LAST + LINES)).figures[1]
+    assert drawn.places == ["two", "eight"]
+    assert [bar.published for bar in drawn.bars] == [(2.0, None), None]
+    systems = [each.of["jobs.0.system"] for each in drawn.measures]
+    assert systems == ["atp", "atp", "ring", "ring"]
+    assert [each.where["jobs.0.workers"] for each in drawn.measures] == [2, 8, 2, 8]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("published: [2, null]", "published: [2]", "found 1 published values of ATP, wanted 2"),
+        ("published: [2, null]", "published: [2, -1]", "wanted a number above 0, or a list"),
+        ("    across: workers\n", "", "found some of along, at and across"),
+        ("{two: 2, eight: 8}", "2", "wanted a list of values, or a mapping of labels to them"),
+        ("{two: 2, eight: 8}", "[2, 16]", "found 16, wanted a value of jobs.0.workers"),
+    ],
+)
+def test_mistakes_in_a_figure_are_told(tmp_path, old, new, said):
+    assert old in LINES
+    assert said in message(tmp_path, (LAST, LAST + LINES.replace(old, new)))

@@ -313,7 +313,7 @@ def test_a_packet_run_that_changed_says_where_it_parts(tmp_path):
         asked = {"backend": "packet", "jobs__0__system": "ring", "emulation__loss": loss}
         (folder / "tiny.yaml").write_text(dump(experiment(tmp_path, **asked, **trace)))
         runs[name], _ = New(read(folder / "tiny.yaml"), folder).run(NOTHING, local.Local())
-    # As if the code had changed, and not the losses.
+    # Make it look as if the code had changed, not the losses.
     (runs["other"] / "experiment.yaml").write_text((runs["base"] / "experiment.yaml").read_text())
     stored = tmp_path / "stored.json"
     baseline.save(baseline.load(runs["base"]), stored)
@@ -337,7 +337,7 @@ def test_the_first_packets_that_changed_are_shown(tmp_path):
         made = experiment(tmp_path, **asked, fabric__link_delay=delay)
         runs[name], _ = New(made, tmp_path / name).run(NOTHING, local.Local())
     stored = tmp_path / "stored.json"
-    # As if the code had changed, and not the delay.
+    # Make it look as if the code had changed, not the delay.
     (runs["old"] / "experiment.yaml").write_text((runs["new"] / "experiment.yaml").read_text())
     baseline.save(baseline.load(runs["old"]), stored)
     done = invoke("compare", stored, runs["new"])

@@ -1,4 +1,4 @@
-"""Rows of the two back ends are paired; errors are relative to valid rows of the emulator."""
+"""Rows of different back ends are matched; errors are relative to valid rows of the emulator."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_without_a_valid_row_nothing_is_decided():
     ],
 )
 def test_packets_have_bounds_of_their_own(packets, loss, said):
-    """The simulator knows no loss: where there is some, its error does not count."""
+    """The simulator does not model loss: if there is any, its error does not count."""
     simulated = 1.0 if not loss else 0.5
     rows = [row("simulate", simulated, loss=loss), row("packet", packets, loss=loss)]
     made = ladder(pd.DataFrame([*rows, row("emulate", 1.0, loss=loss)]))

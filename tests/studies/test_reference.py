@@ -64,6 +64,20 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     assert "1 cell without a row: jobs.0.system: " in said
 
 
+def test_cells_are_told_apart_by_the_end_of_a_long_setting(tmp_path):
+    fabric = TEXT[TEXT.index("{kind") : TEXT.index("}") + 1]
+    text = TEXT.replace("fabric.ina: [none, all]", f"fabric: [{fabric}, {fabric}]")
+    text = text.replace("10Gbit}]", "10Gbit, queue: 1MB, slots: 4096, ina: none}]")
+    text = text.replace("10Gbit}, ", "10Gbit, queue: 1MB, slots: 4096, ina: all}, ")
+    run, _ = New(reads(text), tmp_path).run(NOTHING, Local(), quiet=True)
+    out = tmp_path / "reference"
+    keep([run], None, out)
+    table = (out / "small/results.csv").read_text().splitlines(keepends=True)
+    (out / "small/results.csv").write_text("".join(table[:-1]))
+    (said,) = stale(out)
+    assert "1 cell without a row" in said
+
+
 def test_a_study_of_one_factor_says_where_the_answer_changes(run, tmp_path):
     text = TEXT.replace("name: small", "name: rates").replace(
         "fabric.ina: [none, all]", "fabric.step_latency: [0s, 1s]"

@@ -205,7 +205,7 @@ def test_replicas_and_groups_of_two_jobs_do_not_meet():
 
 
 def test_nothing_is_forwarded_before_all_is_known_that_is_to_be_summed():
-    """NetReduce's hosts address one another: a packet that is only forwarded was sent in vain."""
+    """NetReduce's hosts address one another: a packet that is only forwarded is useless."""
     fabric = leaf_spine(1, 2, 3, 1e10, 1e10, 100_000).with_ina(["t0", "t1"])
     workers = fabric.hosts[:3]
     (tree,) = registry["netreduce"].plan(Assignment(workers), fabric).trees
@@ -217,7 +217,7 @@ def test_nothing_is_forwarded_before_all_is_known_that_is_to_be_summed():
 
 
 def told_apart(fabric, name, allocations=(), routes=None):
-    """The next hop of each flow that has one of its own at a switch."""
+    """The next hop of each flow that has its own at a switch."""
     addressing = Addressing(fabric)
     entries = derive(name, fabric, addressing, allocations, routes=routes).entries
     hops = {e.match[0].value: e.params[0] for e in entries if e.table == f"{FORWARDING}.next_hops"}

@@ -1,4 +1,4 @@
-"""The compiled program matches its sources, and hosts and switch agree on the packet."""
+"""The compiled program matches its sources, and hosts and switch agree on the packet's format."""
 
 from __future__ import annotations
 

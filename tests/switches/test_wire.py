@@ -1,4 +1,4 @@
-"""numpy, scapy and plain bytes agree on the packet."""
+"""numpy, scapy and plain bytes agree on the packet's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of every system: the tests of one system, the fixture ``system``.
+"""The contract of every system: tests of one system, which is the fixture ``system``.
 
 Its plans on odd shapes must sum each chunk exactly once. The closed form, the simulator, real
 packets and a report are tested as well.
@@ -144,7 +144,7 @@ def _at_length(plan):
 
 
 def _in_rounds(plan):
-    """The same, from the rounds of its stages."""
+    """The same shares, from the rounds of the plan's stages."""
     total = defaultdict(Fraction)
     for ring in itertools.chain.from_iterable(stretches(plan)):
         for hop in ring.hops:
@@ -163,7 +163,7 @@ def _run(system, folder, **changes):
 
 def test_it_is_simulated_as_the_closed_form_says_and_drawn_in_its_colour(system, tmp_path):
     # The gradient is so large that the first and last packets hardly matter. As the closed form
-    # assumes, racks are equal, and no flows share a link by chance.
+    # assumes, racks are equal, and flows do not share a link by chance.
     row = _run(
         system, tmp_path, backend="simulate", fabric__spines=1, jobs__0__placement="spread",
         jobs__0__workload="resnet50", jobs__0__bucket="25MB", jobs__0__iterations=4,

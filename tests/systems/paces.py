@@ -1,4 +1,4 @@
-"""How long plans take in closed form, without what framing adds."""
+"""How long plans take in closed form, without the overhead of framing."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def deployments(bare: Fabric) -> list[Fabric]:
 
 
 def assignments(system: System, fabric: Fabric, workers: int) -> Iterator[Assignment]:
-    """Workers in order and at random, with the least and the most servers."""
+    """Workers in order and at random, with the fewest and the most servers."""
     least, most = system.servers
     hosts = fabric.hosts
     shuffled = random.Random(f"{fabric.name}/{workers}").sample(hosts, len(hosts))
@@ -55,7 +55,7 @@ def planned(system: System, job: Assignment, fabric: Fabric, proven: list[Plan])
     plan = system.plan(job, fabric)
     for tree in plan.trees:
         assert set(tree.switches) <= fabric.ina
-        # A switch that sums for only one child would use slots for nothing.
+        # A switch with only one child would waste slots.
         if len(tree.rank_of) > 1:
             assert all(len(tree.children(switch)) > 1 for switch in tree.switches)
     paths.check(fabric, plan.routes)

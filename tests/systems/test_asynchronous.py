@@ -67,7 +67,8 @@ def form(plan, pieces):
 
 PIECES = [(0.2, 4e6)] * 25
 ALONE = 0.2 + STREAM * 104e6
-"""Compute, then push and pull at the full rate; the pull of the last partition is exposed."""
+"""The length of an iteration alone: computation, then push and pull at the full rate; the pull of
+the last partition is exposed."""
 
 
 def expected(name, workers, **options):

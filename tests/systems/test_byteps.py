@@ -36,7 +36,7 @@ def test_without_spare_machines_it_costs_what_a_ring_costs_and_with_n_of_them_m_
 def test_shares_are_those_of_the_released_code():
     n, k = 8, 4
     shares = plan(n, k).shares
-    # common/global.cc: the part of all tensors that the spare machines hold together
+    # common/global.cc: the share of all tensors that the spare machines hold together
     assert sum(shares[:k]) == Fraction(2 * k * (n - 1), n * (n + k) - 2 * k)
 
 

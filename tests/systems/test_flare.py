@@ -98,7 +98,7 @@ def sums_are_exact_and_as_fast_as_expected(row, rel):
 
 @pytest.mark.parametrize(("density", "rel"), [(0.05, 0.1), (0.01, 0.2)])
 def test_the_closed_form_holds_for_pairs(tmp_path, density, rel):
-    """At the end only the longest lanes go on."""
+    """At the end, only the longest lanes continue."""
     sums_are_exact_and_as_fast_as_expected(run(tmp_path, jobs__0__density=density), rel)
     told = {"backend": "simulate", "emulation__carried_values": None, "jobs__0__density": density}
     row = run(tmp_path / "flow", **told)

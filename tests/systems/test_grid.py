@@ -43,7 +43,7 @@ def example(**options) -> Assignment:
 
 
 def pace(made: Plan, fabric: Fabric) -> float:
-    """Bit/s of gradients from the plan's closed form, without headers on links."""
+    """The bit/s of gradients in the plan's closed form, without headers on links."""
     efficiency = Framing().ina_efficiency if made.trees else Framing().tcp_efficiency
     return min(
         fabric.capacity[a] / load if a == b else fabric.link(a, b).rate / load / efficiency
@@ -78,7 +78,7 @@ def test_without_aggregation_a_worker_goes_round_and_its_result_comes_back_so():
 
 
 def test_a_detour_is_for_both_directions_or_for_none():
-    """In ``square``, half of the shortest paths from B to D lead back over A: B is no detour."""
+    """In ``square``, half of the shortest paths from B to D lead back over A, so B is no detour."""
     around = [("A", "D", 1), ("A", "B", 1), ("B", "C", 1), ("C", "D", 1)]
     square = graph({"A": ["a"], "B": [], "C": [], "D": ["d"]}, around, 1, 1)
     assert [way.route for way in detours(square, "A", "d")] == []
@@ -153,7 +153,7 @@ def test_the_rate_is_what_the_plan_comes_to(case, strategy, solver):
 @settings(max_examples=20, deadline=None)
 @given(one_path_fabrics())
 def test_no_routing_beats_the_exact_one(case):
-    """All choices of a switch or none for each worker, compared by the closed form of the plan."""
+    """Compares all choices of a switch, or none, for each worker by the plan's closed form."""
     fabric, hosts, server = case
     workers = tuple(hosts[:4])
     job = Assignment(workers, (server,), SYSTEM.settle({"solver": "milp"}))
@@ -165,13 +165,13 @@ def test_no_routing_beats_the_exact_one(case):
         for where in product([None, *sorted(fabric.ina)], repeat=len(workers))
         if all(switch is None or where.count(switch) > 1 for switch in where)
     ]
-    # Without a tree there are TCP's acknowledgements.
+    # Without a tree, TCP's acknowledgements use bandwidth.
     tolerance = 1e-6 if made.trees else 0.03
     assert pace(made, fabric) == pytest.approx(max(paces), rel=tolerance)
 
 
 def test_of_equally_fast_routings_the_exact_one_crosses_the_fabric_least():
-    """Either switch could sum everything: the server's link would be busy just as long."""
+    """Either switch could sum everything, and the server's link would be busy for the same time."""
     fabric = leaf_spine(2, 2, 5, G, G, 10**6).with_ina(["t0", "t1"])
     *workers, server = fabric.hosts[1:]
     found = route(Assignment(tuple(workers), (server,), {"solver": "milp"}), fabric)
@@ -229,7 +229,7 @@ def test_more_draws_are_not_worse_and_the_exact_solution_is_the_best():
 
 @pytest.mark.parametrize("count", [40, 100])
 def test_the_papers_fat_tree_is_planned_in_time(count):
-    """80 switches, 192 servers, 20 % of the switches programmable, links that suffice (§6.3)."""
+    """80 switches, 192 servers, 20 % of the switches programmable, and fast enough links (§6.3)."""
     bare = fat_tree(8, [6] * 32, 1e11, 1e11, 10**6)
     assert (len(bare.switches), len(bare.hosts)) == (80, 192)
     dice = random.Random(1)
@@ -256,7 +256,8 @@ def test_the_papers_fat_tree_is_planned_in_time(count):
 
 
 def test_more_switches_do_not_slow_the_optimum():
-    """Rounding may be slower with more: it spreads workers over all, and each costs a stream."""
+    """Rounding may be slower with more switches: it spreads workers over all, and each costs a
+    stream."""
     bare = leaf_spine(2, 4, (3, 3, 3, 4), 10 * G, 20 * G, 10**6)
     job = Assignment(bare.hosts[:12], bare.hosts[12:], SYSTEM.settle({"solver": "milp"}))
     rates = [

@@ -1,4 +1,4 @@
-"""InArt: shares follow what each server's routes can carry."""
+"""InArt: shares depend on what each server's routes can carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new system is one file: a toy is put next to the others, and passes the contract."""
+"""A new system is one file: a toy that is put next to the others passes the contract."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def run(folder, **changes):
 def test_the_closed_form_holds_at_every_density(tmp_path, backend, density):
     row = run(tmp_path, backend=backend, jobs__0__density=density)
     assert row.error == ""
-    # A block's lane is fixed: with some fifteen blocks a lane, the longest one decides.
+    # A block's lane is fixed. With some fifteen blocks per lane, the longest lane decides.
     rel = 0.3 if density == 0.01 else 0.05
     assert row.jct_s == pytest.approx(row.expected_jct_s, rel=rel)
     assert backend == "simulate" or row.verified
@@ -68,7 +68,7 @@ def test_at_full_density_it_costs_no_more_than_its_dense_twin(tmp_path):
 
 
 def test_its_time_is_that_of_the_blocks_that_some_worker_has(tmp_path):
-    """The first of a chunk, one for each fragment of the window, come on top."""
+    """The first blocks of a chunk, one for each fragment of the window, come on top."""
     whole = run(tmp_path / "whole", backend="simulate").jct_s
     part = run(tmp_path / "part", backend="simulate", jobs__0__density=0.1)
     union = 1 - 0.9**4

@@ -1,4 +1,4 @@
-"""OSP: what it defers, over which carrier, and the length of an iteration."""
+"""OSP: what it defers, which system carries it, and the length of an iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PANAMA: which trees a job has, how much each carries, and what one tree for each job costs."""
+"""PANAMA: which trees a job has, how much each carries, and what a single tree per job costs."""
 
 from __future__ import annotations
 

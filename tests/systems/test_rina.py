@@ -139,7 +139,7 @@ def test_a_stream_is_one_more_child_of_the_next_tor():
     )
     assert set(through.children("t1")) == {"h0", "h4", "h5"}
     assert through.parent["t1"] == "h8"
-    # Where a chunk ends in the rack, the worker before it gets the sum from the ToR as well.
+    # If a chunk ends in the rack, the worker before the rack also gets the sum from the ToR.
     (returned,) = [tree for tree in plan.trees if tree.protocol is SWITCHML]
     assert set(returned.children("t1")) == {"h0", "h4", "h5"}
 

@@ -1,4 +1,4 @@
-"""TopoOpt: rings on circuits, forwarding hosts, and what files about circuits must not say."""
+"""TopoOpt: rings on circuits, hosts that forward, and errors in files about circuits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def test_d_links_take_as_long_as_d_rings_of_a_part_each(hosts, chosen):
 
 def test_hosts_forward_for_one_another():
     fabric = circuits(8, (1,), 1e10, 10**6)
-    # Three rings of other jumps go over several circuits each: more load on the same links.
+    # Three rings with other jumps each take several circuits, which puts more load on the same
+    # links.
     some = Assignment(fabric.hosts[:7], (), TOPOOPT.settle({"rings": 3}))
     made = TOPOOPT.plan(some, fabric)
     check(made)

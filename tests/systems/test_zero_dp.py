@@ -118,7 +118,7 @@ def cell(made, folder):
 def test_stage_3_in_flows_and_packets_is_near_the_closed_form(tmp_path, collectives):
     told = {"stage": 3, "collectives": collectives}
     jct = {}
-    # In packets, small windows on many trees take a little longer at the end of each collective.
+    # In packets, small windows on many trees take slightly longer at the end of each collective.
     for backend, tolerance in (("simulate", 0.1), ("packet", 0.15)):
         row = cell(
             job(

@@ -1,4 +1,4 @@
-"""Fabrics: their shape, and next hops that lead to the destination."""
+"""Fabrics have the right shape, and next hops lead to the destination."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_addresses_are_distinct_and_racks_have_their_prefix(fabric):
         kind = fabric.nodes[node].kind
         home = {Kind.HOST: fabric.tor_of, Kind.TOR: str}.get(kind, lambda _: None)(node)
         assert [tor for tor in fabric.tors if ip in prefixes[tor]] == ([home] if home else [])
-    # Addresses are local and unicast: others are assigned by the IEEE or are groups.
+    # Addresses are local and unicast. Others are assigned by the IEEE, or are groups.
     assert all(addressing.mac(node) >> 40 == 0x02 for node in fabric.nodes)
 
 

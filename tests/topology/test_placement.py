@@ -58,7 +58,7 @@ def test_spread_fills_racks_evenly(case):
     fabric, taken, count = case
     free = rack_counts(fabric, [host for host in fabric.hosts if host not in taken])
     used = rack_counts(fabric, place(fabric, "spread", count, taken))
-    # A rack has at most one more than any other with free hosts left.
+    # A rack has at most one worker more than any other rack with free hosts.
     for mine in used:
         for theirs, room in zip(used, free, strict=True):
             assert mine <= theirs + 1 or theirs == room

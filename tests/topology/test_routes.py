@@ -1,4 +1,4 @@
-"""Routes that lead to their destination, and those that cannot be kept."""
+"""Routes that lead to their destination, and routes that are impossible."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_routed_flow_is_whole_on_its_links():
 
 
 def test_flows_spread_over_all_links():
-    """Every host of one pod to its counterpart in the next: all fit side by side."""
+    """Every host of one pod sends to its counterpart in the next: all flows fit side by side."""
     flows = {(f"h{host}", f"h{host + 4}"): 1.0 for host in range(4)}
     routes = spread(TREE, flows)
     check(TREE, routes)

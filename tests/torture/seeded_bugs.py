@@ -1,10 +1,10 @@
-"""Twenty known bugs, and how many schedules it takes to find each.
+"""Twenty known bugs, and how many schedules it takes to find each of them.
 
     python -m tests.torture.seeded_bugs
 
-Each is a line of the hosts' engine, of a protocol's code, of TCP or of the C code made from the P4
-program, which is changed in a copy that is compiled; the sources stay as they are. All must be
-found within 2,000 schedules.
+Each is a changed line of the hosts' engine, of a protocol's code, of TCP or of the C code made from
+the P4 program. A copy is changed and compiled; the sources do not change. All must be found within
+2,000 schedules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST = 2000
 
 @dataclass(frozen=True)
 class Bug:
-    """What matches ``old`` in ``file`` is ``new``; ``system`` uses that code."""
+    """What matches ``old`` in ``file`` becomes ``new``; ``system`` uses that code."""
 
     what: str
     system: str
@@ -86,13 +86,13 @@ BUGS = (
 
 
 def mutated(bug: Bug, sources: Mapping[str, str]) -> dict[str, str]:
-    """``sources`` with the bug, if they are those that have it."""
+    """``sources`` with the bug, if they have its file."""
     if bug.file not in sources:
         return dict(sources)
     text = sources[bug.file]
     made, count = re.subn(bug.old, bug.new, text)
     if not count or made == text:
-        # Not an exception of a run, which would count as a bug that was found.
+        # This must not be an exception of a run, which would count as a bug found.
         sys.exit(f"{bug.what}: {bug.file} has no {bug.old!r}")
     return {**sources, bug.file: made}
 

@@ -1,4 +1,4 @@
-"""Cases from seeds: a few run here, those that once failed always do."""
+"""Cases from seeds: a few of them are run here, and always those that once failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testbed.experiment.schema import Experiment
 from testbed.located import write
 from testbed.studies.torture import judges
 from testbed.studies.torture.cases import case, deployed_seed, world
-from testbed.studies.torture.hunt import CASE, Count, keep
+from testbed.studies.torture.hunt import CASE, Count, Hunt, keep
 from testbed.studies.torture.judges import Judge, blocks, judged, judged_case, judged_seed
 from testbed.studies.torture.shrink import shrunk
 from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
@@ -60,7 +60,7 @@ def test_a_seed_is_the_same_case_and_the_same_run_each_time(bench):
 
 @pytest.mark.parametrize("system", ["ring", "atp", "netreduce", "zero-dp", "omnireduce"])
 def test_a_seed_is_judged_as_its_case_would_be(system, bench):
-    """Seeds share what their worlds have; a case in a file shares nothing."""
+    """Seeds share what belongs to their world; a case in a file shares nothing."""
     for seed in (16, 17, 18):
         whole = case(system, seed)
         assert deployed_seed(system, seed).experiment == Experiment.model_validate(whole)
@@ -116,7 +116,7 @@ def test_each_impairment_happens_and_changes_no_sum(what, bench):
 
 
 def test_faults_that_are_not_there_cost_nothing(bench):
-    """The same packets at the same times, with a fault that begins when all is over."""
+    """The same packets are sent at the same times if a fault begins after the end."""
     plain, late = (
         judged_case(small(), bench),
         judged_case(
@@ -155,7 +155,7 @@ def test_a_switch_may_be_told_its_tables_late_and_in_any_order(bench):
 
 
 def test_a_failing_case_is_made_shorter(tmp_path):
-    """By a made-up failure: that of one fault among many, with at least two workers."""
+    """The failure is made up: it needs one fault of many, and at least two workers."""
     data = case("atp", 3)
     culprit = {"at": "1us", "host": data["jobs"][0]["workers"][0]}
     noise = [{"at": f"{i + 2}us", "switch": "t0"} for i in range(7)]
@@ -221,6 +221,43 @@ def test_the_rate_in_processor_time_is_told(tmp_path):
     assert int(rate) > 0
 
 
+def judging(*done):
+    """What `judged` yields if only these are judged, and then Ctrl-C comes."""
+
+    def some(asked, jobs):
+        for system, seed in done:
+            yield system, seed, Verdict("", "", 1, 0.0)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    return some
+
+
+def test_an_interrupted_hunt_says_what_was_judged_and_where_to_go_on(monkeypatch, tmp_path):
+    done = judging(("atp", 5), ("ring", 5), ("atp", 6), ("ring", 7))
+    monkeypatch.setattr("testbed.studies.torture.hunt.judged", done)
+    asked = ["--system", "atp", "--system", "ring", "--first", "5", "-o", str(tmp_path)]
+    result = CliRunner().invoke(main, ["torture", *asked, "--seconds", "60"])
+    assert result.exit_code == 130
+    counts, rate, goes_on = result.stdout.splitlines()[:2], *result.stdout.splitlines()[2:]
+    assert [line.partition(":")[0].split() for line in counts] == [
+        ["atp", "2", "schedules"],
+        ["ring", "2", "schedules"],
+    ]
+    assert rate.startswith("4 schedules in ")
+    assert goes_on == "--first 6 goes on from here"
+    assert result.stderr == "interrupted\n"
+
+
+@pytest.mark.parametrize(("seeds", "goes_on"), [(None, 6), (3, 6), (1, None)])
+def test_a_hunt_goes_on_at_the_first_seed_that_a_system_lacks(monkeypatch, seeds, goes_on):
+    done = judging(("atp", 5), ("ring", 5), ("atp", 6))
+    monkeypatch.setattr("testbed.studies.torture.hunt.judged", done)
+    hunt = Hunt(["atp", "ring"], 5, seeds)
+    with pytest.raises(KeyboardInterrupt):
+        hunt.run(None, 1, lambda *_: None)
+    assert hunt.next == goes_on
+
+
 def test_byte_options_are_drawn_as_sizes():
     jobs = [case("byteps", 16 * world)["jobs"][0] for world in range(12)]
     drawn = [job["options"]["partition"] for job in jobs if "partition" in job["options"]]
@@ -228,7 +265,7 @@ def test_byte_options_are_drawn_as_sizes():
 
 
 def test_what_a_stranger_sends_changes_no_sum(bench):
-    """A worker's own contribution from another tree, and one that names nobody's bit."""
+    """A worker's own contribution from another tree, and one with a bit that belongs to no one."""
     for header in ("0100ffff", "01000000"):
         packet = header + "00000000" * 3 + "8000000000000000" + "00000001" * 8
         faults = [

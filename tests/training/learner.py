@@ -18,7 +18,8 @@ SYNCHRONOUS = ["ring", "ps", "switchml", "atp", "rina", "netreduce", "grid"]
 
 
 class Points:
-    """Instead of `Computation`: half the squared distance to a point, other in each batch."""
+    """Replaces `Computation`: the loss is half the squared distance to a point, which each batch
+    has of its own."""
 
     def __init__(self, elements: int, seed: int = 1) -> None:
         self.elements, self.seed = elements, seed

@@ -1,4 +1,4 @@
-"""Training whose workers are processes: each has the weights of a local fixed-point sum."""
+"""Training with workers that are processes: each has the weights of a local fixed-point sum."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Failing(Synchronous):
 
 
 def test_a_script_that_raises_in_one_rank_ends_the_run_with_its_line(tmp_path):
-    """The others lose it as a peer, and are not named."""
+    """The other ranks lose it as a peer; they are not named."""
 
     def failing(job, points):
         return Failing(job.job, job.plan.workers, places(job), points, 1, evaluates=False)

@@ -1,4 +1,4 @@
-"""Training scripts: what is wrong with one is one line."""
+"""Training scripts: what is wrong with one is reported in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training without a sum: parameters are as stale as the schedule makes them."""
+"""Training without an all-reduce: parameters are as stale as the schedule makes them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_update_is_added_once(backend, system, tmp_path):
 
 
 def test_a_worker_that_no_one_disturbs_makes_the_steps_of_sgd(tmp_path):
-    """Its parameters lack nothing, and its updates count for half of two workers."""
+    """Its parameters lack no update; with two workers, its updates count half."""
     (job,) = deployed(tmp_path, "asp", jobs__0__workers=2).jobs
     points = Points(job.trace.elements)
     servers = Asynchronous(job.job, 2, places(job), points)

@@ -1,4 +1,5 @@
-"""Training with a sum in every iteration: bit for bit what a local fixed-point sum gives."""
+"""Training with an all-reduce in every iteration gives bit for bit what a local fixed-point sum
+gives."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def test_weights_are_those_of_a_local_fixed_point_sum(system, tmp_path):
 def test_weights_follow_from_the_sums_that_packets_brought(
     system, quantisation, tmp_path, monkeypatch
 ):
-    """Through the compiled P4 switches, where the system has any."""
+    """Packets go through the compiled P4 switches, if the system has any."""
     deployment = deployed(tmp_path, system, "packet", jobs__0__quantisation=quantisation)
     (job,) = deployment.jobs
     over, _ = learner(deployment)
@@ -90,7 +91,7 @@ def test_deferred_sums_arrive_one_iteration_later(tmp_path):
     exact = reference(points.elements, 4, 4)
     flat = where.gather(sums.parameters)
     assert flat[~later].tobytes() == exact[~later].tobytes()
-    # The first gradient of deferred parameters is used by the second iteration's end.
+    # The first gradient of deferred parameters is used at the end of the second iteration.
     second = next(given for worker, iteration, given in points.given if iteration == 1)
     assert not second[later].any()
     assert second[~later].all()
@@ -106,7 +107,8 @@ def test_a_worker_steps_with_its_own_gradient_until_the_sum_arrives(tmp_path):
         (seen,) = (p for w, i, p in points.given if (w, i) == (worker, 1))
         own = np.float32(0.2) * points.point(worker, 0)
         assert seen[later] == pytest.approx(own[later])
-    # The sum replaces the own step: without other terms all workers' parameters would be equal.
+    # The sum replaces the worker's own step. Without other terms, all workers' parameters would be
+    # equal.
     kept = sums.parameters[where.deferred]
     assert np.isfinite(kept).all()
 

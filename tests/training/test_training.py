@@ -57,6 +57,22 @@ def traced(tmp_path):
     return tmp_path
 
 
+def test_a_trace_can_be_measured(traced):
+    from testbed.workload.formats import load
+
+    made = called("trace", "script", traced / "mine.py", traced / "measured.trace")
+    assert made.exit_code == 0, made.output
+    stated, found = (load(str(traced / f"{name}.trace")) for name in ("mine", "measured"))
+    assert [(each.name, each.elements) for each in found.tensors] == [
+        (each.name, each.elements) for each in stated.tensors
+    ]
+    assert "measured" in found.provenance["contents"]
+    assert set(found.ready[:2]) == {2, 3}  # the last layer's gradients come first
+    assert found.forward_s > 0
+    assert min(each.backward_s for each in found.tensors) >= 0
+    assert found.backward_s > 0
+
+
 def test_systems_learn_and_the_report_says_when(traced):
     sweep = {"jobs.0.system": ["ring", "ps", "osp", "asp"]}
     path = file(traced, emulation__repeats=1, sweep=sweep)
@@ -142,7 +158,8 @@ def test_without_a_barrier_a_job_does_not_learn_in_emulation(traced):
 def test_a_wrong_script_is_one_line(old, new, said, traced):
     found = called("train", file(traced, SCRIPT.replace(old, new)), "-o", traced / "out")
     assert found.exit_code == 1
-    # What is found before the first cell runs is in the output, other reasons in the cell's row.
+    # What is found before the first cell runs is in the output; other reasons are in the cell's
+    # row.
     rows = "".join(path.read_text() for path in traced.glob("out/*/*/results.csv"))
     assert said in found.output + rows
     assert "Traceback" not in found.output

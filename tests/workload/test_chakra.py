@@ -1,4 +1,4 @@
-"""Chakra execution traces: written, read, also from other tools, and rejected if invalid."""
+"""Chakra execution traces: written, read (those of other tools, too), and rejected if invalid."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_google_s_library_wrote_is_read(tmp_path: Path) -> None:
     path.write_bytes(OFFICIAL)
     trace = chakra.load(path)
     assert trace.name == "official"
-    # A layer's two gradients have one time together; the second iteration is left out.
+    # A layer's two gradients have one common time; the second iteration is left out.
     assert trace.tensors == (
         Tensor("l0", 2000, 100e-6, pytest.approx(450e-6)),  # type: ignore[arg-type]
         Tensor("l1", 1000, 200e-6, 300e-6),

@@ -79,7 +79,7 @@ def test_a_stale_missing_or_repeated_contribution_is_found(
     mine = contribution(gradients, rank, iteration)
     stale = good - mine + contribution(gradients, rank, iteration + 1)
     assert gradients.mismatches(stale, total, iteration) == 50
-    # A single value may be 0 by chance, and then it is not missed.
+    # A single value may be 0 by chance; if it is missing, that makes no difference.
     assert gradients.mismatches(good - mine, total, iteration) >= 49
     assert gradients.mismatches(good + mine, total, iteration) >= 49
 

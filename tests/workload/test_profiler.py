@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler: real ones, one with a GPU made by hand, and errors."""
+"""Traces of PyTorch's profiler: real ones, a hand-made one with a GPU, and errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def gradient(ts: float, shape: list[int], kind: str = "c10::Half") -> list[dict[
 
 
 def on_gpu() -> list[dict[str, Any]]:
-    """Two layers: the host launches within 100 us, the kernels end at 1000, 2000, 5000, 9000."""
+    """Two layers: the host launches within 100 us, and the kernels end at 1000, 2000, 5000 and
+    9000 us."""
     kernels = [("forward1", 10, 1000), ("forward2", 20, 2000), ("backward2", 41, 5000)]
     kernels += [("nccl:all_reduce", 52, 20000), ("backward1", 61, 9000)]
     return [

@@ -52,7 +52,7 @@ def test_block_sums_err_by_half_a_step_a_worker_at_most(
 
 @given(st.integers(1, 64), st.sampled_from([1.0, -1.0, 0.75]))
 def test_block_sums_never_overflow(workers: int, value: float) -> None:
-    # All workers have the block's largest magnitude: the sum is int32's maximum or just below.
+    # All workers have the block's largest magnitude, so the sum is int32's maximum or just below.
     gradients = np.full((workers, 3), value, np.float32)
     sent = to_blocks(gradients, exponents(gradients).max(axis=0), workers)
     assert abs(sent.astype(np.int64).sum(axis=0)).max() <= INT32_MAX

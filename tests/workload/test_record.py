@@ -51,11 +51,12 @@ def tiny(build: Any) -> Any:
 def test_a_tiny_model_end_to_end(tmp_path: Path) -> None:
     model = tiny(Tiny)
     trace = record.record("tiny", model, batch=8, warmup=1, iterations=3, seed=1)
-    # In forward order; the tied tensor is there once, under its first name.
+    # In forward order; the tied tensor occurs once, under its first name.
     names = [tensor.name for tensor in trace.tensors]
     assert names == ["embedding.weight", "layer.weight", "layer.bias", "decoder.bias"]
     assert [tensor.elements for tensor in trace.tensors] == [40, 16, 4, 10]
-    # The decoder's gradients are ready first; the tied matrix only after the embedding's part.
+    # The decoder's gradients are ready first; that of the tied matrix only after the embedding's
+    # part.
     assert names[trace.ready[0]] == "decoder.bias"
     assert names[trace.ready[-1]] == "embedding.weight"
     assert trace.forward_s > 0 and trace.backward_s > 0

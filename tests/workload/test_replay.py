@@ -1,4 +1,4 @@
-"""The replay's arithmetic: which waits there are, and which communication is exposed."""
+"""The replay's arithmetic: which waits occur, and which communication is exposed."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_by_hand() -> None:
 
 
 def test_priority_lets_front_layers_overtake() -> None:
-    # A bucket for each tensor: 5 s to send, but a backward pass of only 2 s, so they queue up.
+    # A bucket for each tensor: 5 s to send, but only 2 s of backward pass each, so they queue up.
     buckets = fill(TRACE, 1, 1)
     ready = (6.0, 8.0, 10.0, 12.0)
     by_index = transfers(ready, [5.0] * 4, [0, 1, 2, 3])
     assert [span.end_s for span in by_index] == [11, 16, 21, 26]
-    # At 11 s the third is the ready one that is needed first, at 16 s the fourth.
+    # At 11 s, the third is the ready bucket that is needed first; at 16 s, the fourth.
     by_need = transfers(ready, [5.0] * 4, priorities(buckets))
     assert [span.end_s for span in by_need] == [11, 26, 16, 21]
     first = iteration(TRACE, buckets, 12.0, [s.end_s for s in by_index])

@@ -20,7 +20,7 @@ def run(*words: str) -> Result:
 
 
 def test_the_timeline_by_hand() -> None:
-    # Two tensors of 1 s forward, 2 s backward; a bucket each, of 2 s at this rate.
+    # Two tensors of 1 s forward and 2 s backward, each in a bucket of its own, of 2 s at this rate.
     trace = Trace("hand", 1, (Tensor("a", 25, 1.0, 2.0), Tensor("b", 25, 1.0, 2.0)))
     shown = timeline(trace, fill(trace, 100, 100), rate=400.0)
     # The second iteration waits from 6 s to 8 s for the first tensor's bucket.

@@ -58,7 +58,7 @@ def test_the_sum_is_known_and_wrong_ones_are_found(density, iteration):
 
 def test_recorded_gradients_keep_their_own_zeros():
     sample = values.load("vgg16")
-    # Blocks of the sample begin packets, also behind one that is partly filled.
+    # Blocks of the sample begin packets, even behind one that is partly filled.
     gradients = SparseGradients(1, 8, [77, *[256] * 600], "recorded", sample=sample)
     union = union_of(sample, 8, 256)
     assert 0.5 < union < 0.9

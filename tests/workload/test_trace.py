@@ -102,7 +102,8 @@ def test_resnet_finishes_its_classifier_first_and_its_stem_last() -> None:
     ],
 )
 def test_language_models_finish_their_tied_embedding_last(name: str, tied: str) -> None:
-    # In backward the decoder uses it first, but the embedding last, so it is ready at the end.
+    # In the backward pass, the decoder uses it first, but the embedding uses it last, so it is
+    # ready at the end.
     trace = load(name)
     assert trace.tensors[trace.ready[-1]].name == tied
 

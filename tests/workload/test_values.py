@@ -18,7 +18,7 @@ SHIPPED = sorted(set(FAMILIES.values()))
 
 
 def made_up(workers: int = 4, blocks: int = 6) -> Sample:
-    """Workers that differ only by noise; blocks of different magnitudes, as in real gradients."""
+    """Workers differ only by noise; blocks have different magnitudes, as in real gradients."""
     rng = np.random.default_rng(1)
     common = rng.normal(size=(1, blocks, 256)) * 10.0 ** (np.arange(blocks) % 6 - 3)[:, None]
     own = 0.1 * rng.normal(size=(workers, blocks, 256)) * np.abs(common)
@@ -38,7 +38,8 @@ def test_shipped_samples_are_real_gradients(name: str) -> None:
     # Heavy tails and different magnitudes; with normal values the ratio is about 5.
     assert facts.magnitudes[1.0] / facts.rms > 10
     assert facts.zeros < 0.7  # most of VGG-16 is behind rectifiers and dropout
-    # The same weights but other data: not equal, and with small batches hardly correlated.
+    # With the same weights but different data, they are not equal, and with small batches hardly
+    # correlated.
     assert -0.2 < facts.likeness < 0.99
     assert {"model", "data", "loss", "batch", "seed"} <= set(sample.provenance)
 

@@ -18,15 +18,15 @@ from testbed.deployment.tasks import tasks
 from testbed.topology.addressing import Addressing
 
 PATIENCE = 10
-"""How many times its expected duration a run may last before it is aborted."""
+"""A run may last this many times its expected duration before it is aborted."""
 _STOPS_S, _GONE_S = 60.0, 10.0
-"""How much longer: machines stop for seconds. Without a host or a link that is gone for good few
-runs end at all, and the user waits for each."""
+"""Seconds added to that. A machine may stop for seconds. Once a host or a link is gone for good,
+few runs end at all, and the user waits for each."""
 
 
 @dataclass(frozen=True)
 class Emulated(Measurements):
-    """Measurements, with the observation of the machine that carried the run."""
+    """Measurements, with the observation of the machine on which the run took place."""
 
     observation: Observation | None = None
 
@@ -63,7 +63,7 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
 
 
 def observe(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -> Observation:
-    """Run the jobs side by side. RankFailed or EmulationError if they do not finish."""
+    """Run the jobs side by side. Raises RankFailed or EmulationError if they do not finish."""
     emulation, fabric, jobs = deployment.experiment.emulation, deployment.fabric, deployment.jobs
     allocations = allocate([(job.plan, job.window) for job in jobs], fabric.slots)
     target, program = (

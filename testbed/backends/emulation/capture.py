@@ -21,7 +21,7 @@ _READING_TIME = 5.0
 
 
 class Capture:
-    """A context in which all packets of a link, both ways, are written to ``path``."""
+    """A context in which all packets of a link, in both directions, are written to ``path``."""
 
     def __init__(self, network: Network, link: str, path: Path) -> None:
         self._network, self._link, self._path = network, link, path
@@ -36,7 +36,7 @@ class Capture:
         except ValueError as error:
             raise EmulationError(str(error)) from error
         interface = self._network.addressing.interface(node, neighbour)
-        # Immediate mode: otherwise the kernel holds packets back. Root: to write here.
+        # In immediate mode, the kernel does not hold packets back. As root, tcpdump may write here.
         command = ["tcpdump", "--immediate-mode", "-Z", "root", "-i", interface]
         self._process = subprocess.Popen(
             [*self._network.inside(node), *command, "-w", str(self._path)],
@@ -67,7 +67,7 @@ class Capture:
     def _catch_up(self) -> None:
         """Wait until tcpdump has read what the kernel had captured when this was called.
 
-        An interrupt makes it end at once, without the packets that it has not read yet.
+        On an interrupt, tcpdump ends at once, without the packets that it has not read yet.
         """
         end = time.monotonic() + _READING_TIME
         read, received, dropped = self._counters()

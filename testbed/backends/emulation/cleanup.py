@@ -1,8 +1,8 @@
 """Ends the processes that earlier runs left behind, and nothing else.
 
-A run's nodes are unnamed namespaces. They vanish with their last process, and the links vanish with
-them, so only processes remain to be removed. Ours carry a tag in their environment that names the
-process holding the run; if that process is gone, they are left over.
+A run's nodes are unnamed namespaces. They vanish with their last process, and their links with
+them, so only processes remain to be ended. Ours have a tag in their environment, which names the
+process holding the run. If that process is gone, they are left over.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _handle(pid: int) -> Iterator[int]:
 
 
 def _name(pid: int) -> str | None:
-    """Number and start time (since boot) of a process: no later process has the same.
+    """Number and start time (since boot) of a process; no later process has the same two.
 
     None if there is no such process, or if it is a zombie.
     """
@@ -68,7 +68,7 @@ def _name(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the command's name in brackets, which may contain anything.
+    # The second field is the command's name in parentheses, which may contain anything.
     state, *rest = stat.rpartition(")")[2].split()
     return None if state in "ZX" else f"{pid}.{rest[18]}"
 

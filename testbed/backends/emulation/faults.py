@@ -1,6 +1,6 @@
 """Faults at given instants of an emulated run, by signals to processes and rules in the kernel.
 
-Nobody stops the machine's clock while a fault is caused, so each is told with the time at which it
+The machine's clock runs on while a fault is caused. So each is reported with the time at which it
 was asked for and the time that it took.
 """
 
@@ -28,9 +28,10 @@ _NO_ENTRIES = SwitchEntries((), {})
 
 
 class Faults:
-    """The ``faults`` of a run. ``clock``: seconds of the emulator's clock in one of their times.
+    """The ``faults`` of a run. ``clock``: seconds on the emulator's clock for each second in the
+    faults' times.
 
-    EmulationError if one cannot be caused here.
+    Raises EmulationError if one cannot be caused here.
     """
 
     def __init__(self, faults: Sequence[Fault], clock: float) -> None:
@@ -47,7 +48,7 @@ class Faults:
 
     @property
     def by_packet(self) -> bool:
-        """Whether packets of a link fare differently."""
+        """Whether a fault concerns single packets of a link, so that they must not be joined."""
         return any(fault.impairs for fault in self.faults)
 
     @property
@@ -57,15 +58,15 @@ class Faults:
 
     @property
     def notes(self) -> str:
-        """What was done, when, and how long that took, in times as in the experiment."""
+        """What was done, when, and how long that took, in the experiment's time."""
         return "; ".join(self._done)
 
     def elapsed(self) -> float:
-        """The time since the first iteration began, as in the experiment."""
+        """The time since the first iteration began, in the experiment's time."""
         return 0.0 if self._began is None else (time.monotonic() - self._began) / self._clock
 
     def begin(self) -> None:
-        """The first iteration begins."""
+        """Note that the first iteration begins now."""
         self._began = time.monotonic()
 
     def actions(

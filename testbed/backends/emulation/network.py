@@ -1,8 +1,8 @@
 """The fabric in Mininet: hosts and switches in namespaces of their own, with links between them.
 
 Veths are made directly between the namespaces, so a run puts nothing into the root namespace, and
-the veths vanish with their namespace when its last process ends. This cleans up however a run ends:
-Mininet's shells end when their terminals close, switches and ranks die with their parent.
+the veths vanish with their namespace when its last process ends. So nothing is left, however a run
+ends: Mininet's shells end when their terminals close, and switches and ranks die with their parent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from testbed.topology.paths import Routes
 TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
 
 _TX_DROPPED = 11
-"""Its column in /proc/net/dev."""
+"""The column in /proc/net/dev of packets dropped on sending."""
 
 
 class EmulationError(Exception):
@@ -81,7 +81,7 @@ def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, 
 
 
 def require() -> None:
-    """EmulationError unless this user can emulate on this machine."""
+    """Raise EmulationError unless this user can emulate on this machine."""
     problems = []
     if os.geteuid() != 0:
         problems.append("not root: network namespaces need it; use sudo")
@@ -107,9 +107,10 @@ class Network:
         allocations: the jobs' aggregation trees.
         seed: of the kernel routers' ECMP hash.
         routes: flows with a path of their own.
-        loss, duplication: the share of packets that a link loses, or delivers twice, at random, in
+        loss, duplication: the share of packets that a link loses or delivers twice, at random, in
             each direction.
-        whole_frames: the kernel never carries several packets as one, so that captures show each.
+        whole_frames: whether the kernel never carries several packets as one, so that captures show
+            each.
     """
 
     def __init__(
@@ -204,7 +205,8 @@ class Network:
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def events(self, job: int) -> Counter[Event]:
-        """The events of a job that all P4 switches together counted, before restarts, too."""
+        """The events of a job that all P4 switches together have counted, those before restarts
+        included."""
         running = (events.read(target, job) for target in self._running().values())
         return sum(running, self._counted.get(job, Counter()))
 
@@ -241,7 +243,7 @@ class Network:
         )
 
     def tell_switch(self, switch: str, step: Callable[[Control], None]) -> None:
-        """One step of a running P4 switch's configuration."""
+        """Carry out one step of a running P4 switch's configuration."""
         if switch not in self._off:
             step(self._targets[switch])
 
@@ -251,8 +253,8 @@ class Network:
         loss: float | None = None,
         duplication: float | None = None,
     ) -> None:
-        """Make links, by their ends as in the fabric, lose packets and deliver packets twice, in
-        both directions; None for a link's usual share.
+        """Make ``links``, by their ends as in the fabric, lose packets or deliver them twice, in
+        both directions. None means a link's usual share.
 
         Packets are lost where the kernel receives them, or where they are sent if the receiver runs
         P4. Copies are made where packets are sent.
@@ -323,7 +325,7 @@ class Network:
         os.environ[TAG] = mark()
         mininet = Mininet(build=False, controller=None)
         for name in self.fabric.nodes:
-            # For Mininet, a switch in its own namespace is an ordinary node.
+            # To Mininet, a switch in a namespace of its own is an ordinary node.
             if name in self._targets:
                 node = mininet.addHost(name, cls=SwitchNode, target=self._targets[name])
             else:
@@ -380,7 +382,7 @@ class Network:
         return problems
 
     def _probe(self) -> None:
-        """EmulationError unless one host of each rack reaches one of every other rack."""
+        """Raise EmulationError unless one host of each rack reaches one of every other rack."""
         first = [hosts[0] for tor in self.fabric.tors if (hosts := self.fabric.rack_hosts(tor))]
         probes = [
             (
@@ -408,7 +410,7 @@ class Network:
         return int(counts[names.index(name)])
 
     def _dropped(self, node: str) -> Iterator[tuple[str, int]]:
-        """Packets for which the receiving kernel had no room; a veth counts them at the sender."""
+        """Packets for which the receiving kernel had no room. A veth counts them at the sender."""
         for line in Path(f"/proc/{self.pid(node)}/net/dev").read_text().splitlines()[2:]:
             name, _, counts = line.partition(":")
             if name.strip() != "lo":

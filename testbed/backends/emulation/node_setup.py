@@ -16,8 +16,8 @@ from testbed.topology.framing import framing, superframe
 from testbed.topology.paths import Flow, Routes, diverted
 
 TCP_RTO_MIN_MS = 10
-"""TCP's minimum retransmission timeout. The kernel's 200 ms would be 1 ms of the real cluster at a
-dilation of 200, and longer than some whole transfers here."""
+"""TCP's minimum retransmission timeout in milliseconds. At a dilation of 200, the kernel's 200 ms
+would be 1 ms of the real cluster, and longer than some whole transfers here."""
 
 TCP_CONGESTION_CONTROL = "reno"
 
@@ -28,10 +28,10 @@ SYSCTLS: Mapping[str, str] = {
     "net/ipv4/conf/default/rp_filter": "0",
     "net/ipv4/conf/all/send_redirects": "0",
     "net/ipv4/conf/default/send_redirects": "0",
-    # After a pause for compute, a transfer keeps the congestion window of the last one.
+    # After a pause for computation, a transfer keeps the congestion window of the previous one.
     "net/ipv4/tcp_slow_start_after_idle": "0",
     "net/ipv4/tcp_no_metrics_save": "1",
-    # The same on every kernel, whatever its default; namespaces may always use it.
+    # The same on every kernel, whatever its default is; namespaces may always use this one.
     "net/ipv4/tcp_congestion_control": TCP_CONGESTION_CONTROL,
 }
 ROUTER_SYSCTLS: Mapping[str, str] = {
@@ -60,7 +60,7 @@ def script(
     routes: Routes | None = None,
     whole_frames: bool = False,
 ) -> str:
-    """The set-up of ``node``, for ``sh -e``. At ``p4_switches`` a P4 program forwards, not the
+    """The set-up of ``node``, for ``sh -e``. On ``p4_switches`` a P4 program forwards, not the
     kernel.
 
     ``dilation`` divides the links' rates; None leaves them unshaped. ``whole_frames`` keeps the
@@ -74,7 +74,7 @@ def script(
         lines.append(_ecmp(fabric.nodes[node].kind, f"{seed}/{node}"))
     interfaces = {n: addressing.interface(node, n) for n in fabric.neighbours(node)}
     if whole_frames:
-        # Some features may be fixed; that is no error.
+        # Some features may be impossible to change; that is no error.
         lines += [
             f"ethtool -K {name} {_WHOLE_FRAMES} >/dev/null 2>&1 || true"
             for name in interfaces.values()
@@ -102,10 +102,11 @@ def script(
 
 
 def _ecmp(kind: Kind, seed: str) -> str:
-    """Make each router hash flows differently; else upper routers repeat the lower ones' choice.
+    """Make each router hash flows differently. Otherwise upper routers repeat the choice of lower
+    ones.
 
-    Seeds exist since Linux 6.11. Before, only the hashed fields can differ: routers above the ToRs
-    leave out the protocol.
+    Seeds exist since Linux 6.11. In earlier versions only the hashed fields can differ: routers
+    above the ToRs leave out the protocol.
     """
     sysctl = "/proc/sys/net/ipv4/fib_multipath_hash"
     choose = f"if [ -e {sysctl}_seed ]; then echo {zlib.crc32(seed.encode()) or 1} > {sysctl}_seed"
@@ -116,13 +117,13 @@ def _ecmp(kind: Kind, seed: str) -> str:
 
 
 def impairment(rule: Rule, hook: Hook, interface: str, share: float) -> str:
-    """Input for ``nft -f -``: a random ``share`` of packets disappears at ``hook``, or has a copy.
+    """Input for ``nft -f -``: a random ``share`` of packets disappears at ``hook``, or is copied.
     It replaces an earlier rule of the same kind there.
 
     ``ingress``: after the link, which is too late for a P4 switch, as it reads packets before that.
     ``egress``: before the link's queue (Linux 5.17). Lost packets are forwarded to ``lo`` there,
     which discards them: if they were dropped, the sender would notice and retransmit. A copy passes
-    the hook again: a mark keeps it from being copied, and it may be lost.
+    the hook again. A mark keeps it from being copied again; it may be lost.
     """
     parts = round(share * _IMPAIRMENT_PARTS)
     # nft refuses a comparison that is always true.
@@ -153,8 +154,9 @@ def _ip(
 ) -> list[str]:
     commands = ["link set lo up"]
     if p4:
-        # Interfaces keep their own MAC addresses: to the kernel, frames are then for another
-        # machine, so it ignores them early instead of charging the sender for a route look-up.
+        # Interfaces keep their own MAC addresses. So the kernel takes frames to be for another
+        # machine and ignores them early; otherwise it would look up a route at the sender's
+        # expense.
         return [*commands, *(f"link set {name} up" for name in interfaces.values())]
     for name in interfaces.values():
         commands.append(f"link set {name} address {addressing.mac_text(node)} up")
@@ -200,8 +202,8 @@ def _diverted(
 
 
 def slack_bytes(fabric: Fabric, rate: float) -> int:
-    """Bytes that a link may send beyond its ``rate`` (bit/s) in any stretch of time: the shaper's
-    burst at either end, and the superframe in flight."""
+    """Bytes that a link may send beyond its ``rate`` (bit/s) in any period: the shaper's burst at
+    its beginning and end, and the superframe in flight."""
     return 2 * burst_bytes(fabric, rate) + superframe(fabric) * framing(fabric).full_frame
 
 

@@ -33,8 +33,8 @@ _IFREQ = struct.Struct("=16si20x")
 class Reading:
     """A port's queue at some time from ``begun`` to ``ended`` (monotonic clock).
 
-    ``sent_bytes`` and ``sent_packets`` have left it since it was made, ``dropped`` packets found
-    it full, ``waiting_bytes`` are in it.
+    ``sent_bytes`` and ``sent_packets`` have left it since it was made. ``dropped`` packets found it
+    full. ``waiting_bytes`` are in it.
     """
 
     begun: float
@@ -54,7 +54,7 @@ class Queues:
     def __init__(self, ports: Mapping[str, Sequence[str]]) -> None:
         self._nodes: list[tuple[socket.socket, dict[int, str]]] = []
         try:
-            # A separate thread enters the namespaces; this thread must stay in its own.
+            # A separate thread enters the namespaces, because this thread must stay in its own.
             with ThreadPoolExecutor(1) as traveller:
                 for namespace, names in ports.items():
                     opened = traveller.submit(_open, namespace).result()

@@ -1,8 +1,8 @@
 """Whether links keep to their configured rates.
 
 Whether a link is too fast is judged over each second. Whether it is too slow is judged only while
-it is certainly busy: the bytes waiting in its queue keep it busy for as long as they take to leave
-at its rate, so two readings closer together than that show the rate it achieves.
+it is certainly busy. The bytes in its queue keep it busy for as long as they take to leave at its
+rate. So two readings that are closer together than that show the rate that it achieves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testbed.topology.fabric import Fabric
 
 PERIOD_S = 1.0
 LARGEST_SHARE = 0.01
-"""The share of one core that reading may cost: on a large fabric it is done less often."""
+"""The share of one core that readings may cost. On a large fabric they are made less often."""
 
 _SHORTEST_GAP_S, _LONGEST_GAP_S = 0.005, 0.05
 
@@ -27,10 +27,10 @@ _SHORTEST_GAP_S, _LONGEST_GAP_S = 0.005, 0.05
 class Port:
     """How one sending end of a link used its ``rate`` (bit/s on the emulator's clock).
 
-    ``queue`` is its size in bytes, ``slack`` what the shaper may let pass beyond the rate in any
-    stretch of time (bytes). ``most`` is the largest share of the rate sent in any second, without
-    the slack. ``busy_s`` is time in which packets waited throughout, ``owed`` the bytes that should
-    have left in it, ``paid`` those that did.
+    ``queue`` is its size in bytes. ``slack`` is how many bytes the shaper may let pass beyond the
+    rate in any period. ``most`` is the largest share of the rate sent in any second, without the
+    slack. ``busy_s`` is the time in which packets waited throughout; ``owed`` is how many bytes
+    should have left in it, ``paid`` how many did.
     """
 
     rate: float
@@ -48,7 +48,7 @@ class Port:
 
     def waited(self, before: Reading, after: Reading) -> None:
         """Account for what left between two readings, if packets waited throughout."""
-        # The second reading may have been taken at any time until it ended.
+        # The second reading may be from any moment until it ended.
         if before.waiting_bytes * 8 / self.rate < after.ended - before.begun:
             return
         between = after.begun - before.ended
@@ -58,7 +58,8 @@ class Port:
 
     @property
     def share(self) -> float | None:
-        """The part of its rate that it sent while packets waited; None if that was too short."""
+        """The share of its rate that it sent while packets waited; None if that time was too
+        short."""
         owed = self.owed - self.slack
         return self.paid / owed if owed > 0 else None
 

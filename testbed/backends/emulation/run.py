@@ -45,13 +45,13 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Observation:
-    """Outcomes of all ranks in the order of the tasks, and what the machine did meanwhile.
+    """The outcomes of all ranks, in the order of the tasks, and what the machine did meanwhile.
 
-    ``machine`` holds processor shares for each second, ``ports`` how links used their rates,
-    ``packets`` the packet counters while the ranks ran; ``dead`` are switches that ended, with the
-    reason; ``events`` what all switches counted for each job. ``spent_s`` is the processor time of
-    all ranks and P4 switches together, ``rank_s`` and ``switch_s`` that of the busiest thread of
-    each. ``notes`` say which faults were caused.
+    ``machine`` has the processor shares of each second, ``ports`` how links used their rates, and
+    ``packets`` the packet counters while the ranks ran. ``dead`` has the switches that ended, with
+    the reason; ``events`` what all switches counted for each job. ``spent_s`` is the processor time
+    of all ranks and P4 switches together. ``rank_s`` and ``switch_s`` are the times of the busiest
+    thread of any rank, and of any switch. ``notes`` says which faults were caused.
     """
 
     outcomes: list[RankOutcome]
@@ -74,10 +74,11 @@ def emulate(
     conditions: Conditions,
     timeout: float,
 ) -> Observation:
-    """Run the tasks on ``fabric`` in Mininet, INA switches on ``targets``, and tear all down.
+    """Run the tasks on ``fabric`` in Mininet, with INA switches on ``targets``, and tear everything
+    down.
 
-    ``timeout`` is in seconds of the emulator's clock. Raises RankFailed, or EmulationError, also if
-    a switch ends during the run.
+    ``timeout`` is in seconds on the emulator's clock. Raises RankFailed, or EmulationError, which
+    also means that a switch ended during the run.
     """
     with Network(
         fabric,
@@ -125,7 +126,7 @@ def emulate(
             packets = network.statistics().since(before)
             by_ranks = _since(spent[0], _spent(launcher.pids))
             by_switches = _since(spent[1], _spent(network.switch_pids()))
-        # A stopped process is late, and its sockets overflow, whatever the machine can carry.
+        # A stopped process is late, and its sockets overflow, however fast the machine is.
         lost = {node: n for node, n in packets.lost.items() if node not in faults.paused}
         packets = replace(packets, lost=lost)
         outcomes = [

@@ -15,8 +15,8 @@ class Sampler:
 
     ``idle``: the share of processor time that was idle. On a virtual machine, time that the host
     gave to others (steal) is not idle. ``waiting``: the share of the second in which at least one
-    runnable process had no processor; empty where the kernel does not report it. ``seconds`` is the
-    time that both cover.
+    runnable process had no processor; empty if the kernel does not report it. ``seconds`` is the
+    time that the two cover.
     """
 
     period_s: float = 1.0
@@ -38,7 +38,7 @@ class Sampler:
             self._close()
 
     def stop(self) -> None:
-        """Record the last stretch, if it is long enough for clock ticks to be accurate."""
+        """Record the last period, if it is long enough for clock ticks to be accurate."""
         if not self.idle or time.monotonic() - self._at >= self.period_s / 2:
             self._close()
 

@@ -21,8 +21,8 @@ class SwitchNode(Node):  # type: ignore[misc]
     def run(self, ports: Mapping[int, str], superframe: int, entries: SwitchEntries) -> None:
         """Start the program on ``ports``, and install its ``entries`` once it answers.
 
-        A frame on these ports may hold ``superframe`` packets. ControlError if the program does not
-        start, or refuses the entries.
+        A frame on these ports may hold ``superframe`` packets. Raises ControlError if the program
+        does not start, or refuses the entries.
         """
         self._target.start(ports, ["mnexec", "-a", str(self.pid)], superframe)
         entries.install(self._target)

@@ -13,7 +13,7 @@ class SwitchTarget(Control, Protocol):
 
     @property
     def cuts_superframes(self) -> bool:
-        """Whether it accepts superframes, which the kernel leaves to hardware to segment."""
+        """Whether it accepts superframes, whose segmentation the kernel leaves to hardware."""
 
     @property
     def pid(self) -> int:
@@ -22,8 +22,8 @@ class SwitchTarget(Control, Protocol):
     def start(
         self, interfaces: Mapping[int, str], prefix_command: Sequence[str], superframe: int
     ) -> None:
-        """``superframe``: how many packets a frame may hold. May be called again after
-        ``close``."""
+        """Start on ``interfaces`` (port to name). ``superframe``: how many packets a frame may
+        hold. May be called again after ``close``."""
 
     def lost(self) -> int:
         """Packets lost between a port and the program."""

@@ -1,4 +1,4 @@
-"""Which program runs the P4 switches: BMv2, or the same compiled program as native code."""
+"""Chooses what runs the P4 switches: BMv2, or the same compiled program as native code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def choose(wanted: str) -> str:
 
 
 def program(wanted: str | None, values: int = wire.VALUES) -> Path:
-    """See `compile.program`. EmulationError if there is none."""
+    """The compiled program; see `compile.program`. Raises EmulationError if there is none."""
     try:
         return compile.program(wanted, values)
     except CompileError as error:
@@ -49,7 +49,7 @@ def make(target: str, log: Path, program: Path = PROGRAM) -> SwitchTarget:
 
 
 class _Native(NativeSwitch):
-    """The native switch as the network watches it."""
+    """The native switch, with what the network needs to watch it."""
 
     _death: str | None = None
 
@@ -73,7 +73,7 @@ class _Native(NativeSwitch):
         return statistics.oversize + statistics.no_port + sum(port.rx_drops for port in ports)
 
     def died(self) -> str | None:
-        # The reason can be read only once, and asking interrupts a running switch.
+        # The reason can be read only once, and asking for it interrupts a running switch.
         ended = self._process is None or self._process.poll() is not None
         if self._death is None and ended:
             try:
@@ -88,7 +88,8 @@ def _linux() -> tuple[int, ...]:
 
 
 def prepare(target: str, program: Path = PROGRAM, values: int = wire.VALUES) -> None:
-    """Compile the C programs of hosts and native switches. EmulationError without a compiler."""
+    """Compile the C programs of hosts and native switches. Raises EmulationError without a
+    compiler."""
     try:
         aggregation.load(values)
         if target == "native":

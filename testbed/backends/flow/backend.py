@@ -20,8 +20,8 @@ from testbed.experiment.findings import shown
 def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -> Measurements:
     """Simulate the jobs of ``deployment`` side by side. There are no logs, and nothing is recorded.
 
-    DeploymentError says what cannot be simulated or does not fit the switches' memory. Stalled says
-    that a plan waits for ever.
+    Raises DeploymentError, which says what cannot be simulated or does not fit into the switches'
+    memory, and Stalled if a plan waits for ever.
     """
     emulation, jobs = deployment.experiment.emulation, deployment.jobs
     for name in ("loss", "duplication"):

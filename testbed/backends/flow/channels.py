@@ -1,7 +1,7 @@
 """Messages in flight, each channel at its max-min fair rate.
 
 A line is a TCP connection, or a tree's operations of one kind: one message after another. A cycle
-stands for rings of a regular plan, around which units go together.
+stands for the rings of a regular plan, around which units go together.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _INSTANT = 1e-12
 class Channels:
     """All channels of all jobs.
 
-    ``resolution``: the part of a message that may remain when it counts as sent. ``next`` is when
-    the next message or unit will have been sent, infinity if there is none.
+    ``resolution``: a message counts as sent when at most this part of it remains. ``next`` is when
+    the next message or unit will have been sent; infinity if there is none.
     """
 
     def __init__(self, capacity: Floats, agenda: Agenda, resolution: float) -> None:
@@ -78,7 +78,8 @@ class Channels:
     def turn(
         self, cycle: Cycle, size: float, arrived: Callable[..., None], *arguments: Any
     ) -> None:
-        """Send a unit of ``size`` bytes around; ``arrived(*arguments)`` is called at the end."""
+        """Send a unit of ``size`` bytes around the rings; ``arrived(*arguments)`` is called at the
+        end."""
         cycle.add(size, arrived, arguments)
         self._left[cycle.channel] = np.inf
         self._busy[cycle.channel] = self._changed = True

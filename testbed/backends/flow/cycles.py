@@ -9,13 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Leg:
-    """A stretch of a unit's way.
+    """A stretch of a unit's way around.
 
     Attributes:
-        part: its time at its slowest position, relative to that of all legs together at theirs.
+        part: the time at its slowest position, relative to the sum of these times over all legs.
         ease: the sending time at the mean position, relative to the slowest.
         pause_s: the time that all rounds wait, for packets in flight and for hosts.
-        first_s: the first round's part of that, unless the unit queues behind another.
+        first_s: the first round's part of ``pause_s``, which a unit that queues behind another does
+            not wait.
     """
 
     part: float
@@ -42,8 +43,8 @@ class Cycle:
 
     A round lasts as long as the slowest position sends, or as long as sending and pauses take at
     the mean position, whichever is longer. So a unit may be slower than its channel, and others use
-    the rest: messages of all units take turns, and the rate is shared in proportion to sizes.
-    Operations on trees run one after another, however, and so do ``queued`` units.
+    the rest. Messages of all units take turns, and the rate is shared in proportion to the units'
+    sizes. But operations on trees run one after another, and so do ``queued`` units.
     """
 
     channel: int
@@ -62,7 +63,7 @@ class Cycle:
         self.turns.append(Turn(size, size, follows, arrived, arguments))
 
     def alone(self, turn: Turn, rate: float) -> float:
-        """The rate of ``turn`` alone, if its messages are sent at ``rate``."""
+        """The rate of ``turn`` if it is alone and its messages are sent at ``rate``."""
         time = 0.0
         for leg in self.legs:
             sending = leg.part * turn.bytes / rate
@@ -76,7 +77,8 @@ class Cycle:
         return min(rate, sum(self.alone(turn, rate) for turn in self.going))
 
     def share(self, rate: float, sending: float) -> None:
-        """Divide ``rate`` in proportion to sizes; no unit gets more than alone at ``sending``."""
+        """Divide ``rate`` in proportion to the units' sizes. No unit gets more than it would have
+        alone at ``sending``."""
         alone = [(self.alone(turn, sending), turn) for turn in self.going]
         left, size = rate, sum(turn.bytes for _, turn in alone)
         for most, turn in sorted(alone, key=lambda each: each[0] / each[1].bytes):

@@ -21,16 +21,17 @@ _EQUAL = 1 + 1e-9
 def max_min(
     capacity: Floats, flow: Integers, link: Integers, amount: Floats, cap: Floats
 ) -> Floats:
-    """The rate of each flow, in the shape of ``cap``: none can rise without a lower one falling.
+    """The rate of each flow, in the shape of ``cap``. No rate can rise unless a lower one falls.
 
-    Entry i says that a unit of rate of flow ``flow[i]`` puts ``amount[i]`` on ``link[i]``, of
-    ``capacity[link[i]]``. Entries are sorted by flow. No flow exceeds its ``cap``, which is finite
-    for a flow without entries.
+    Entry i says that each unit of the rate of ``flow[i]`` puts ``amount[i]`` on ``link[i]``, whose
+    capacity is ``capacity[link[i]]``. Entries are sorted by flow. No flow exceeds its ``cap``,
+    which must be finite for a flow without entries.
 
     Each round settles all flows that are the slowest on each of their links, so the number of
     rounds is the longest chain of dependent bottlenecks, not the number of bottlenecks.
 
-    Compiled C does so, or numpy where there is no compiler: the same, some ten times slower.
+    This runs in compiled C or, without a compiler, in numpy, with the same results some ten times
+    slower.
     """
     return (_compiled() or in_numpy)(capacity, flow, link, amount, cap)
 

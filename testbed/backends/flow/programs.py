@@ -22,7 +22,7 @@ Place = tuple[int, int, int]
 class _Turns:
     """The operations on a tree, one after another: unit by unit, in the program's order.
 
-    ``order``: the turn of each, by its unit's place in an iteration.
+    ``order``: the turn of each operation, together with its unit's place in an iteration.
     """
 
     order: dict[tuple[int, TreeOperation], int]
@@ -31,15 +31,16 @@ class _Turns:
 
     @cached_property
     def uses(self) -> list[tuple[int, TreeOperation]]:
-        """The operations in that order, each with its unit's place in an iteration."""
+        """The operations in that order, each with the place of its unit in an iteration."""
         return list(self.order)
 
 
 class Programs:
-    """Runs every rank's program, as the endpoints' interpreter does, on simulated transfers.
+    """Runs every rank's program on simulated transfers, as the hosts' interpreter does on real
+    ones.
 
-    A rank pays ``step_s`` before it forwards what it has received, and only once if it then sends
-    to several ranks. ``finished(rank, number)`` is called when a worker's unit has ended.
+    A rank waits for ``step_s`` before it forwards what it has received, and only once if it then
+    sends to several ranks. ``finished(rank, number)`` is called when a worker's unit has ended.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Programs:
         return [cuts[chunk + 1] - cuts[chunk] for chunk in range(self._plan.chunks)]
 
     def begin(self, rank: int, number: int) -> None:
-        """Start a unit at a worker; the servers have started it before."""
+        """Start a unit at a worker. The servers start it before that."""
         while self._served < number:
             self._served += 1
             for server in range(self._plan.workers, len(self._plan.hosts)):
@@ -155,7 +156,8 @@ class Programs:
             self._advance((rank, number, chunk))
 
     def _come_to(self, operation: TreeOperation, number: int) -> None:
-        """One more rank is ready for ``operation``; it runs once all are and its turn has come."""
+        """Note that one more rank is ready for ``operation``, which runs when all are and its turn
+        has come."""
         turns = self._turns[operation.tree]
         iteration, at = divmod(number, len(self._gathers))
         turns.waiting[iteration * len(turns.order) + turns.order[at, operation]] += 1

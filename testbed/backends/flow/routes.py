@@ -33,7 +33,7 @@ class Demand:
     Attributes:
         load: bytes on each link, by its number, headers included; a switch with a limited
             aggregation rate is a link, too.
-        receipts: bytes of acknowledgements, which take what they need.
+        receipts: bytes of acknowledgements on each link, which take what they need.
         latency_s: from the last byte's departure to its arrival.
         most: bytes/s that the window allows.
     """
@@ -74,7 +74,7 @@ class Ways:
         self._split = cache(self._split_evenly)
 
     def stream(self, source: int, to: int) -> Demand:
-        """TCP from rank to rank: the stream, and its acknowledgements in the other direction."""
+        """TCP from rank to rank: the stream, and acknowledgements in the other direction."""
         here, there = self._job.plan.hosts[source], self._job.plan.hosts[to]
         demand = Demand()
         _add(demand.load, self.way(here, there), 1 / self.framing.tcp_efficiency)
@@ -83,7 +83,7 @@ class Ways:
         return demand
 
     def on_tree(self, operation: TreeOperation) -> Demand:
-        """One stream for each of the tree's edges, up and down at once."""
+        """One stream on each of the tree's edges, up and down at the same time."""
         tree, demand = self._job.plan.trees[operation.tree], Demand()
         up = demand.receipts if isinstance(operation, Multicast) else demand.load
         down = demand.receipts if isinstance(operation, SwitchReduce) else demand.load
@@ -110,7 +110,7 @@ class Ways:
         return demand
 
     def _depth(self, tree: Tree) -> tuple[float, float]:
-        """`_latency` of the longest path up ``tree``."""
+        """The `_latency` of the longest path up ``tree``."""
         edges = {
             child: self._latency(child, parent, self.framing.frame)
             for child, parent in tree.parent.items()
@@ -124,7 +124,8 @@ class Ways:
         return above[farthest], above[farthest] - whole + after
 
     def _latency(self, source: str, to: str, frame: int) -> tuple[float, float]:
-        """How long a frame takes on an idle fabric, in all and after leaving the source; scaled."""
+        """How long a frame takes on an idle fabric: in all, and after it has left the source;
+        scaled."""
         whole = first = 0.0
         for link in pairwise(path(self._fabric, source, to)):
             sending = frame / float(self._capacity[self._number[link]])

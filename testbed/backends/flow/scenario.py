@@ -23,11 +23,11 @@ class Job:
         compute_s: the time of forward and backward of one iteration.
         paces: the factor of ``compute_s`` for each worker and each iteration.
         start_s: when the first worker begins.
-        gap_s: how much later each worker begins than the one before it.
-        step_s: the time that a rank pays before a transfer that depends on another one.
+        gap_s: how much later each worker begins than the previous one.
+        step_s: the time that a rank needs before a transfer that depends on another one.
         window: fragments that a sender on a tree may have in flight; None means any number.
-        forward: the parts of the forward pass, which wait for their own bucket's sums only; empty
-            if an iteration waits for all sums of the one before.
+        forward: the parts of the forward pass, which wait only for the sums of their own bucket;
+            empty if an iteration waits for all sums of the previous one.
         parts: the lengths of the parts of the computation for which parameters are gathered (s);
             empty if they are not sharded.
         notes_updates: whether updates of shared parameters are recorded.
@@ -52,21 +52,22 @@ class Job:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a fabric's description leaves open, and how exact the simulation is.
+    """What a fabric's description does not say, and how exact the simulation is.
 
     Attributes:
         ecmp: ``hash`` draws each flow's path anew at every switch, as hashing routers do;
             ``even`` splits every flow over all equally short paths, as the closed form does.
         seed: of the hash.
-        hop_s: latency of a link: propagation, and the time in the switch.
-        scale: the factor by which bytes and times were multiplied. Latencies, a frame's included,
-            are the real cluster's and are scaled here: frames do not shrink as messages do.
+        hop_s: latency of a link: propagation, and the time in a switch.
+        scale: the factor by which bytes and times were multiplied. Latencies, including that of a
+            frame, are given for the real cluster and are scaled here, because frames do not shrink
+            like messages.
         closed_from: from this many workers on, a plan whose positions keep step is simulated in
             closed stretches instead of operation by operation.
         most_transfers: other plans with up to this many transfers per unit are simulated operation
             by operation; larger ones are approximated by closed stretches.
-        resolution: the part of a message that may remain when it counts as sent, so that messages
-            ending nearly together end together.
+        resolution: a message counts as sent when at most this part of it remains, so that messages
+            that end nearly together end together.
     """
 
     ecmp: Literal["hash", "even"] = "hash"
@@ -104,7 +105,8 @@ class Timeline:
         return sum(lengths) / len(lengths)
 
     def utilisation(self, rates: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-        """The mean share of its rate in ``rates`` (bit/s) used by each link that carried bytes."""
+        """The mean share of its rate in ``rates`` (bit/s) that each link used, for links that
+        carried bytes."""
         if self.end_s == 0:
             return {}
         return {
@@ -120,7 +122,7 @@ def of(job: DeployedJob) -> Job:
         compute_s=job.compute_s,
         paces=job.paces,
         start_s=job.start_s,
-        # Only workers without a barrier begin late; else the slow closed form is not needed.
+        # Only workers without a barrier begin late; for others the slow closed form is not needed.
         gap_s=job.gap_s if job.plan.consistency is not None else 0.0,
         step_s=job.step_s,
         window=job.window.fragments or None,

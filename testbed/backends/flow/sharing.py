@@ -14,7 +14,7 @@ _AT_ONCE = 1e18
 """Bytes/s of a channel without links: both its ends are on one host."""
 
 _ROUNDS = 3
-"""How many times the rates of cycles are refined, given what the others leave over."""
+"""How many times the rates of cycles are refined by what the others leave over."""
 
 
 class Sharing:
@@ -45,7 +45,7 @@ class Sharing:
             used, number = np.unique(np.concatenate([link, on]), return_inverse=True)
             capacity, link, on = capacity[used], number[: len(link)], number[len(link) :]
         rate = max_min(capacity, position, link, amount, most)
-        # Acknowledgements take what they need of a link, before streams share it.
+        # Acknowledgements take what they need of a link before streams share the rest.
         taken = np.bincount(on, receipt * rate[of], len(capacity))
         left = capacity / (1 + taken / capacity)
         fair = rate = max_min(left, position, link, amount, most)

@@ -18,7 +18,7 @@ from testbed.topology.fabric import Fabric
 
 
 def _is_closed(job: Job, assumptions: Assumptions) -> bool:
-    """Whether all rounds are simulated as one, which is exact where all positions keep step."""
+    """Whether all rounds are simulated as one, which is exact if all positions keep step."""
     programs = job.plan.programs
     return (
         isinstance(programs, Stages)

@@ -4,8 +4,9 @@ In a ring every position sends, waits for the chunk of the position before, and 
 therefore lasts as long as the slowest position needs to send, or as long as sending, latency and
 the cost of a step take at the mean position, whichever is longer.
 
-Between stages all ranks wait for one another. Programs do so where all positions are alike;
-elsewhere this approximates plans that are too large to be simulated operation by operation.
+Between stages, all ranks wait for one another. If all positions are alike, programs do the same.
+Otherwise this is an approximation, for plans that are too large to be simulated operation by
+operation.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Stretch = Sequence[Rounds]
 class Stretches:
     """Runs the stretches of a plan; each unit starts once all workers have begun it.
 
-    Without trees, a unit waits for its own chunks only, and all stretches are one cycle. With
+    Without trees, a unit waits only for its own chunks, and all stretches are one cycle. With
     trees, each stretch is a cycle, which units pass in order.
     """
 
@@ -76,7 +77,7 @@ class Stretches:
         return self._channels.cycle(together, legs, queued=bool(self._job.plan.trees))
 
     def _leg(self, stretch: Stretch, whole: float) -> Leg:
-        """One stretch of a cycle that takes ``whole`` seconds a byte at its slowest position."""
+        """One stretch of a cycle that takes ``whole`` seconds per byte at its slowest positions."""
         sent = [self._sent(ring) for ring in stretch]
         positions = iter(self._seconds(list(chain.from_iterable(sent))))
         mean = max(fmean(islice(positions, len(ring))) for ring in sent)
@@ -109,7 +110,7 @@ class Stretches:
         return self._hops[hop]
 
     def _seconds(self, demands: Sequence[Demand]) -> list[float]:
-        """Seconds per byte of each transfer, with only these transfers on the fabric."""
+        """Seconds per byte of each transfer if only these transfers are on the fabric."""
         entries = [
             (position, link, amount)
             for position, demand in enumerate(demands)

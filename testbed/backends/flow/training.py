@@ -81,7 +81,7 @@ class Training:
             pace = self._job.paces[rank][len(own)]
             if own and self._job.forward:
                 start = own[-1].compute_end  # this forward pass began before the last sum
-            # All sums of the iteration before have arrived, so the stalls are known by now.
+            # All sums of the previous iteration have arrived, so the stalls are known by now.
             _, stalls = forward(self._job.forward, start, self._arrived[rank], pace)
             stalled = lasting_s(stalls)
             end = start + stalled + self._job.compute_s * pace
@@ -101,7 +101,8 @@ class Training:
             self._agenda.at(origin + self._job.compute_s * pace, self._computed, group)
 
     def _foresee(self, rank: int) -> None:
-        """Await the next unit of ``rank``, or the end of its computation, once that is known."""
+        """Wait for the next unit of ``rank``, or for the end of its computation, as soon as the
+        time is known."""
         computation, next_one = self._computations[rank], self._foreseen[rank]
         if next_one < len(self._job.units):
             unit = self._job.units[next_one]
@@ -121,8 +122,8 @@ class Training:
         self._foresee(rank)
 
     def _await(self, ranks: Sequence[int], origin: float, pace: float, piece: int) -> None:
-        """Wait until ``piece``, and so all before it, are ready. ``origin`` is the iteration's
-        start plus its stalls; deferred units are ready at once."""
+        """Wait until ``piece``, and thus every piece before it, is ready. ``origin`` is the
+        iteration's start plus its stalls; deferred units are ready at once."""
         if piece < len(self._ready_s):
             ready = self._agenda.now
             if not self._job.units[piece % len(self._job.units)].deferred:

@@ -19,8 +19,8 @@ from testbed.workload.iteration import UpdateTimes
 class Updates:
     """Every worker pushes its pieces to the servers, and continues when all answers have arrived.
 
-    A push and an answer each cost ``step_s`` before they leave. ``finished(rank, number)`` is
-    called when all answers of a piece have arrived. ``noted``: every update, if the job asks.
+    Pushes and answers each leave ``step_s`` late. ``finished(rank, number)`` is called when all
+    answers to a piece have arrived. ``noted`` has every update, if the job asks for that.
     """
 
     def __init__(

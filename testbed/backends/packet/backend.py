@@ -61,13 +61,13 @@ from testbed.topology.paths import Routes
 _LONGEST_HEADERS = 128
 
 GATHER_S = 10e-6
-"""How long a real host collects segments before it acknowledges them: interrupt moderation and
-segment coalescing (GRO). The emulator's hosts do so for a tick."""
+"""Seconds for which a real host collects segments before it acknowledges them: interrupt moderation
+and segment coalescing (GRO). The emulator's hosts do so for a tick."""
 
 ENGINE_PACE = 100.0
 """Seconds of an engine's clock in a second of a real host. The engine's shortest timeout is 100 ms,
-long enough for a busy machine in an emulation; that of a real host is then 1 ms, as SwitchML's
-(Sapio et al., NSDI 2021, section 4)."""
+long enough for a busy machine in an emulation. A real host's is then 1 ms, like SwitchML's (Sapio
+et al., NSDI 2021, section 4)."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _routes(deployment: Deployment) -> Routes:
 def _entries(
     deployment: Deployment, allocations: Sequence[Sequence[Allocation]], routes: Routes
 ) -> dict[str, SwitchEntries]:
-    """What each switch that sums is told, by its name."""
+    """The entries of each switch that sums, by its name."""
     fabric, seed = deployment.fabric, deployment.experiment.emulation.seed
     addressing = Addressing(fabric)
     every = [each for own in allocations for each in own]
@@ -253,7 +253,7 @@ def _programs(
 
 @lru_cache
 def _program(path: Path, changed: int) -> tuple[Program, Path]:
-    """A compiled program of the time ``changed``, and the library made of it."""
+    """The compiled program at ``path``, last changed at ``changed``, and the library made of it."""
     return read(path), build_library(path)
 
 
@@ -264,7 +264,7 @@ def _build(deployment: Deployment) -> tuple[str | None, int]:
 
 
 def prepare(deployments: Iterable[Deployment]) -> None:
-    """Check and compile before the first run. DeploymentError if something is impossible."""
+    """Check and compile before the first run. Raises DeploymentError if something is impossible."""
     wanted = {_build(each) for each in deployments}
     try:
         for program, values in wanted:
@@ -292,15 +292,16 @@ def carried(deployment: Deployment) -> int:
 
 
 def _carried(emulation: Emulation, fabric: Fabric) -> int:
-    """How many values a packet carries. A compiled program of the user's decides it itself."""
+    """How many values a packet carries. If the user gives a compiled program, that program
+    decides."""
     compiled = emulation.p4_program is not None and not emulation.p4_program.endswith(".p4")
     return fabric.values if emulation.carried_values == "all" or compiled else wire.FEW
 
 
 def tcp_settings(fabric: Fabric, dilation: float = 1.0) -> TcpSettings:
-    """Linux's defaults, except for the least timeout of 10 ms, usual in data centres.
+    """Linux's defaults, except for the minimum timeout of 10 ms, which is usual in data centres.
 
-    With a ``dilation`` the kernel's times are as much shorter, as they are in the emulator.
+    With a ``dilation``, the kernel's times are shorter by that factor, as in the emulator.
     """
 
     def time(seconds: float) -> int:
@@ -322,8 +323,8 @@ def tcp_settings(fabric: Fabric, dilation: float = 1.0) -> TcpSettings:
 
 
 def _jitter(fabric: Fabric) -> int:
-    """The time of a full frame on the slowest link of a host: without any, hosts in step lose
-    whole windows to one another (Floyd and Jacobson, 1991)."""
+    """The time of a full frame on the slowest link of a host. Without jitter, hosts that run in
+    step make one another lose whole windows (Floyd and Jacobson, 1991)."""
     slowest = min(fabric.link(host, fabric.tor_of(host)).rate for host in fabric.hosts)
     return round(framing(fabric).full_frame * 8 * SECOND / slowest)
 
@@ -344,7 +345,7 @@ def ports(simulation: Simulation, fabric: Fabric) -> Iterator[tuple[tuple[str, s
 def held(
     simulation: Simulation, fabric: Fabric
 ) -> Iterator[tuple[tuple[str, str], PortCounters, int]]:
-    """The same, and the frames that each port's link has not delivered yet."""
+    """Like `ports`, with the number of frames that each port's link has not delivered yet."""
     number, own = numbered(fabric), port_numbers(fabric)
     for (name, neighbour), counters in ports(simulation, fabric):
         yield (name, neighbour), counters, simulation.held(number[name], own[name][neighbour])

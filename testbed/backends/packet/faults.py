@@ -1,5 +1,5 @@
-"""Faults at given instants: links down or impaired, switches that lose their memory, hosts that
-pause or die, packets of strangers."""
+"""Faults at given instants: links that are down or impaired, switches that lose their memory, hosts
+that pause or die, packets of strangers."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def schedule(
     entries: Mapping[str, SwitchEntries],
     impairments: Mapping[tuple[str, str], Impairment],
 ) -> None:
-    """Let ``faults`` happen during the run of ``loop``; their times are multiplied by ``scale``.
+    """Make ``faults`` happen during the run of ``loop``; their times are multiplied by ``scale``.
 
-    ``entries``: what each of the ``switches`` is told. ``impairments``: those that a link has
+    ``entries``: those of each of the ``switches``. ``impairments``: what each link does to frames
     before and after a fault.
     """
     number, ports = numbered(fabric), port_numbers(fabric)
@@ -65,7 +65,8 @@ def schedule(
             step(switches[name])
 
     def tell_late(name: str, fault: Fault) -> None:
-        """Restart a switch, and tell it its entries one by one in an order by the fault's seed."""
+        """Restart a switch, and install its entries one by one, in an order drawn with the fault's
+        seed."""
         assert fault.until is not None
         restart(name)
         steps = entries[name].steps()
@@ -122,7 +123,8 @@ def _impairment(fault: Fault, scale: float) -> Impairment:
 
 
 def _frame(fabric: Fabric, host: str, to: str, port: int, payload: bytes) -> bytes:
-    """A UDP packet of a host. Routers here do not look at Ethernet addresses or checksums."""
+    """A UDP packet of a host. The simulated routers do not look at Ethernet addresses or
+    checksums."""
     addressing = Addressing(fabric)
     source, destination = (ipaddress.IPv4Address(addressing.ip(end)).packed for end in (host, to))
     udp = struct.pack(">HHHH", port, port, 8 + len(payload), 0) + payload

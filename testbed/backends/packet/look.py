@@ -32,9 +32,9 @@ from testbed.compiler import Signatures, declare
 
 
 class Spell(NamedTuple):
-    """A time in which a link or a switch was busy; seconds of simulated time.
+    """A period in which a link or a switch was busy, in seconds of simulated time.
 
-    ``busy_s`` is without the short pauses.
+    ``busy_s`` is its length without the short pauses.
     """
 
     start_s: float
@@ -46,7 +46,8 @@ class Spell(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """A TCP sender at one instant: IPv4 addresses and ports, bytes, and seconds."""
+    """A TCP sender at one instant: IPv4 addresses and ports, numbers of bytes, and times in
+    seconds."""
 
     source: tuple[int, int]
     to: tuple[int, int]
@@ -56,7 +57,8 @@ class Connection(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A host's part in an aggregation tree at one instant: fragments, and seconds."""
+    """A host's part in an aggregation tree at one instant: numbers of fragments, and times in
+    seconds."""
 
     node: int
     tree: int
@@ -66,7 +68,8 @@ class Flow(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """A packet put on a link: its number among all from 1, nodes, bytes, IPv4 addresses and ports.
+    """A packet put on a link: its number among all packets, from 1; nodes, bytes, IPv4 addresses,
+    ports.
 
     ``at_s``: when it left, in seconds of simulated time.
     """
@@ -136,7 +139,7 @@ class _Flow(ctypes.Structure):
 class Look:
     """A context, within that of a ``simulation`` whose fabric has ``ports`` ports and is complete.
 
-    On leaving it, captures are written: OSError if one cannot be.
+    Captures are written when it is left. That raises OSError if one cannot be written.
     """
 
     def __init__(self, simulation: Simulation, ports: int) -> None:
@@ -158,13 +161,14 @@ class Look:
             raise OSError(failed, f"a capture could not be written: {os.strerror(failed)}")
 
     def capture(self, node: int, port: int, path: Path) -> None:
-        """Write the packets of a node's port, both ways. OSError if ``path`` cannot be written."""
+        """Write the packets of a node's port, in both directions. Raises OSError if ``path`` cannot
+        be written."""
         failed = self._library.look_capture(self._open, node, port, os.fsencode(path))
         if failed:
             raise OSError(failed, os.strerror(failed), str(path))
 
     def record(self, pause: int) -> None:
-        """Record spells. One ends with a pause in which a link could carry ``pause`` bytes."""
+        """Record spells. A spell ends with a pause in which a link could carry ``pause`` bytes."""
         self._library.look_record(self._open, pause)
 
     def port(self, node: int, port: int) -> Iterator[Spell]:
@@ -208,7 +212,7 @@ class Look:
         return self._waiting
 
     def connections(self) -> Iterator[Connection]:
-        """All TCP senders now."""
+        """All TCP senders at this instant."""
         state, number = _Connection(), 0
         while self._library.look_connection(self._open, number, byref(state)):
             yield Connection(
@@ -221,7 +225,7 @@ class Look:
             number += 1
 
     def flows(self) -> Iterator[Flow]:
-        """All hosts' parts in trees now."""
+        """All hosts' parts in trees at this instant."""
         state, engine, flow = _Flow(), 0, 0
         while self._library.look_engine(self._open, engine, flow, byref(state)):
             while self._library.look_engine(self._open, engine, flow, byref(state)):

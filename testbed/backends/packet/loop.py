@@ -17,7 +17,7 @@ from testbed.hosts.transport import Rank, Steps
 from testbed.hosts.worker import Worker
 
 LONGEST_SILENCE = 1000 * SECOND
-"""Simulated time after which ranks that only wait for one another are given up."""
+"""Picoseconds of simulated time after which ranks that only wait for one another are given up."""
 
 
 class _Job:
@@ -87,7 +87,7 @@ class Loop:
         self._gone.add(node)
 
     def pause(self, node: int, is_paused: bool) -> None:
-        """Stop the ranks of a host, as if their processes were, or let them go on."""
+        """Stop the ranks of a host, as if their processes were stopped, or let them continue."""
         self._simulation.pause(node, is_paused)
         if is_paused:
             self._paused.setdefault(node, [])
@@ -97,7 +97,7 @@ class Loop:
             self._resume(number, [rank], now)
 
     def close(self) -> None:
-        """Free the engines, when the simulation is closed."""
+        """Free the engines; the simulation must be closed."""
         for job in self._jobs:
             for transport in job.transports:
                 transport.close()
@@ -114,8 +114,8 @@ class Loop:
         """Run until every worker has ended.
 
         ``longest_silence``: picoseconds after which ranks that only wait for one another are given
-        up. ``limit``: when workers must have ended, picoseconds after the start. Stalled if ranks
-        wait for ever, BrokenConnection if TCP gave up.
+        up. ``limit``: when workers must have ended, picoseconds after the start. Raises Stalled if
+        ranks wait for ever, and BrokenConnection if TCP gave up.
         """
         for number, job in enumerate(self._jobs):
             for rank, steps in enumerate(job.steps):
@@ -151,7 +151,8 @@ class Loop:
             heapq.heappop(self._actions)[2]()
 
     def drain(self, until: int) -> None:
-        """After a run, let packets arrive and timers expire until ``until``; no rank resumes."""
+        """After a run, let packets arrive and timers expire until ``until``, without resuming any
+        rank."""
         while self._simulation.now < until:
             at = min(until, self._actions[0][0] if self._actions else until)
             self._simulation.run(at)
@@ -182,7 +183,7 @@ class Loop:
                 self._handle(job, rank, partial(streams.deliver, number))
 
     def _hand(self, number: int, rank: int, stream: int, now: float) -> bool:
-        """Let a rank that waits for messages only take one without delay, if it can."""
+        """Let a rank that waits only for messages take one without being resumed, if it can."""
         job = self._jobs[number]
         take, node = job.takers[rank], job.nodes[rank]
         if take is None or job.timers[rank] or node in self._gone or node in self._paused:
@@ -196,7 +197,7 @@ class Loop:
         return True
 
     def _handle(self, job: int, rank: int, message: Callable[[], None]) -> None:
-        """Resume a rank with a message when its host has handled that."""
+        """Resume a rank with a message when its host has handled the message."""
         at = self._simulation.handle_message(self._jobs[job].nodes[rank])
 
         def resume() -> None:
@@ -209,7 +210,8 @@ class Loop:
             resume()
 
     def _resume(self, number: int, waiting: list[int], now: float) -> None:
-        """Resume ranks, the last first, and those on their own hosts to which they have sent."""
+        """Resume ranks, the last one first, and also the ranks on the same host to which they have
+        sent."""
         job = self._jobs[number]
         while waiting:
             each = waiting.pop()

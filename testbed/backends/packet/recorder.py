@@ -1,4 +1,4 @@
-"""Records a run in virtual time as it was asked to, in the directory of the cell's logs."""
+"""Records what was asked for of a run in virtual time, in the directory of the cell's logs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from testbed.topology.framing import framing
 
 SERIES, PACKETS = "series.csv", "packets.csv"
 _PAUSE = 10
-"""Full frames that fit into a pause which ends a spell."""
+"""A pause ends a spell if this many full frames fit into it."""
 
 
 def simulation_for(
     recording: Recording, nodes: int, data_room: int, tcp: TcpSettings
 ) -> Simulation:
-    """A simulation that can be recorded so."""
+    """A simulation that supports ``recording``."""
     if recording.series_s is None:
         return Simulation(nodes, data_room, tcp)
     interval = max(1, round(recording.series_s * SECOND))

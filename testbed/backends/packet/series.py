@@ -1,7 +1,7 @@
 """The state of queues, windows and slots at regular instants, as a table.
 
-``series.csv`` has a line for each value that differs from the one before at the same place, so that
-what does not change takes no room:
+``series.csv`` has a line for each value that differs from the previous one at the same place, so
+that what does not change takes no space:
 
     import pandas as pd
 
@@ -63,7 +63,7 @@ class Series:
         self._file.close()
 
     def lines(self) -> Iterator[tuple[float, str, str, float]]:
-        """What is written so far."""
+        """The lines that have been written so far."""
         self._file.flush()
         with self._path.open() as file:
             next(file)
@@ -101,7 +101,7 @@ class Series:
 class SampledSimulation(Simulation):
     """A simulation that pauses every ``interval`` picoseconds for samples of ``series``.
 
-    Events, and their order, are those of one that does not.
+    Events and their order are the same as in a simulation that does not pause.
     """
 
     def __init__(self, nodes: int, data_room: int, tcp: TcpSettings, interval: int) -> None:

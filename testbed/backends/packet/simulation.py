@@ -93,7 +93,8 @@ class P4Calls(ctypes.Structure):
 
 
 class Kind(IntEnum):
-    """A stream has reached a position, an engine has finished a chunk, or a connection broke."""
+    """What happened: a stream has reached a position, an engine has finished a chunk, or a
+    connection is broken."""
 
     STREAM = 0
     ENGINE = 1
@@ -171,7 +172,7 @@ class Simulation:
         self._library.simulation_node(self._open, number, kind, address, salt)
 
     def charge(self, node: int, packet_cost: int, message_cost: int) -> None:
-        """Make each packet and message, sent or received, take so much of a host's time."""
+        """Make each packet and each message, sent or received, take this much of a host's time."""
         self._charged.add(node)
         self._library.simulation_charge(self._open, node, packet_cost, message_cost)
 
@@ -186,7 +187,8 @@ class Simulation:
         return int(self._library.simulation_handle(self._open, node))
 
     def link(self, link: Link) -> None:
-        """Both directions; each end takes the node's next port number, from 0."""
+        """Add a link, with both directions. Each end takes the next port number of its node, from
+        0."""
         self._library.simulation_link(self._open, ctypes.byref(link))
 
     def next_hops(self, node: int, to: int, ports: Sequence[int]) -> None:
@@ -199,23 +201,23 @@ class Simulation:
         self._library.simulation_route(self._open, node, source, to, port)
 
     def connect(self, source: int, to: int, source_port: int, to_port: int) -> int:
-        """A TCP connection between two hosts; its number."""
+        """Open a TCP connection between two hosts; returns its number."""
         number = self._library.simulation_connect(self._open, source, to, source_port, to_port)
         return int(number)
 
     def write(self, connection: int, size: int) -> None:
-        """Append so many bytes to the stream."""
+        """Append ``size`` bytes to the stream."""
         self._library.simulation_write(self._open, connection, size)
 
     def expect(self, connection: int, position: int) -> None:
-        """Make :meth:`run` return when so many bytes of the stream have arrived."""
+        """Make :meth:`run` return when ``position`` bytes of the stream have arrived."""
         self._library.simulation_expect(self._open, connection, position)
 
     def received(self, connection: int) -> int:
         return int(self._library.simulation_received(self._open, connection))
 
     def engine(self, node: int, handle: int, calls: EngineCalls, udp_port: int, pace: float) -> int:
-        """Give a host an engine that receives at ``udp_port``; its number.
+        """Give a host an engine that receives at ``udp_port``; returns the engine's number.
 
         ``pace``: seconds of the engine in a simulated second.
         """
@@ -231,12 +233,13 @@ class Simulation:
     def program(self, node: int, calls: P4Calls, capacity: int = 0) -> None:
         """Make a node a switch that runs a P4 program.
 
-        ``capacity``: gradients that it can add, bit/s on a link; 0 for no limit.
+        ``capacity``: the gradients that it can add, in bit/s on a link; 0 for no limit.
         """
         self._library.simulation_program(self._open, node, ctypes.byref(calls), capacity)
 
     def carry(self, values_from: int, uncarried: int) -> None:
-        """UDP packets longer than ``values_from`` count as ``uncarried`` bytes more on links."""
+        """Make UDP packets longer than ``values_from`` bytes count as ``uncarried`` bytes longer on
+        links."""
         self._library.simulation_carry(self._open, values_from, uncarried)
 
     def run(self, until: int) -> tuple[Kind, int] | None:
@@ -249,23 +252,23 @@ class Simulation:
 
     @property
     def handle(self) -> int:
-        """Its address, for other functions of the C core."""
+        """The simulation's address, for other functions of the C core."""
         return int(self._open)
 
     def set_down(self, node: int, port: int, is_down: bool) -> None:
-        """Take a port out of service, or back: packets that it sends meanwhile are lost."""
+        """Take a port out of service, or put it back. Packets that it sends meanwhile are lost."""
         self._library.simulation_set_down(self._open, node, port, is_down)
 
     def impair(self, node: int, port: int, impairment: Impairment) -> None:
-        """Say what the link does to frames that leave by a port, from now on."""
+        """Set what the link does, from now on, to frames that leave by a port."""
         self._library.simulation_impair(self._open, node, port, ctypes.byref(impairment))
 
     def pause(self, node: int, is_paused: bool) -> None:
-        """Stop a host's engines, or let them go on with what has arrived meanwhile."""
+        """Stop a host's engines, or let them continue with what has arrived meanwhile."""
         self._library.simulation_pause(self._open, node, is_paused)
 
     def inject(self, node: int, frame: bytes) -> None:
-        """Let a host send a frame that no engine made; ignored unless it is UDP over IPv4."""
+        """Let a host send a frame that no engine made. Anything but UDP over IPv4 is ignored."""
         self._library.simulation_inject(self._open, node, frame, len(frame))
 
     def held(self, node: int, port: int) -> int:
@@ -283,7 +286,7 @@ class Simulation:
         return int(self._library.simulation_hops(self._open))
 
     def digests(self) -> Digests:
-        """What went over the links so far, in short."""
+        """Digests of the packets put on links so far."""
         found = self._library.simulation_digests(self._open)[0]
         kept = (*found.kept[: found.count], found.state >> 48)
         return Digests(int(found.packets), int(found.every), kept)

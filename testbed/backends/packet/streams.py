@@ -73,7 +73,7 @@ class Streams:
         return connection.source, connection.to
 
     def arrived(self, number: int) -> int:
-        """How many more messages have arrived in full."""
+        """How many more messages have arrived completely."""
         connection, before = self._by_number[number], self._by_number[number].arrived
         received = self._simulation.received(number)
         for end, _ in islice(connection.messages, before, None):
@@ -88,7 +88,8 @@ class Streams:
         self.inboxes[self._by_number[number].to].append(self.take(number))
 
     def take(self, number: int) -> tuple[int, Message]:
-        """The first of the messages that have arrived, with its source; it is not delivered."""
+        """Take the first of the messages that have arrived, with its source, instead of delivering
+        it."""
         connection = self._by_number[number]
         connection.arrived -= 1
         return connection.source, connection.messages.popleft()[1]

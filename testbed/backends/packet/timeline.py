@@ -3,12 +3,12 @@
 https://ui.perfetto.dev and chrome://tracing open the file. The format:
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 
-Each job is a process with two threads per worker. *iterations* lie end to end, from one last sum
-to the next, as results count them; what compute does not hide is marked in them. *compute* holds
-passes, which may begin before the last sum of the iteration before, and their waits for sums.
-Each unit (a bucket or a partition of one) is an asynchronous event, because units overlap. Links,
-one thread for each direction, and switches are processes of their own. A time series that the run
-also recorded becomes counters.
+Each job is a process with two threads per worker. *iterations* has them end to end, from one last
+sum to the next, as results count them, and marks in them what computation does not hide. *compute*
+has the passes, which may begin before the last sum of the previous iteration, and their waits for
+sums. Each unit (a bucket or a partition of one) is an asynchronous event, because units overlap.
+Links, one thread for each direction, and switches are processes of their own. If the run also
+recorded a time series, that becomes counters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Timeline:
         self._processes = self._asynchronous = 0
 
     def job(self, job: DeployedJob, outcomes: Sequence[RankOutcome]) -> None:
-        """A job's workers."""
+        """Add a job's workers."""
         process = self._process(f"job {job.number}: {job.system.name}")
         for outcome in outcomes[: job.plan.workers]:
             rank = f"rank {outcome.rank} ({job.plan.hosts[outcome.rank]})"
@@ -51,19 +51,19 @@ class Timeline:
                 self._overlapping(process, f"rank {outcome.rank}", name, unit.begun_s, unit.ended_s)
 
     def links(self, spells: Mapping[str, Iterable[Spell]]) -> None:
-        """Links' directions, by name."""
+        """Add the directions of links, by name."""
         process = self._process("links")
         for number, (name, found) in enumerate(spells.items()):
             self._spells(self._thread(process, number, name), "sends", found)
 
     def switches(self, spells: Mapping[str, Iterable[Spell]]) -> None:
-        """The switches that sum, by name."""
+        """Add the switches that sum, by name."""
         process = self._process("switches")
         for number, (name, found) in enumerate(spells.items()):
             self._spells(self._thread(process, number, name), "INA packets", found)
 
     def counters(self, lines: Iterable[tuple[float, str, str, float]]) -> None:
-        """Values over time: time, quantity, place and value of each."""
+        """Add values over time: the time, quantity, place and value of each."""
         process = self._process("series")
         for time, quantity, place, value in lines:
             name = f"{quantity} {place}"
@@ -71,7 +71,7 @@ class Timeline:
             self._events.append(event | {"args": {"value": value}})
 
     def write(self, path: Path, scale: float) -> None:
-        """OSError if it cannot be written."""
+        """Write the file, which states the ``scale`` of its times. Raises OSError."""
         content = {
             "displayTimeUnit": "ns",
             "otherData": {"clock": "simulated", "scale": scale},
@@ -121,7 +121,7 @@ class Timeline:
 
 
 def _iterations(outcome: RankOutcome, warmup: int) -> Iterator[tuple[float, float, str]]:
-    """Each iteration, and the part of it that no compute hides."""
+    """Each iteration, and the part of it that computation does not hide."""
     before = outcome.iterations[0].start
     for number, each in enumerate(outcome.iterations):
         name = f"warm-up {number}" if number < warmup else f"iteration {number - warmup}"

@@ -14,7 +14,8 @@ from testbed.plan.program import TreeOperation
 
 
 class VirtualFlow(TreeFlow):
-    """A tree of an engine in the simulation. Its host handles what is pushed and what is done."""
+    """A tree of an engine in the simulation. Its host takes time to handle what is pushed and
+    done."""
 
     def __init__(
         self, engine: Engine, number: int, simulation: Simulation, driven: int, node: int
@@ -22,13 +23,13 @@ class VirtualFlow(TreeFlow):
         super().__init__(engine, number)
         self._simulation, self._driven, self._node = simulation, driven, node
         self.handled: int | None = 0 if simulation.is_charged(node) else None
-        """What its host has handled of what is done; None if that takes no time."""
+        """How many of the fragments done its host has handled; None if that takes no time."""
 
     def done(self) -> int:
         return super().done() if self.handled is None else self.handled
 
     def handle(self, until: int) -> None:
-        """The host has handled everything before fragment ``until``."""
+        """Note that the host has handled everything before fragment ``until``."""
         if self.handled is not None:
             self.handled = until
 
@@ -88,7 +89,7 @@ class VirtualTransport:
         pass
 
     def completed(self) -> Callable[[], None]:
-        """What the host has to do with what its flows have done by now."""
+        """The function that the host calls when it has handled what its flows have done by now."""
         done = [(flow, flow.completed()) for flow in self.flows.values()]
 
         def handle() -> None:

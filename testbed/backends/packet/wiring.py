@@ -14,7 +14,7 @@ from testbed.topology.fabric import Fabric, Kind
 from testbed.topology.paths import Routes, diverted
 
 HOST_QUEUE = 1 << 40
-"""A host does not drop its own packets."""
+"""Bytes of a host's own queue: a host does not drop its own packets."""
 
 _ALL = 1 << 64
 
@@ -49,11 +49,12 @@ def wire_up(
     Args:
         seed: for the routers' hashes and the losses.
         scale: the factor of all times.
-        loss, duplication: the share of packets that a link loses, or delivers twice, in each
+        loss, duplication: the share of packets that a link loses or delivers twice, in each
             direction.
-        dilation: links send bursts as an emulator's shapers do at this dilation; None for none.
+        dilation: links send bursts as an emulator's shapers do at this dilation; None for no
+            bursts.
         routes: flows with a path of their own.
-        jitter: at most so many picoseconds pass before an idle host starts to send.
+        jitter: the most picoseconds that pass before an idle host starts to send.
     """
     number, addressing = numbered(fabric), Addressing(fabric)
     for name, node in fabric.nodes.items():
@@ -62,7 +63,7 @@ def wire_up(
         simulation.node(number[name], kind, address, _draw(seed, name))
         packet_cost = fabric.packet_costs.get(name, fabric.packet_cost)
         if kind == HOST and (packet_cost or fabric.message_cost):
-            # Packets are as many times fewer as a job is smaller, and messages are not.
+            # A scaled job has fewer packets in proportion, but as many messages.
             costs = packet_cost * SECOND, fabric.message_cost * scale * SECOND
             simulation.charge(number[name], *map(round, costs))
     ports = port_numbers(fabric)

@@ -54,7 +54,7 @@ static inline uint32_t filled(const struct chunk *chunk, uint64_t fragment)
     return left < VALUES ? (uint32_t)left : VALUES;
 }
 
-/* A packet's values of a fragment, in the chunk's memory or, with zeros behind them, in `stage`. */
+/* A fragment's values for a packet: in the chunk's memory, or in `stage` if zeros follow them. */
 static inline const int32_t *packet_of(const struct chunk *chunk, uint64_t fragment, int32_t *stage)
 {
     uint32_t count = filled(chunk, fragment);

@@ -1,7 +1,8 @@
-/* aimd is ATP's (NSDI 2021): ECN or a timeout halves the fragments allowed in flight, at most once
-   per round trip; every window answered adds one. A gap takes away an eighth for each missing
-   fragment: the paper halves there as well, the released code does nothing. This is our reading:
-   under random loss ATP's window always has a gap, because each member sees the losses of all. */
+/* aimd is ATP's control (NSDI 2021): ECN or a timeout halves the fragments allowed in flight, at
+   most once per round trip; each answered window adds one. A gap reduces them by an eighth for each
+   missing fragment. There the paper halves them too, and the released code does nothing. This is
+   our reading: under random loss ATP's window always has a gap, because each member sees the losses
+   of all. */
 #include "congestion.h"
 
 #include <math.h>

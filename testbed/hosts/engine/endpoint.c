@@ -100,7 +100,7 @@ int endpoint_wait(struct endpoint *endpoint, double deadline, int other)
         if (reasons || now >= signals || count == BATCH) {
             until = now;
         } else if (endpoint->quiet_until > now) {
-            /* Packets that arrive meanwhile are cheaper to take together. */
+            /* It is cheaper to read the packets that arrive meanwhile together. */
             struct timespec nap = duration(fmin(endpoint->quiet_until, until) - now);
             if (nanosleep(&nap, NULL))
                 return 0;

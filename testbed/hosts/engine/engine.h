@@ -1,6 +1,6 @@
-/* All flows of a rank, without clock or socket: the interface that aggregation.py loads. Its
-   driver, sockets (endpoint.h) or a simulation, hands in packets and the time, calls engine_pump,
-   and takes the packets to be sent. */
+/* All flows of a rank, without clock or socket: the interface that aggregation.py loads. Its driver
+   is endpoint.c, which has a socket, or a simulation. The driver hands in packets and the time,
+   calls engine_pump, and takes the packets to be sent. */
 #ifndef ENGINE_H
 #define ENGINE_H
 

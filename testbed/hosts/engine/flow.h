@@ -50,8 +50,8 @@ struct flow {
     size_t float_count, float_room;
 };
 
-/* A flow at one instant: fragments that may be and that are in flight, and the smoothed round trip
-   in seconds, 0 before the first one. packet/core/host.h has the same structure. */
+/* A flow at one instant: how many fragments may be in flight, how many are, and the smoothed round
+   trip in seconds, 0 before the first one. packet/core/host.h has the same structure. */
 struct flow_state {
     uint32_t tree, window, in_flight;
     double round_trip;

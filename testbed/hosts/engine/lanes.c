@@ -57,7 +57,7 @@ int lanes_push(struct flow *flow, enum operation operation, int32_t *values, uin
     const struct chunk *chunk = chunks_push(&flow->chunks, operation, values, count);
     if (!chunk)
         return -ENOMEM;
-    /* Lanes that had reached the end of what was pushed are less than a round of lanes beyond it. */
+    /* A lane that had finished everything pushed waits at one of the next `count` fragments. */
     for (uint64_t s = before; s < chunk->end && s < before + all->count; s++)
         if (all->lanes[s % all->count].reached == s)
             make_ready(all, (uint32_t)(s % all->count));
@@ -90,10 +90,11 @@ static bool resend(struct lanes *all, uint32_t number, double now)
     return true;
 }
 
-/* A queue may become longer than any round trip before. So every lane that was sent once is measured
-   when it is answered in turn, also after a silence: that it was too short is then learned. A lane
-   that was sent twice is not (Karn), and its answer shows no loss unless it is surely that to the
-   second sending: otherwise a probe into such a queue would have everything in it sent again. */
+/* A queue may grow until a round trip is longer than any before it. So a lane that was sent once is
+   measured whenever it is answered in turn, even after a silence, which was then too short. A lane
+   that was sent twice is not measured (Karn). Its answer shows a loss only if it must be the answer
+   to the second sending. Otherwise a probe into a long queue would cause everything in the queue to
+   be sent again. */
 static void measure(struct lanes *all, const struct lane *lane, double now)
 {
     const double sample = now - lane->sent_at;
@@ -136,8 +137,8 @@ void lanes_take(struct flow *flow, const void *data, size_t size, double now)
         make_ready(all, number);
 }
 
-/* Retransmits fragments that were not answered although others sent well after them were; or, in a
-   hurry, although others sent a few turns later were. Returns whether there were any. */
+/* Retransmits each fragment that is not answered although others that were sent well after it are.
+   In a hurry, a few turns after it are enough. Returns whether it retransmitted any. */
 static bool resend_missing(struct lanes *all, double newest, bool hurry, double now)
 {
     const double late = newest - LATER * rtt_or(&all->flow.rtt, FIRST_SILENCE);
@@ -151,8 +152,9 @@ static bool resend_missing(struct lanes *all, double newest, bool hurry, double 
     return all->flow.counters.retransmitted > before;
 }
 
-/* Whether the answer to a lane that was sent twice is surely that to its second sending: otherwise
-   answers to those sent once before it will follow. */
+/* Whether the last answer to a lane that was sent twice must be the answer to its second sending.
+   If it answers the first sending, answers to lanes that were sent once before the second one will
+   follow. */
 static bool is_confirmed(const struct lanes *all)
 {
     for (uint32_t i = 0; i < all->count; i++) {
@@ -177,8 +179,9 @@ static void send_ready(struct lanes *all, double now)
     }
 }
 
-/* The lowest fragments, which are the same ones at every rank that waits: if all lost theirs, one
-   rank's alone would be of no use. The answers show which others are missing. */
+/* Retransmits the lowest fragments, because these are the same at every rank that waits: if all
+   ranks lost theirs, a retransmission by one of them completes no sum. The answers show which other
+   fragments are missing. */
 static void end_silence(struct lanes *all, double now)
 {
     const double answered = all->answered;
@@ -201,7 +204,7 @@ static void end_silence(struct lanes *all, double now)
     all->probes = all->probes < all->count ? 2 * all->probes : all->count;
 }
 
-/* After answers. */
+/* Updates progress and timers after answers. */
 static void settle(struct lanes *all, double now)
 {
     const struct rtt *rtt = &all->flow.rtt;
@@ -230,7 +233,7 @@ void lanes_pump(struct flow *flow, double now)
         settle(all, now);
     if (!queue_is_empty(&flow->queues[0]))
         return;
-    /* Otherwise it is confirmed by silence: see end_silence. */
+    /* An answer that is not confirmed here is confirmed by silence: see end_silence. */
     if (all->answered > all->newest && is_confirmed(all))
         all->newest = all->answered;
     const bool hurry = all->ready_head == all->ready_tail;

@@ -1,6 +1,7 @@
-/* A member's flow in which a sum decides what follows it. Lane l has the fragments l, l + count, ... of
-   each chunk, and one packet in flight at a time; the protocol says what it holds, and takes the
-   sum. Each lane has two slots, used in turn: all members have the sums of a lane in the same order. */
+/* A member's flow in which each sum decides which packet is next. Lane l has the fragments l, l +
+   count, ... of each chunk, and one packet in flight at a time. The protocol decides what the
+   packet holds and processes its sum. Each lane uses two slots in turn, which is enough because all
+   members receive a lane's sums in the same order. */
 #ifndef LANES_H
 #define LANES_H
 
@@ -38,10 +39,11 @@ struct lanes {
 
 /* Where protocols on lanes differ. */
 struct lane_rules {
-    /* The next_slot of a lane's packet, which is about to be sent, perhaps again. */
+    /* The next_slot of a lane's packet that is about to be sent or retransmitted. */
     uint32_t (*name)(struct lanes *all, uint32_t lane);
-    /* Takes the sum of a lane's packet and sets what the lane has reached. Returns the number of its
-       next packet; that of this one if the sum is nonsense, which changes nothing. */
+    /* Takes the sum of a lane's packet and sets what the lane has reached. Returns the number of
+       the lane's next packet. If the sum makes no sense, changes nothing and returns the number of
+       this packet. */
     uint64_t (*take)(struct lanes *all, uint32_t lane, const struct packet *sum);
 };
 

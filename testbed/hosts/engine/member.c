@@ -31,7 +31,7 @@ static void remember_float_sum(struct tree *tree, uint64_t sequence)
     tree->flow.float_sums[tree->flow.float_count++] = sequence - tree->flow.begins;
 }
 
-/* The root's answer to this member's fragment. */
+/* Counts what the root's answer to this member's fragment reports, and tells the window of it. */
 static void note_answer(struct tree *tree, const struct header *header, uint64_t sequence, double now)
 {
     if (header->flags & FLAG_COLLISION)

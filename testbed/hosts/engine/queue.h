@@ -1,4 +1,5 @@
-/* Packets to be sent to one address: only their heads; values are added when they leave. */
+/* Packets to be sent to one address. Only their headers are stored; values are added when they
+   leave. */
 #ifndef QUEUE_H
 #define QUEUE_H
 

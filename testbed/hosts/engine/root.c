@@ -1,7 +1,7 @@
 /* The root of a tree, a host: completes the partial sums of the switches below it. It counts each
-   member's contribution once, whatever the network did to it. A server answers a complete fragment
-   with its sum: acknowledgement, result and slot release in one (ATP, section 4). A rank adds the
-   sum to its own values. window.c has a root's multicasts; their receipts arrive here. */
+   member's contribution once, however often it arrives. A server answers a complete fragment with
+   its sum: acknowledgement, result and slot release in one (ATP, section 4). A rank adds the sum to
+   its own values. window.c has a root's multicasts; their receipts arrive here. */
 #include <stdlib.h>
 
 #include "tree.h"
@@ -90,7 +90,7 @@ static void complete(struct tree *tree, uint64_t sequence)
     }
 }
 
-/* A contribution to a fragment that needs none: its answer was lost or is not sent yet. */
+/* Takes a contribution that is already in the sum: the answer was lost or is not sent yet. */
 void root_take_late(struct tree *tree, const struct header *from, uint64_t sequence,
                     const uint64_t *ranks)
 {
@@ -163,7 +163,7 @@ static void take_receipt(struct tree *tree, uint64_t sequence, const uint64_t *r
     tree_finish(tree, sequence);
 }
 
-/* The ranks whose contributions a packet has; NULL if it names others than the tree's. */
+/* The ranks whose contributions a packet has; NULL if it names ranks that are not on the tree. */
 static const uint64_t *ranks_in(const struct tree *tree, const struct header *header)
 {
     const uint64_t bits = be64toh(header->bitmap);

@@ -22,7 +22,8 @@ enum {
 static void widen(int fd, int forced, int plain)
 {
     int bytes = BUFFER;
-    /* The forced variant exceeds the system's limit, but needs root; else the limit applies. */
+    /* The forced option may exceed the system's limit, but needs root. Without root the limit
+       applies. */
     if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes))
         setsockopt(fd, SOL_SOCKET, plain, &bytes, sizeof bytes);
 }

@@ -1,7 +1,7 @@
 /* A flow on an aggregation tree. Its fragments are numbered from 0 over the whole run. A window of
-   them is in flight, each in a slot of its own; fragment s follows s - window in its slot, whatever
-   other slots wait for. Its state is in places[s mod places_count], from long before it is complete
-   until no rank can ask for it any more. */
+   them is in flight, each in a slot of its own. Fragment s follows fragment s - window in the same
+   slot, independently of other slots. Its state is in places[s mod places_count], from well before
+   it is complete until no rank can ask for it any more. */
 #ifndef TREE_H
 #define TREE_H
 
@@ -11,8 +11,9 @@
 #include "ranks.h"
 #include "window.h"
 
-/* Windows by which a fragment may be ahead of the lowest that is not done. Only the memory here
-   bounds it, not switches: it is how far others go on while one is retransmitted repeatedly. */
+/* How many windows a fragment may be ahead of the lowest unfinished one. The limit is this host's
+   memory, not the switches': it is how far others may proceed while one fragment is retransmitted
+   repeatedly. */
 enum { AHEAD = 7 };
 
 struct place {
@@ -59,10 +60,10 @@ struct rules {
     bool answers_one;    /* a marked repetition is answered to its sender alone, not to its whole
                             subtree; an unmarked one is not answered */
     uint32_t (*slot)(const struct tree *tree, uint64_t sequence);
-    /* At a member: an answer to its fragment has come, or a request for something else. */
+    /* At a member: called for an answer to its fragment, and for a request for something else. */
     void (*answered)(struct tree *tree, const struct header *header, uint64_t sequence);
     void (*asked)(struct tree *tree, const struct header *header, uint64_t sequence, double now);
-    /* At a root: name the slot for the fragment after one that collided; recompute a sum that was
+    /* At a root: choose the slot for the fragment after one that collided; recompute a sum that was
        too wide for int32; take contributions to that sum. */
     uint32_t (*rehash)(struct tree *tree, uint32_t slot);
     void (*too_wide)(struct tree *tree, uint64_t sequence);
@@ -130,7 +131,8 @@ static inline bool in_reach(const struct tree *tree, uint64_t sequence)
            sequence < tree->lowest + tree->places_count - kept_back(tree);
 }
 
-/* The number closest to the lowest that is not done, of which packets have the low 32 bits. */
+/* The full number of a fragment whose low 32 bits a packet has: the one closest to the lowest
+   unfinished fragment. */
 static inline uint64_t whole_sequence(const struct tree *tree, uint32_t sequence)
 {
     return tree->lowest + (uint64_t)(int64_t)(int32_t)(sequence - (uint32_t)tree->lowest);
@@ -142,7 +144,8 @@ static inline bool put_header(struct queue *queue, const struct header *header)
     return queue_put(queue, be32toh(header->sequence), header, sizeof *header, with_values);
 }
 
-/* The slot in an upward packet's next_slot, or on a tree of many workers what its bits belong to. */
+/* What an upward packet has in next_slot: the slot, or on a tree of many workers the node whose
+   children its bits stand for. */
 static inline uint32_t origin_or(const struct tree *tree, uint32_t slot)
 {
     return htobe32(tree->origin ? tree->origin : slot);

@@ -1,20 +1,21 @@
-/* A window of slots: a member's contributions, or a root's fragments to all. An answer lets the
-   next fragment go in the same slot, so that a loss blocks only its own slot. Loss is detected by a
-   gap in the answers or by silence: after two round trips without an answer, or more if they vary,
-   one fragment is retransmitted as a probe. If nothing follows its answer, everything of its chunk
-   that was sent before it is lost (after RACK-TLP, RFC 8985). A timeout covers worse cases; it runs
-   from the last answer (RFC 6298, 5.3), because a queue lengthens round trips while answers come.
+/* A window of slots: a member's contributions, or a root's fragments to all. An answer allows the
+   next fragment in the same slot to be sent, so that a loss blocks only its own slot. Loss is
+   detected by a gap in the answers or by silence: after two round trips without an answer, or more
+   if they vary, one fragment is retransmitted as a probe. If nothing follows its answer, everything
+   of its chunk that was sent before it is lost (after RACK-TLP, RFC 8985). A timeout covers worse
+   cases; it runs from the last answer (RFC 6298, 5.3), because a queue lengthens round trips while
+   answers come.
 
    Two things lengthen a round trip. A queue does, and must be measured, or everything in it is
    retransmitted. A loss that another rank repairs does too, and must not be measured, or each
    silence makes the next one longer. A loss can be recognised: a fragment sent later is answered
-   earlier, or a silence falls into the round trip. So only round trips with neither are measured,
-   and a doubled silence stays doubled until one is (Karn).
+   earlier, or there is a silence during the round trip. So only round trips with neither are
+   measured, and a doubled silence stays doubled until one is measured (Karn).
 
    A gap is judged by time: a member that missed a result sends the slot's next fragment a round
-   trip later than the others, but that fragment is not lost. Where no fragment is left to send,
-   whose answer would show the loss, being overtaken is enough. Retransmitting after a gap is our
-   reading for every protocol; the papers have the timeout. */
+   trip later than the others, but that fragment is not lost. If no fragment is left to send whose
+   answer could show the loss, being overtaken is enough. The papers describe only the timeout; that
+   a gap causes retransmissions is our reading of every protocol. */
 #include <math.h>
 
 #include "tree.h"
@@ -90,8 +91,8 @@ static void resend(struct tree *tree, uint64_t sequence, double now)
     tree->flow.counters.retransmitted++;
 }
 
-/* Whether some packet of the lowest chunk was answered, or none of the flow ever was. Otherwise other
-   workers may not have reached this chunk yet. */
+/* Whether a packet of the lowest chunk was answered, or no packet of the flow ever was. Otherwise
+   other workers may not have reached this chunk yet. */
 static bool is_begun(struct tree *tree)
 {
     if (tree->flow.rtt.smoothed <= 0)
@@ -103,8 +104,8 @@ static bool is_begun(struct tree *tree)
 static void resend_late(struct tree *tree, double now)
 {
     struct window *window = &tree->window;
-    /* Only a few: if they are late because of a queue, more would lengthen it, and an answer will
-       show which others are lost. */
+    /* Retransmit only a few. If they are late because of a queue, more would lengthen it. If they
+       are lost, an answer will show which others are. */
     struct congestion *congestion = &tree->congestion;
     uint32_t most = is_begun(tree) ? (uint32_t)congestion->least : 1, count = 0;
     for (uint64_t s = tree->lowest; s < window->sent_end && count < most; s++) {
@@ -121,13 +122,13 @@ static void resend_late(struct tree *tree, double now)
     }
 }
 
-/* Retransmits fragments that are not done although others sent well after them are; or, in a hurry,
-   although others sent a few turns later are. */
+/* Retransmits each fragment that is not done although others that were sent well after it are. In a
+   hurry, a few turns after it are enough. */
 static void resend_missing(struct tree *tree, uint64_t end, double newest, bool hurry, double now)
 {
     struct window *window = &tree->window;
     const double late = newest - LATER * window_round_trip(tree);
-    /* Sending times and turns only grow: nothing is missing before the oldest one may be. */
+    /* Sending times and turns only grow: while the oldest fragment is not late, none is. */
     if (window->oldest >= late && !(hurry && window->lowest_turn + REORDERING + 1 < window->overtaken))
         return;
     double oldest = INFINITY;
@@ -166,7 +167,7 @@ static void end_silence(struct tree *tree, double now)
 {
     struct window *window = &tree->window;
     if (window->answered > window->newest) {
-        /* Only of its chunk: other ranks may have nothing to add to the next one yet. */
+        /* Only fragments of its chunk: other ranks may have nothing to add to the next one yet. */
         resend_missing(tree, window->answered_end, window->answered, true, now);
         window->answered = -INFINITY;
     } else {
@@ -177,7 +178,7 @@ static void end_silence(struct tree *tree, double now)
     window->probe_at = now + window->silence;
 }
 
-/* The fragment before it in its slot is done: p4/README.md says why that is enough. */
+/* Whether the fragment before it in its slot is done; p4/README.md explains why that is enough. */
 static bool has_slot(const struct tree *tree, uint64_t sequence)
 {
     const struct window *window = &tree->window;
@@ -185,8 +186,8 @@ static bool has_slot(const struct tree *tree, uint64_t sequence)
            place_of(tree, sequence - window->size)->done;
 }
 
-/* The lowest fragments may always go, whatever else is in flight: other ranks may wait for them,
-   and ours in flight for those ranks. Without this rule that is a deadlock. */
+/* The lowest fragments may always be sent, whatever else is in flight. Other ranks may wait for
+   them while our fragments in flight wait for those ranks. Otherwise that is a deadlock. */
 static bool is_allowed(const struct tree *tree, uint64_t sequence)
 {
     const struct window *window = &tree->window;
@@ -200,7 +201,7 @@ static bool may_be_sent(struct tree *tree, uint64_t sequence)
     return !place->sent && !place->done && is_sent_here(tree, chunk_of(&tree->flow.chunks, sequence));
 }
 
-/* A retransmission is not summed in switches; neither is what goes past them at once. */
+/* A fragment that bypasses switches is marked like a retransmission, which they do not sum. */
 static uint8_t first_flags(struct tree *tree, uint64_t sequence)
 {
     const struct control *control = tree->congestion.control;
@@ -210,12 +211,12 @@ static uint8_t first_flags(struct tree *tree, uint64_t sequence)
     return control->bypasses(&tree->congestion, sequence, of_chunk) ? tree->rules->resend_flag : 0;
 }
 
-/* Returns whether there was nothing to send. */
+/* Sends the fragments that may be sent now. Returns whether there was nothing to send. */
 static bool send_new(struct tree *tree, double now)
 {
     struct window *window = &tree->window;
     const uint64_t turns = window->turns;
-    /* Beyond this no slot is free, because nothing there is done. */
+    /* No slot is free beyond this, because no fragment there is done. */
     uint64_t last = window->done_end + window->size;
     if (last > tree->lowest + AHEAD * window->size)
         last = tree->lowest + AHEAD * window->size;
@@ -276,7 +277,8 @@ void window_answered(struct tree *tree, uint64_t sequence, uint8_t flags, double
             take_sample(tree, sample);
         return;
     }
-    /* Karn: the sample is ambiguous, unless too short for an answer to the retransmission. */
+    /* Karn: it is unknown which sending this answers, unless it is too early for the
+       retransmission. */
     const struct chunk *chunk = chunk_of(&tree->flow.chunks, sequence);
     if (sample > window_round_trip(tree) / 2 && place->sent_at > window->answered && chunk) {
         window->answered = place->sent_at;
@@ -329,7 +331,7 @@ void window_pump(struct tree *tree, double now)
         end_silence(tree, now);
     if (window->outstanding && now >= window->look_again) {
         resend_late(tree, now);
-        /* Two checks per timeout are enough, and a check is not free. */
+        /* Two checks per timeout are enough, and each takes time. */
         window->look_again = now + window->timeout / 2;
     }
 }

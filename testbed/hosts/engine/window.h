@@ -29,8 +29,8 @@ struct tree;
 
 void window_open(struct tree *tree, uint32_t size, uint64_t begins);
 void window_pump(struct tree *tree, double now);
-/* `flags` are the answer's. FLAG_RESEND: some rank's contribution was sent again, so that the answer
-   took longer. */
+/* `flags` are those of the answer. FLAG_RESEND: a rank's contribution was sent again, so that the
+   answer took longer. */
 void window_answered(struct tree *tree, uint64_t sequence, uint8_t flags, double now);
 bool window_send(struct tree *tree, uint64_t sequence, uint8_t flags, double now);
 double window_round_trip(const struct tree *tree);

@@ -1,7 +1,7 @@
 /* A2TP at a host (Li et al., EuroSys 2023; rules and constants from its released code). It is ATP
-   with two windows: one for the network, which ECN makes smaller, and one for aggregators, which
-   contention for the host's slots makes smaller, the more so the longer others wait for stragglers.
-   What a window has beyond the second goes past the switches, to the server.
+   with two windows. ECN reduces the one for the network. Contention for the host's slots reduces
+   the one for aggregators, and the longer others wait for stragglers, the larger the reduction.
+   Fragments beyond the second window bypass the switches and go to the server.
 
    The code measures the degree of straggling at the first answer 20 to 100 us after an adjustment.
    Here clocks may be dilated, so it is one to five round trips. */
@@ -42,8 +42,8 @@ static void adjust_aggregated(struct congestion *congestion)
         congestion->aggregated++;
 }
 
-/* Windows are counted in fragments, so that all workers of a job, which see the same answers, send
-   the same fragments past the switches. */
+/* Windows are counted in fragments. All workers of a job see the same answers, so the same
+   fragments bypass the switches at all of them. */
 static void begin_window(struct congestion *congestion, double now)
 {
     congestion->began = congestion->begins;
@@ -86,7 +86,7 @@ static bool bypasses(const struct congestion *congestion, uint64_t fragment, uin
            fragment - congestion->began >= (uint64_t)congestion->aggregated_before;
 }
 
-/* The windows change once a window, and for nothing else. */
+/* The windows change once per window, and at no other time. */
 static const struct control two_windows = {
     .open = begin,
     .answered = answered,

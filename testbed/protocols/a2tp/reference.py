@@ -11,7 +11,7 @@ WITH_THE_SLOT = (Event.ADDED, Event.COMPLETED, Event.DUPLICATE, Event.FLUSHED)
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """As in ATP; and the owner of a slot learns that others wanted it."""
+    """As in ATP. In addition, the owner of a slot learns that others wanted it."""
     event = atp.handle(part, packet, slot, sender)
     if slot is None:
         return event

@@ -1,1 +1,1 @@
-"""ATP: jobs share slots; a packet whose slot is taken goes on to the root, a host."""
+"""ATP: jobs share slots. A packet whose slot is taken continues to the root, which is a host."""

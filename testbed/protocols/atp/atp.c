@@ -1,7 +1,7 @@
 /* ATP at a host (Lao et al., NSDI 2021). A retransmitted fragment has the resend flag, which makes
    switches flush their partial sum. The root names another slot for the fragment that follows a
-   collision, and answers a repeated request to its sender alone. It recomputes a sum that leaves
-   the range of int32 from floats. */
+   collision, and sends the answer to a repeated request only to its sender. If a sum leaves the
+   range of int32, the root computes it again, from floats. */
 #include <stdlib.h>
 
 #include "atp.h"
@@ -17,7 +17,7 @@ void atp_answered(struct tree *tree, const struct header *header, uint64_t seque
     tree->slots[sequence % tree->window.size] = be32toh(header->next_slot);
 }
 
-/* Dynamic re-hash: the fragment that follows in this place uses another slot. */
+/* Dynamic re-hash: the next fragment in this place uses another slot. */
 uint32_t atp_rehash(struct tree *tree, uint32_t taken)
 {
     if (!tree->slots_count)

@@ -1,5 +1,5 @@
-/* What ATP's variants share with it: all of its hosts' rules but congestion control, and when the
-   root names another slot. */
+/* What ATP's variants share with it: all rules of its hosts except two, congestion control and when
+   the root names another slot. */
 #ifndef ATP_H
 #define ATP_H
 

@@ -15,17 +15,17 @@ class Atp(TreeProtocol):
     """Hosts name slots one by one, and the root moves fragments that collided."""
 
     def slots(self, place: Place) -> Sequence[int]:
-        """A slot for each place of the window; for a root, up to as many spare ones."""
+        """A slot for each place of the window; for a root, at most as many spare slots."""
         size, slots = place.window.fragments, place.allocation.slots
         found = hashed_slots(place.allocation.number, min(2 * size, slots), slots)
         return found[size:] if place.is_root else found[:size]
 
 
 def hashed_slots(tree: int, count: int, slots: int) -> Sequence[int]:
-    """``count`` distinct aggregators: a hash of tree and place, then the next free one.
+    """``count`` distinct slots: each the hash of tree and place, or the next free one after it.
 
-    ATP's hosts hash (CRC32 in the released client) and take the next slot where they collide with
-    themselves. ValueError if there are fewer ``slots``.
+    ATP's hosts hash (CRC32 in the released client), and take the next slot if one of their own
+    fragments already has it. Raises ValueError if there are fewer ``slots``.
     """
     if count > slots:
         raise ValueError(f"{count} places need more than {slots} slots")

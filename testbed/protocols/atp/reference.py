@@ -18,7 +18,7 @@ from testbed.protocols.reference import (
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """The first fragment claims the slot; packets of others go on to the root."""
+    """The first fragment claims the slot; packets of other fragments continue to the root."""
     held = slot if slot is not None and slot.holds(packet) else None
     if packet.kind in (RESULT, ACK):
         packet.to = CHILDREN

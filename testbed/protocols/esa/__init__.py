@@ -1,1 +1,1 @@
-"""ESA: ATP with slots that packets of a higher priority take over."""
+"""ESA: ATP, except that packets of a higher priority take over slots."""

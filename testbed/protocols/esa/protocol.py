@@ -14,7 +14,8 @@ from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.atp.protocol import Atp
 
 MOST_BYTES = 1 << 20
-"""Of what remains, for the highest priority but one: each further doubling has one less."""
+"""A unit has the highest priority if fewer bytes than this remain to be summed. With this many it
+has the next lower one, and each doubling lowers it by one."""
 
 
 class Esa(Atp):
@@ -23,7 +24,7 @@ class Esa(Atp):
     def priorities(
         self, options: Mapping[str, Any], units: Sequence[Unit], scale: Fraction | float
     ) -> tuple[int, ...]:
-        """From 1, the lowest, to 7; 0 is for packets of other protocols."""
+        """Priorities from 1, the lowest, to 7; 0 is for packets of other protocols."""
         by = options.get("priority", "remaining")
         if isinstance(by, int):
             return (by,) * len(units)
@@ -35,7 +36,7 @@ class Esa(Atp):
 
 
 def _by_layer(units: Sequence[Unit]) -> tuple[int, ...]:
-    """The later a gradient is ready, the earlier the next forward pass needs it."""
+    """Higher for gradients that are ready later: the next forward pass needs them earlier."""
     order = sorted({unit.ready_s for unit in units})
     place = {ready_s: at for at, ready_s in enumerate(order)}
     return tuple(

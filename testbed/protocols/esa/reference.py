@@ -11,8 +11,9 @@ from testbed.protocols.reference import KEPT_FLAGS, Ina, Model, Part, Slot
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """As in ATP; but a packet of a higher priority takes a slot, whose sum leaves in its place, and
-    a complete sum frees its slot. A slot without a priority is another protocol's."""
+    """As in ATP, with two differences. A packet of a higher priority takes a slot, and the slot's
+    sum leaves instead of the packet. A complete sum frees its slot. A slot without a priority
+    belongs to another protocol."""
     came = replace(packet)
     held = slot is not None and slot.holds(packet)
     event = atp.handle(part, packet, slot, sender)
@@ -37,7 +38,7 @@ def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
 
 
 def _evict(packet: Ina, slot: Slot) -> None:
-    """Make the packet the sum in the slot, on the way to its own parent."""
+    """Turn the packet into the sum in the slot, addressed to that sum's own parent."""
     packet.tree, packet.sequence = slot.fragment
     packet.bitmap, packet.values = slot.who, slot.values
     packet.flags = slot.flags | slot.priority << wire.PRIORITY_SHIFT | wire.FLAG_COLLISION

@@ -1,8 +1,8 @@
 /* Sparse Flare at a host (De Sensi et al., SC 2021; our reading is in protocol.py). A packet has
-   ENTRIES pairs of an index and a value. In a lane, an entry's indices number the values that belong
-   to it: two in each of the lane's fragments of a chunk. A packet has, in each entry, the least
-   index that this rank has not summed yet; the sum has the least of all ranks. All that is below
-   it is 0 everywhere. A sum without indices ends the lane's part of the chunk. */
+   ENTRIES pairs of an index and a value. In a lane, the indices of an entry number the values that
+   belong to it: two in each of the lane's fragments of a chunk. In each entry a packet has the
+   least index that this rank has not summed yet, and the sum has the least of all ranks. All values
+   below it are 0 at every rank. A sum without indices ends the lane's part of the chunk. */
 #include <errno.h>
 #include <stdlib.h>
 

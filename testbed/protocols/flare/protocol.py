@@ -15,12 +15,12 @@ class Flare(TreeProtocol):
     """Its hosts send the values that are not zero, each with its index."""
 
     def carried(self, packets: int, window: int, values: int, union: float) -> float:
-        """Packets of an average slot's share, for all slots.
+        """The mean number of packets for a slot's share of the chunk, summed over all slots.
 
-        An entry of a packet has a pair for each index that some worker has; the fullest entry
-        of a slot's share decides, and one packet without pairs ends it. Indices are independent: an
-        entry's pairs have a binomial distribution, and the mean of the fullest of K is the sum over
-        n of 1 - P(pairs <= n)^K.
+        An entry needs a packet for each of its indices that some worker has. The fullest entry
+        decides how many packets a share takes, and one packet without pairs ends it. Indices are
+        independent: the number of an entry's pairs has a binomial distribution, and the mean of the
+        largest of K such numbers is the sum over n of 1 - P(pairs <= n)^K.
         """
         import numpy as np
         from scipy.stats import binom  # slow to import, and few jobs need it

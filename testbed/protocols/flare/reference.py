@@ -12,7 +12,8 @@ NOTHING = 0x7FFF_FFFF
 
 
 def merge(some: Values, others: Values) -> Values:
-    """int32[2 * entries]: in each entry the pair with the lesser index; of equal ones, the sum."""
+    """int32[2 * entries]: in each entry the pair with the lower index, or their sum if both are
+    equal."""
     pairs = np.stack([some, others]).reshape(2, -1, 2)
     indices, values = pairs[..., 0] & NOTHING, pairs[..., 1].astype(np.int64)
     least = indices.min(0)

@@ -1,5 +1,5 @@
 /* A rank's pair of reliable connections on a ring of hosts (NetReduce over RoCEv2): it sends its
-   values to the next rank and receives from the one before, and switches on the way replace the
+   values to the next rank and receives from the previous one. Switches on the way replace the
    values by the sum. Acknowledgements are cumulative; a NAK asks for an overtaken packet. */
 #include <endian.h>
 #include <errno.h>
@@ -12,9 +12,9 @@ static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 
 enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
 enum { GATHERED = 16 }; /* packets in order that one acknowledgement may answer */
 
-/* The peers: the rank before, for acknowledgements; the destination of values, a switch or the next
-   rank; and the next rank, for retransmitted sums. Their queues are sent in this order, because
-   acknowledgements behind a window of values would be late. */
+/* The peers: the previous rank, for acknowledgements; the destination of values, which is a switch
+   or the next rank; and the next rank, for retransmitted sums. Their queues are sent in this order,
+   because acknowledgements behind a window of values would be late. */
 enum { BEFORE, TO, AFTER, PEERS };
 
 struct ring {
@@ -111,7 +111,7 @@ static bool is_received(const struct ring *ring, uint64_t fragment)
     return fragment < ring->received || ring->got[fragment % ring->span];
 }
 
-/* `alone`: as a message of its own, whose header is in this packet. */
+/* `alone`: sends the fragment as a message of its own, whose header is in this packet. */
 static bool send_fragment(struct ring *ring, uint64_t fragment, bool alone, double now)
 {
     const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
@@ -146,8 +146,8 @@ static bool send_fragment(struct ring *ring, uint64_t fragment, bool alone, doub
     return true;
 }
 
-/* NULL if the sum replaced the packet's own values after it was queued. The time of sending is that
-   of leaving, because the socket may be full for long. */
+/* NULL if the sum replaced the packet's own values after it was queued. The time of sending is when
+   the packet leaves, because the socket may be full for a long time. */
 static const int32_t *ring_values(struct flow *flow, const struct outgoing *packet, int32_t *stage)
 {
     struct ring *ring = (struct ring *)flow;
@@ -161,15 +161,16 @@ static const int32_t *ring_values(struct flow *flow, const struct outgoing *pack
     return stage;
 }
 
-/* Less than half a round trip ago: what was sent then may still be on its way. */
+/* Whether `at` is less than half a round trip ago: what was sent then may still be on its way. */
 static bool is_recent(const struct ring *ring, double at, double now)
 {
     return now - at <= ring->flow.rtt.smoothed / 2;
 }
 
-/* Also retransmits the message's first packet: a switch that missed it recognises no others. If the
-   sum has replaced that packet's values, and retransmitting this one was in vain, the switch may have
-   lost what it knew of the message: this packet then is a message of its own. */
+/* Also retransmits the message's first packet: a switch that missed it recognises no other packet
+   of the message. If the sum has replaced the first packet's values, and one retransmission of this
+   packet has not helped, the switch may have forgotten the message. Then this packet is sent as a
+   message of its own. */
 static bool send_again(struct ring *ring, uint64_t fragment, double now)
 {
     const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
@@ -199,7 +200,7 @@ static void answer(struct ring *ring, uint8_t syndrome, uint64_t sequence)
     queue_put(&ring->flow.queues[BEFORE], sequence, &packet, sizeof packet, false);
 }
 
-/* Only from a sum that came in order: one that was retransmitted for any rank took longer. */
+/* Only if the sum came in order: a sum that was retransmitted for any rank took longer. */
 static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
 {
     if (fragment < ring->highest || fragment >= ring->next || ring->resent[fragment % ring->span])
@@ -219,8 +220,8 @@ static void hear(struct ring *ring, double now)
     ring->probe_at = now + ring->silence;
 }
 
-/* A message's last packet requests an acknowledgement, and so does all that is out of order. Network
-   cards gather those of other packets. */
+/* The last packet of a message is acknowledged at once, and so is any that is out of order. Other
+   acknowledgements are gathered, as network cards do. */
 static void take_values(struct ring *ring, uint64_t fragment, const int32_t *values, bool closes,
                         double now)
 {
@@ -290,8 +291,9 @@ static void ring_take(struct flow *flow, const void *packet, size_t size, double
     }
 }
 
-/* Ask the rank before for missing fragments below `overtaken`, but for none twice in half a round trip:
-   each answer may show gaps again, and more requests than answers would fill the queues. */
+/* Asks the previous rank for missing fragments below `overtaken`, but for none twice in half a
+   round trip: each answer may show gaps again, and more requests than answers would fill the
+   queues. */
 static void ask(struct ring *ring, uint64_t overtaken, double now)
 {
     int asked = 0;
@@ -305,7 +307,7 @@ static void ask(struct ring *ring, uint64_t overtaken, double now)
     }
 }
 
-/* Acknowledge received fragments, and ask for missing ones. */
+/* Acknowledges received fragments, and asks for missing ones. */
 static void answer_all(struct ring *ring, double now)
 {
     if (!ring->answer)
@@ -349,9 +351,9 @@ static void resend_late(struct ring *ring, double now)
     ring->look_again = now + ring->timeout / 2;
 }
 
-/* After two round trips of silence a fragment was lost, or the packet that would have shown it. A
-   rank that waits asks for what it misses, and retransmits that and what the next rank has not
-   acknowledged. A rank that does not wait need do nothing: the others ask it. */
+/* After two round trips of silence, a fragment was lost, or the packet that would have shown its
+   loss. A rank that waits asks for what it lacks, and retransmits this and what the next rank has
+   not acknowledged. A rank that does not wait need not do anything, because the others ask it. */
 static void end_silence(struct ring *ring, double now)
 {
     if (ring->acked == ring->next || now < ring->probe_at)

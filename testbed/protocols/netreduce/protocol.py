@@ -17,7 +17,7 @@ class NetReduce(TreeProtocol):
     """Each host has a connection to the next on a ring; switches know connections by number."""
 
     def window(self, options: Mapping[str, Any], fair: int) -> tuple[int, int]:
-        """Whole messages, of fewer packets than asked for if the queues allow less."""
+        """Whole messages. They have fewer packets than asked for if the queues allow no more."""
         messages = int(options["window"])
         message = max(1, min(int(options["message"]), fair // messages))
         return messages * message, message
@@ -27,7 +27,7 @@ class NetReduce(TreeProtocol):
         order = sorted(tree.rank_of.values())
         before = order[order.index(place.rank) - 1]
         after = order[(order.index(place.rank) + 1) % len(order)]
-        # Packets that would not pass their summing switch on the way go to that switch instead.
+        # Packets whose route does not pass their summing switch are sent to that switch instead.
         passes = tree.parent[place.host] == place.fabric.tor_of(place.host)
         return Neighbours(
             place.allocation.number,
@@ -53,7 +53,7 @@ class NetReduce(TreeProtocol):
         )
 
     def copy(self, part: Part, child: str) -> tuple[str, tuple[int, ...]]:
-        """A member's copy belongs to the connection of which it is the receiver."""
+        """A member's copy belongs to the connection on which the member receives."""
         if child not in part.tree.rank_of:
             return super().copy(part, child)
         sender = part.tree.predecessor(child)

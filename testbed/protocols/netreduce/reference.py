@@ -17,7 +17,7 @@ from testbed.protocols.reference import (
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """Every held packet goes on to its destination with the sum in it."""
+    """Every held packet continues to its destination with the sum in it."""
     if packet.kind == RESULT:
         packet.to = NOWHERE
         if slot is None or not slot.holds(packet):
@@ -51,7 +51,7 @@ def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
 
 
 def _answer_all(part: Part, packet: Ina, slot: Slot) -> None:
-    """Every held packet goes on with the sum in it: they differ only by connection."""
+    """Send on every held packet with the sum in it: they differ only by connection."""
     packet.kind, packet.bitmap, packet.to, packet.on = RESULT, part.members, CHILDREN, slot.on
 
 

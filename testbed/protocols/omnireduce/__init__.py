@@ -1,1 +1,2 @@
-"""OmniReduce: SwitchML's pool, in which all go on with the next block that is not zero."""
+"""OmniReduce: SwitchML's pool. All ranks continue with the next block that is not zero at some
+rank."""

@@ -1,11 +1,12 @@
-/* OmniReduce at a host (Fei et al., SIGCOMM 2021, in the released code's form for networks that lose
-   packets). A block is a fragment, and a packet's number is its block's. Each lane sums only those of
-   its fragments that are not 0 at some rank. A contribution names its sender's next such fragment
-   in the lane; the sum names the least of these, where all ranks go on. A rank that has only zeros
-   there sends them. All that lies between is 0 everywhere, and is done.
+/* OmniReduce at a host (Fei et al., SIGCOMM 2021; the variant of the released code for networks
+   that lose packets). A block is a fragment, and a packet has the number of its block. Each lane
+   sums only those of its fragments that are not 0 at some rank. A contribution names its sender's
+   next such fragment in the lane. The sum names the least of these, and all ranks continue there; a
+   rank that has only zeros there sends them. All fragments in between are 0 everywhere, and are
+   done.
 
-   A lane's first fragment of a chunk is always sent. So after a chunk's last fragment, the next one
-   of a lane is its first of the following chunk, whatever that holds, and lanes never end. */
+   A lane's first fragment of a chunk is always sent. So after a lane's last fragment of a chunk
+   comes its first of the next chunk, whatever that holds, and lanes never end. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -26,8 +27,8 @@ static bool is_zero(const struct chunk *chunk, uint64_t fragment)
     return true;
 }
 
-/* The lane's next fragment after `fragment` that is to be sent: not 0 here, or the lane's first of
-   the next chunk. */
+/* The lane's next fragment to be sent after `fragment`: one that is not 0 at this rank, or the
+   lane's first of the next chunk. */
 static uint64_t look_ahead(const struct lanes *all, const struct chunk *chunk, uint64_t fragment)
 {
     do

@@ -7,9 +7,9 @@ from testbed.protocols.protocol import TreeProtocol
 
 
 class OmniReduce(TreeProtocol):
-    """A packet of which all values are 0 at all ranks is not sent, except for the first of a chunk,
-    one for each fragment of the window; a rank without values for a packet that others send sends
-    zeros."""
+    """A packet is not sent if all its values are 0 at all ranks. Exceptions are the first packets
+    of a chunk, one for each fragment of the window. If a packet is sent, a rank that has only zeros
+    for it sends zeros."""
 
     def carried(self, packets: int, window: int, values: int, union: float) -> float:
         always = min(packets, window)

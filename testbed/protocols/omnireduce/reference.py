@@ -18,7 +18,8 @@ from testbed.protocols.reference import (
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """A sum leaves with the least next block of its contributions, as does each repetition."""
+    """A sum leaves with the least next block of its contributions. So does each repetition of
+    it."""
     if packet.kind == RESULT:
         packet.to = CHILDREN
         if slot is not None and slot.holds(packet) and not slot.answered:

@@ -1,1 +1,1 @@
-"""PANAMA: slots as in SwitchML; hosts react to marked sums as DCTCP does."""
+"""PANAMA: slots as in SwitchML; hosts react to marked sums like DCTCP."""

@@ -1,7 +1,7 @@
 /* PANAMA at a host (Gebara et al., MLSys 2021): a sum is the acknowledgement, and a mark of any
-   contribution (ECN) is a mark of the sum. Hosts react to the share of marked sums as DCTCP does (RFC
-   8257), with its gain. Our reading of the rest: slots and retransmissions are as in SwitchML, a gap
-   takes away an eighth for each missing fragment, and a timeout halves. */
+   contribution (ECN) is a mark of the sum. Hosts react to the share of marked sums as DCTCP does
+   (RFC 8257), with its gain. The rest is our reading: slots and retransmissions are as in SwitchML,
+   a gap reduces the window by an eighth for each missing fragment, and a timeout halves it. */
 #include "tree.h"
 
 static const double GAIN = 1.0 / 16;

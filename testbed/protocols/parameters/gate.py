@@ -1,7 +1,7 @@
-"""When workers push updates of shared parameters, and when servers add and answer them, by a plan's
-consistency.
+"""When workers push updates of shared parameters, and when servers add and answer them. A plan's
+consistency decides both.
 
-The same for every back end. A shard is one chunk of one unit at its server.
+All back ends use this code. A shard is one chunk of one unit at its server.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from testbed.plan.program import Consistency, Plan, Update
 
 
 class Gate:
-    """Which workers' updates are added and answered when, at one shard.
+    """Decides when each worker's updates are added and answered at one shard.
 
     The rules are those of `Consistency`, without a pass over all workers for each update.
     ``counts`` is how many updates of each worker have been added.
@@ -29,7 +29,7 @@ class Gate:
         self._unanswered: dict[int, list[int]] = defaultdict(list)
 
     def push(self, worker: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Take an update of ``worker``. Yields each worker whose update is added now, with the
+        """Take an update of ``worker``. Yields each worker whose update is added now, and the
         workers to be answered before another update is added."""
         if not self._turns:
             yield worker, self._add(worker)
@@ -55,9 +55,10 @@ class Gate:
 
 
 class Rotation:
-    """Whose turn it is to push a whole iteration's gradient to one server.
+    """Decides whose turn it is to push a whole iteration's gradient to one server.
 
-    ``updates`` is how many the server gets from one worker in an iteration. Worker 0 begins.
+    ``updates`` is the number of updates that the server gets from one worker in an iteration.
+    Worker 0 begins.
     """
 
     def __init__(self, workers: int, updates: int) -> None:
@@ -65,18 +66,19 @@ class Rotation:
         self._pushed = 0
 
     def pushed(self) -> int | None:
-        """Count one more update; returns the worker whose turn begins with it, if one does."""
+        """Count one more update. Returns the worker whose turn begins with it; None if no turn
+        does."""
         self._pushed += 1
         turns, rest = divmod(self._pushed, self._updates)
         return None if rest else turns % self._workers
 
 
 class Pieces:
-    """What a worker pushes at once, and in which order, in each iteration of ``units`` units.
+    """The pieces that a worker pushes, and their order, in each iteration of ``units`` units.
 
-    Without turns, a piece is a unit, and goes to all servers. Where workers take turns, it is one
-    server's share of a unit, and one server has answered all of them before the next one's begin.
-    So each server can have another worker's turn, and each turn has a worker's whole link.
+    Without turns, a piece is a unit, and goes to all servers. If workers take turns, a piece is one
+    server's share of a unit, and one server has answered all its pieces before the next server's
+    begin. So each server can serve another worker's turn, and a worker's turn has its whole link.
     """
 
     def __init__(self, plan: Plan, worker: int, units: int) -> None:

@@ -1,1 +1,1 @@
-"""SwitchML: a pool of slots in two versions, from which switches answer by themselves."""
+"""SwitchML: a pool of slots in two versions, from which switches answer on their own."""

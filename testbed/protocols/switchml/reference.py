@@ -17,7 +17,8 @@ from testbed.protocols.reference import (
 
 
 def handle(part: Part, packet: Ina, slot: Slot | None, sender: int) -> Event:
-    """The root sends the sum to all, and answers a repeated packet to its sender alone."""
+    """The root sends the sum to all members, and the answer to a repeated packet only to its
+    sender."""
     if packet.kind == RESULT:
         packet.to = CHILDREN
         if slot is not None and slot.holds(packet) and not slot.answered:

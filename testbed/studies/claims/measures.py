@@ -1,4 +1,4 @@
-"""The number for a claim: cells of an experiment, and the cells they are compared with."""
+"""The number for a claim: cells of an experiment, and the cells with which they are compared."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from testbed.experiment.fields import Model, Name
 from testbed.experiment.schema import Experiment
 
 SEED = "emulation.seed"
-"""A path that is swept to repeat a draw: cells that differ only in it are one point."""
+"""A path that is swept to repeat random draws: cells that differ only in it are one point."""
 
 Metric = Literal[
     "jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s", "target_s",
     "target_iteration", "last", "best",
 ]  # fmt: skip
-"""Columns of results.csv, and, from `target_s` on, of what jobs have learnt."""
+"""Columns of results.csv and, from `target_s` on, of training results."""
 LEARNT: tuple[Metric, ...] = ("target_s", "target_iteration", "last", "best")
 Summary = Literal["mean", "most", "least", "slope", "spread", "midway", "step"]
 Reference = Literal["servers-apart", "servers-colocated", "servers-optimal"]
@@ -134,11 +134,12 @@ class Measure(Model):
         return self
 
     def at(self, path: str, value: Any) -> Measure:
-        """The same number of the cells with one more setting."""
+        """The same measure for the cells that also have this setting."""
         return self.model_copy(update={"where": {**self.where, path: value}})
 
     def points(self, experiment: Experiment) -> list[Point]:
-        """The points, in the order of the sweep. ValueError if there are none, or no partners."""
+        """The points, in the order of the sweep. Raises ValueError if there are none, or if a cell
+        to compare with is missing."""
         cells = list(sweep.settings(experiment.sweep))
         together = set() if experiment.sweep is None else set(experiment.sweep.zip)
         found: dict[str, Point] = {}
@@ -157,9 +158,11 @@ class Measure(Model):
     def _partner(
         self, cell: sweep.Settings, cells: list[sweep.Settings], together: set[str]
     ) -> sweep.Settings:
-        """The cell to compare ``cell`` with; paths that are swept ``together`` differ together.
+        """The cell with which to compare ``cell``; paths that are swept ``together`` differ
+        together.
 
-        ``where`` and the place ``along`` a path hold for both, except for paths in ``over``.
+        The settings ``where`` and the place ``along`` a path are the same for both, except for
+        paths in ``over``.
         """
         over = {**self.where, **(self.over or {})}
         chosen = {*self.of, *(self.over or {})}
@@ -183,7 +186,7 @@ class Measure(Model):
 
 @dataclass(frozen=True)
 class Point:
-    """Cells that differ only in their seed, each with the cell that it is compared with.
+    """Cells that differ only in their seed, each with the cell with which it is compared.
 
     ``settings`` are their common settings; ``at`` is the point's value on the measure's path.
     """
@@ -198,5 +201,5 @@ def _agrees(cell: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def values(wanted: Any) -> list[Any]:
-    """The wanted values: one, or a list of alternatives."""
+    """The wanted values as a list: ``wanted`` is one value, or a list of alternatives."""
     return [*wanted, wanted] if isinstance(wanted, list) else [wanted]

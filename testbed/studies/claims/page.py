@@ -1,6 +1,6 @@
-"""One page on published claims: each with our number, its interval and the verdict.
+"""One page on published claims, each with our number, its interval and the verdict.
 
-Observations, which no paper claims, have a section of their own.
+Observations, which are not claims of any paper, have a section of their own.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -29,6 +29,7 @@ from testbed.studies.claims.schema import (
     NOT_RUN,
     REPRODUCED,
     VALUE_FACTOR,
+    Bar,
     Claim,
     Claims,
     Drawn,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 WORDS = (REPRODUCED, DIRECTION, MORE, NOT, CANNOT, NOT_RUN)
 PAGE, TABLE = "claims", "claims.csv"
 _PUBLISHED, _OURS = "#b8bec6", "#1f77b4"
+_DASHES = (0, (4, 1.5))
 _OTHER = ", by another version of the testbed"
 
 
@@ -68,7 +70,7 @@ class Judged:
 
     @property
     def command(self) -> str:
-        """The command that tests it again."""
+        """The command that tests the claim again."""
         return f"ina-testbed claims {self.claim.name}"
 
     @property
@@ -84,16 +86,29 @@ class Judged:
 
     @property
     def break_even(self) -> str:
-        """``latency of a step: reproduced from 40us on (1.2 at 0s; 1.52 at 40us)``; or empty."""
-        even = self.claim.break_even
-        if self.crossing is None or even is None:
+        """`would_hold` with the number at each value, as text; empty if nothing was varied."""
+        even, found = self.claim.break_even, self.crossing
+        if found is None or even is None:
             return ""
-        word = REPRODUCED if self.claim.published and self.claim.published.reproduced else "holds"
         values = "; ".join(
-            f"{found if isinstance(found, str) else shown(found)} at {value}"
-            for value, found in self.crossing.numbers
+            f"{each if isinstance(each, str) else shown(each)} at {value}"
+            for value, each in found.numbers
         )
-        return f"{even.means}: {word} {self.crossing.where} ({values})"
+        return f"{self.would_hold}: {values}"
+
+    @property
+    def would_hold(self) -> str:
+        """``It would be reproduced from 40us on (latency of a step)``.
+
+        Empty if nothing was varied, except for a claim that is not reproduced.
+        """
+        even, published = self.claim.break_even, self.claim.published
+        if self.crossing is None or even is None or published is None:
+            lacks = self.verdict.word in (NOT, MORE)
+            return "Nothing was varied to see where it would hold" if lacks else ""
+        what = "be reproduced" if published.reproduced else "hold"
+        where = self.crossing.where or "at none of the values tried"
+        return f"It would {what} {where} ({even.means})"
 
 
 @dataclass(frozen=True)
@@ -119,7 +134,10 @@ class Observed:
 
 @dataclass(frozen=True)
 class Beside:
-    """A published figure with our number for each bar, or the reason for having none."""
+    """A published figure, with our number for each bar, or the reason why there is none.
+
+    ``found`` has the numbers bar by bar, and of each bar place by place.
+    """
 
     file: Claims
     figure: Drawn
@@ -128,17 +146,37 @@ class Beside:
 
     @property
     def image(self) -> str:
-        """The name of the image's files; empty if a bar has no number."""
-        whole = all(isinstance(each, Number) for each in self.found)
-        return f"{PAGE}-{self.figure.name}" if whole else ""
+        """The name of the image's files; empty if a bar is missing, or every point of all lines."""
+        known = [isinstance(each, Number) for each in self.found]
+        is_drawn = any(known) if self.figure.along else all(known)
+        return f"{PAGE}-{self.figure.name}" if is_drawn else ""
 
     @property
-    def bars(self) -> list[tuple[str, float, str]]:
-        """Each bar's label, the published value, and ours as text."""
+    def head(self) -> list[str]:
+        """The titles of a table's columns, of which each row is one of ``rows``."""
+        across = [self.figure.across] if self.figure.along else []
+        return ["", *across, "published", "ours"]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Each bar's label, the place, the published value, and ours, as text."""
         return [
-            (bar.label, bar.published, each if isinstance(each, str) else shown(each))
-            for bar, each in zip(self.figure.bars, self.found, strict=True)
+            [
+                bar.label,
+                *([place] if self.figure.along else []),
+                "–" if published is None else number(published),
+                found if isinstance(found, str) else shown(found),
+            ]
+            for bar, place, published, found in self._each()
         ]
+
+    def _each(self) -> Iterator[tuple[Bar, str, float | None, Number | str]]:
+        """Each bar at each place, with the published value and ours."""
+        found = iter(self.found)
+        places = self.figure.places
+        for bar in self.figure.bars:
+            for place, published in zip(places, bar.published or [None] * len(places), strict=True):
+                yield bar, place, published, next(found)
 
     @property
     def basis(self) -> str:
@@ -147,25 +185,71 @@ class Beside:
         return " and ".join(made) + (_OTHER if self.is_old else "")
 
     def drawn(self) -> Figure:
-        """Published and ours, side by side, from 0."""
+        """The published values and ours: bars side by side, or lines along the other axis."""
+        return self._lines() if self.figure.along else self._bars()
+
+    def _bars(self) -> Figure:
         from matplotlib.patches import Patch  # slow to import
 
         from testbed.report import canvas
 
-        ours = [each for each in self.found if isinstance(each, Number)]
-        both = [bar.published for bar in self.figure.bars], [each.value for each in ours]
-        sides = list(zip(("published", "ours"), (_PUBLISHED, _OURS), both, strict=True))
-        legend = [Patch(color=colour, label=label) for label, colour, _ in sides]
+        colours = {"published": _PUBLISHED, "ours": _OURS}
+        legend = [Patch(color=colour, label=label) for label, colour in colours.items()]
         figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=0.8)
-        for place, (label, colour, heights) in enumerate(sides):
-            for at, (bar, height) in enumerate(zip(self.figure.bars, heights, strict=True)):
-                (shape,) = axes.bar(at + 0.4 * place - 0.2, height, 0.4, color=colour)
+        for at, (bar, _, published, ours) in enumerate(self._each()):
+            heights = {"published": published, "ours": getattr(ours, "value", None)}
+            for side, (label, height) in enumerate(heights.items()):
+                if height is None:
+                    continue
+                place = at + 0.4 * side - 0.2
+                (shape,) = axes.bar(place, height, 0.4, color=colours[label])
                 canvas.note(shape, "mark", words=f"{bar.label}: {label} {number(height)}")
-                axes.text(
-                    at + 0.4 * place - 0.2, height, number(height), ha="center", va="bottom",
-                    fontsize=5.5,
-                )  # fmt: skip
-        axes.set_xticks(range(len(ours)), [bar.label for bar in self.figure.bars])
+                axes.text(place, height, number(height), ha="center", va="bottom", fontsize=5.5)
+        axes.set_xticks(range(len(self.figure.bars)), [bar.label for bar in self.figure.bars])
+        axes.set_ylabel(textwrap.fill(self.figure.axis, 30))
+        return figure
+
+    def _lines(self) -> Figure:
+        from matplotlib.lines import Line2D  # slow to import
+
+        from testbed.report import canvas
+
+        def line(colour: str, label: str, is_ours: bool) -> Line2D:
+            """A line through no points, as an entry of the legend."""
+            own = Line2D(
+                [], [], color=colour, label=label, linestyle="-" if is_ours else _DASHES,
+                marker="o", mfc=colour if is_ours else "white",
+            )  # fmt: skip
+            canvas.note(own, "entry", dashes="" if is_ours else " ".join(map(str, _DASHES[1])))
+            return own
+
+        colours = {bar.label: f"C{at}" for at, bar in enumerate(self.figure.bars)}
+        legend = [line(colour, label, True) for label, colour in colours.items()]
+        if any(bar.published for bar in self.figure.bars):
+            legend += [line("#606060", "ours", True), line("#606060", "published", False)]
+        figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=0.6, below=0.47)
+        places = self.figure.places
+        for label, colour in colours.items():
+            own = [each for each in self._each() if each[0].label == label]
+            for is_ours in (False, True):
+                side = "ours" if is_ours else "published"
+                known: dict[int, float] = {}
+                for at, (_, _, published, ours) in enumerate(own):
+                    height = getattr(ours, "value", None) if is_ours else published
+                    if height is not None:
+                        known[at] = height
+                axes.plot(
+                    [*known], [*known.values()], color=colour, linestyle="-" if is_ours else _DASHES
+                )
+                for at, height in known.items():
+                    (mark,) = axes.plot(
+                        at, height, "o", color=colour, mfc=colour if is_ours else "white"
+                    )
+                    words = f"{label} at {places[at]}: {side} {number(height)}"
+                    canvas.note(mark, "mark", words=words)
+        axes.set_xticks(range(len(places)), places)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(self.figure.across, labelpad=1)
         axes.set_ylabel(textwrap.fill(self.figure.axis, 30))
         return figure
 
@@ -177,7 +261,7 @@ class Made:
     runs: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, runs: Sequence[Path]) -> None:
-        """Count the runs in these directories, too."""
+        """Add the facts of the runs in these directories."""
         self.runs += map(results.read_metadata, runs)
 
     def __str__(self) -> str:
@@ -212,7 +296,7 @@ class Made:
 
 
 def _seconds(run: dict[str, Any]) -> float:
-    """How long a run took, to the second."""
+    """How many seconds a run took, to the second."""
     begun, ended = (
         datetime.strptime(run[key], "%Y-%m-%dT%H:%M:%SZ") for key in ("started_at", "finished_at")
     )
@@ -230,7 +314,7 @@ class Page:
 
 
 def write(page: Page, folder: Path) -> Path:
-    """Write ``claims.html``, ``.md`` and ``.csv``, and figures; the path of the first."""
+    """Write ``claims.html``, ``.md`` and ``.csv``, and figures; returns the path of the first."""
     counts = Counter(each.verdict.word for each in page.judged)
     words = [word for word in WORDS if counts[word]]
     of_paper = Counter((each.file.title, each.verdict.word) for each in page.judged)
@@ -243,6 +327,7 @@ def write(page: Page, folder: Path) -> Path:
         "matrix": [(paper, [(word, of_paper[paper, word]) for word in words]) for paper in papers],
         "facets": [("paper", papers), ("verdict", words)],
         "judged": page.judged,
+        "failed": [each for each in page.judged if each.verdict.word in (NOT, MORE)],
         "observed": page.observed,
         "beside": page.beside,
         "figures": shown,

@@ -40,8 +40,8 @@ FOLDER = folder("experiments") / "claims"
 def read(folder: Path = FOLDER) -> list[Claims]:
     """The claims files of ``folder``.
 
-    Raises Invalid with every problem of every file, also if there is no file, or if two claims
-    or files have the same name.
+    Raises Invalid with every problem of every file. It is also raised if there is no file, or if
+    two claims or files have the same name.
     """
     files: list[Claims] = []
     problems: list[Problem] = []
@@ -74,10 +74,10 @@ def run(
     asked: Collection[str] = (),
     rules: Rules = Rules(),  # noqa: B008
 ) -> Page:
-    """Run below ``root`` missing cells of the claims in ``asked``, and judge all of ``files``.
+    """Run the missing cells of the claims in ``asked``, below ``root``, and judge all of ``files``.
 
     Each experiment has its own directory there, and is resumed. Claims that are not in ``asked``
-    are judged from earlier results. ValueError for an unknown name in ``asked``.
+    are judged from earlier results. Raises ValueError for an unknown name in ``asked``.
     """
     given = names(files)
     for name in asked:
@@ -127,13 +127,13 @@ def _number(file: Claims, measure: Measure, rows: Mapping[str, _Rows]) -> Number
 
 
 def _is_old(experiment: Experiment, rows: _Rows) -> bool:
-    """Whether any of the rows was made by other code."""
+    """Whether another version of the code made any of the rows."""
     now = {version(cell.experiment) for cell in distinct(experiment)}
     return not isinstance(rows, str) and not now.issuperset(rows["version"])
 
 
 def write(page: Page, root: Path) -> Path:
-    """Write the page, as HTML, Markdown and CSV, into ``root``; the path of the HTML."""
+    """Write the page as HTML, Markdown and CSV into ``root``; returns the path of the HTML."""
     root.mkdir(parents=True, exist_ok=True)
     return claims_page.write(page, root)
 
@@ -161,7 +161,8 @@ def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> _Rows:
 
 
 def _read(run: Path) -> pd.DataFrame:
-    """A run's rows, with `LEARNT`, which is nan where nothing was learnt or reached."""
+    """A run's rows with the columns `LEARNT`, which are nan if nothing was learnt or the target was
+    not reached."""
     rows, training = results.read_results(run), results.read_training(run)
     if not len(training):
         return rows.assign(**dict.fromkeys(LEARNT, float("nan")))

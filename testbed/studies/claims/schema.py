@@ -3,7 +3,7 @@
 A file has ordinary experiments and, for each claim, the published figure and a number from their
 results. The bounds of a verdict follow from the published figure by one rule for all claims
 (`Published`); a verdict is always computed and cannot be written in a file. A claim may have a
-break-even: one condition varied, to see where the claim would hold. Numbers that no paper claims
+break-even: one condition is varied, to see where the claim would hold. Numbers that no paper claims
 are observations, which get no verdict.
 """
 
@@ -28,7 +28,7 @@ REPRODUCED, DIRECTION, NOT = "reproduced", "reproduced in direction", "not repro
 MORE = "much more than published"
 CANNOT, NOT_RUN = "cannot be tested here", "not run"
 GAIN_FACTOR, DIRECTION_FACTOR, VALUE_FACTOR = 1.5, 4.0, 1.1
-"""How far from the published figure a number may be: see `Published`."""
+"""The factors by which a number may differ from the published figure: see `Published`."""
 
 
 def _gain(value: Any) -> Any:
@@ -45,16 +45,16 @@ def _gain(value: Any) -> Any:
 class Published(Model):
     """The published figure, of one of three kinds. The kind decides the bounds of the verdicts.
 
-    ``gain``: how many times as much. What exceeds 1 is compared: from ``1 / GAIN_FACTOR`` to
-    ``GAIN_FACTOR`` of the published excess is reproduced, and within ``DIRECTION_FACTOR`` is
-    reproduced in direction. More than that is another finding than the published one. A hardware
-    set-up that is known in part only rarely repeats closer, and a gain that is smaller than a
-    quarter of the published one would not have been published.
+    ``gain``: how many times as much. The excess over 1 is compared with the published excess.
+    Within a factor of ``GAIN_FACTOR`` either way, the claim is reproduced; within
+    ``DIRECTION_FACTOR``, it is reproduced in direction. More than that is another finding than the
+    published one. If a hardware set-up is only partly known, results rarely come closer, and a gain
+    smaller than a quarter of the published one would not have been published.
 
-    ``value``: a figure by itself, from a formula or a worked example, which has no set-up to
-    differ: reproduced within ``VALUE_FACTOR``, headers included.
+    ``value``: a figure from a formula or a worked example, where no set-up can differ. It is
+    reproduced within ``VALUE_FACTOR``, headers included.
 
-    ``trend``: a statement without a figure, so at most its direction can be reproduced.
+    ``trend``: a statement without a figure, of which only the direction can be reproduced.
     """
 
     gain: Annotated[tuple[float, float], BeforeValidator(_gain)] | None = Field(
@@ -87,7 +87,7 @@ class Published(Model):
 
     @property
     def reproduced(self) -> Bounds | None:
-        """None for a trend."""
+        """The bounds within which the figure is reproduced; None for a trend."""
         if self.gain is not None:
             return _excess(self.gain, GAIN_FACTOR)
         if self.value is not None:
@@ -97,12 +97,12 @@ class Published(Model):
 
     @property
     def direction(self) -> Bounds | None:
-        """None for a value."""
+        """The bounds within which only the direction is reproduced; None for a value."""
         return self.trend if self.gain is None else _excess(self.gain, DIRECTION_FACTOR)
 
     @property
     def holds(self) -> Bounds:
-        """The bounds of the strongest verdict there is."""
+        """The bounds of the strongest possible verdict."""
         bounds = self.reproduced or self.trend
         assert bounds is not None
         return bounds
@@ -115,13 +115,13 @@ class Published(Model):
 
 
 def _excess(gain: tuple[float, float], factor: float) -> Bounds:
-    """The bounds within ``factor`` of what a gain exceeds 1 by."""
+    """The bounds within a ``factor`` of a gain's excess over 1."""
     low, high = gain
     return Bounds(at_least=1 + (low - 1) / factor, at_most=1 + (high - 1) * factor)
 
 
 class BreakEven(Model):
-    """One condition is varied, to see from where on the claim would hold."""
+    """One condition is varied, to see from which value on the claim would hold."""
 
     varied: str = Field(description="a swept path", examples=["fabric.step_latency"])
     means: str = Field(description="what is varied, as text", examples=["latency of a step"])
@@ -130,7 +130,8 @@ class BreakEven(Model):
     )
 
     def values(self, experiment: Experiment) -> list[Any]:
-        """The values of ``varied``, as swept; those in the measure's ``where``, if it has some."""
+        """The swept values of ``varied``, or only those in the measure's ``where``, if it has
+        any."""
         swept = experiment.sweep.values.get(self.varied, ()) if experiment.sweep else ()
         wanted = values(self.measure.where.get(self.varied, list(swept)))
         found: list[Any] = []
@@ -141,7 +142,7 @@ class BreakEven(Model):
 
 
 class Observation(Model):
-    """A finding of our own, which no paper claims: a number without a verdict."""
+    """A finding of our own that no paper claims: a number without a verdict."""
 
     name: Name = Field(
         description="a name, unique among all claims and observations", examples=["rina-slow-steps"]
@@ -155,18 +156,51 @@ class Observation(Model):
 
     @property
     def measures(self) -> list[Measure]:
-        """What is measured for it."""
+        """What is measured for the observation."""
         return [self.measure]
 
 
+def _figures(value: Any) -> Any:
+    """``2`` or ``[2, null, 4]`` as a tuple; a place without a published value has None."""
+    own = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not own or not all(each is None or (is_number(each) and each > 0) for each in own):
+        raise ValueError(
+            f"found {shown(value)}, wanted a number above 0, or a list with one for each value of"
+            " at, null where none is published"
+        )
+    return tuple(None if each is None else float(each) for each in own)
+
+
+def _places(value: Any) -> Any:
+    """``[2, 4]`` or ``{two: [h0, h1]}`` as pairs of a label and a value of the path."""
+    if isinstance(value, Mapping):
+        return tuple((str(label), each) for label, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple((str(each), each) for each in value)
+    raise ValueError(
+        f"found {shown(value)}, wanted a list of values, or a mapping of labels to them"
+    )
+
+
 class Bar(Model):
-    """One bar of a published figure."""
+    """One bar of a published figure; a line, if the figure has values along a path."""
 
     label: str = Field(description="what the paper calls it", examples=["Geryon"])
-    published: float = Field(gt=0, description="the published value", examples=[1])
+    published: Annotated[tuple[float | None, ...] | None, BeforeValidator(_figures)] = Field(
+        default=None,
+        description="the published value, or a list with one for each value of at; none if the"
+        " paper's values are not known",
+        examples=[1],
+    )
     of: dict[str, Any] = Field(
         description="a mapping of swept paths to values: the cells for our bar",
         examples=[{"jobs.0.system": "ps"}],
+    )
+    job: int | None = Field(
+        default=None,
+        ge=0,
+        description="the job whose rows count, if bars differ in it",
+        examples=[0],
     )
 
 
@@ -180,17 +214,53 @@ class Drawn(Model):
     measure: Measure = Field(
         description="a mapping that defines the number of every bar", examples=[{}]
     )
+    along: str = Field(
+        default="", description="the swept path along the other axis", examples=["jobs.0.workers"]
+    )
+    at: Annotated[tuple[tuple[str, Any], ...], BeforeValidator(_places)] = Field(
+        default=(),
+        description="a list of values of along, or a mapping of labels to them",
+        examples=[[2, 4]],
+    )
+    across: str = Field(
+        default="", description="the label of the other axis", examples=["number of workers"]
+    )
     bars: Annotated[tuple[Bar, ...], BeforeValidator(sequence)] = Field(
         description="a list of bars", examples=[[]], min_length=1
     )
 
+    @model_validator(mode="after")
+    def _whole(self) -> Drawn:
+        if not bool(self.along) == bool(self.at) == bool(self.across):
+            raise ValueError("found some of along, at and across, wanted all of them or none")
+        for bar in self.bars:
+            if bar.published is not None and len(bar.published) != len(self.places):
+                raise ValueError(
+                    f"found {len(bar.published)} published values of {bar.label}, wanted"
+                    f" {len(self.places)}; add null where none is published"
+                )
+        return self
+
+    @property
+    def places(self) -> list[str]:
+        """The labels along the other axis; one that is empty if there is no such axis."""
+        return [label for label, _ in self.at] or [""]
+
     @property
     def measures(self) -> list[Measure]:
-        """The measure of each bar."""
-        return [
-            self.measure.model_copy(update={"of": {**self.measure.of, **bar.of}})
+        """The measure of each bar at each place, bar by bar."""
+        own = [
+            self.measure.model_copy(
+                update={
+                    "of": {**self.measure.of, **bar.of},
+                    "job": self.measure.job if bar.job is None else bar.job,
+                }
+            )
             for bar in self.bars
         ]
+        if not self.along:
+            return own
+        return [each.at(self.along, value) for each in own for _, value in self.at]
 
 
 class Claim(Model):
@@ -382,7 +452,8 @@ def _placed(content: ClaimsFile, experiments: Mapping[str, Experiment]) -> Itera
         problems = _unmeasurable(each.measure, experiments)
         yield from _below(("observations", at, "measure"), problems)
     for at, figure in enumerate(content.figures):
-        for bar, measure in enumerate(figure.measures):
+        for number, measure in enumerate(figure.measures):
+            bar = number // len(figure.places)
             for found in _unmeasurable(measure, experiments):
                 own = ("bars", bar) if found.place[:1] == ("of",) else ("measure",)
                 yield Finding(("figures", at, *own, *found.place), found.message, found.at_key)
@@ -394,7 +465,8 @@ def _below(place: Place, findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _no_break_even(even: BreakEven, experiments: Mapping[str, Experiment]) -> Iterator[Finding]:
-    """The reasons why a break-even has no number at some value: those of the first such value."""
+    """The reasons why a break-even has no number at some value; only those of the first such
+    value."""
     experiment = experiments.get(even.measure.experiment)
     swept = experiment.sweep.values if experiment and experiment.sweep else {}
     if experiment is not None and even.varied not in swept:
@@ -499,7 +571,7 @@ def _problems(located: Located, error: ValidationError) -> Iterator[Problem]:
 
 
 def _field(place: Place) -> tuple[FieldInfo, type[Model]]:
-    """The innermost field on the way to ``place``, and the model that has, or lacks, its key."""
+    """The innermost field on the way to ``place``, and the model that has its key, or lacks it."""
     field, model = FieldInfo(), ClaimsFile
     inner: type[Model] | None = ClaimsFile
     for part in place:

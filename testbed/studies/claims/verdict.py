@@ -35,18 +35,18 @@ from testbed.studies.claims.schema import (
 
 Floats = npt.NDArray[np.float64]
 LEAST_CHANGE = 0.05
-"""The least change for which `midway` has a meaning."""
+"""The smallest change for which `midway` is meaningful."""
 _RESAMPLES = 2000
 _BACKENDS = {SIMULATED: "flow simulation", "emulate": "emulation", "packet": "packets"}
 
 
 @dataclass(frozen=True)
 class Number:
-    """What a measure came to.
+    """The result of a measure.
 
     Attributes:
         value: the number.
-        low, high: its 95 % bootstrap interval over repeats or seeds; None where there is none.
+        low, high: its 95 % bootstrap interval over repeats or seeds; None if there is none.
         basis: the results behind the number, as text.
         points: each point's settings as text, and its value.
     """
@@ -84,7 +84,8 @@ class Lacking(Exception):
 
 
 def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str) -> Verdict:
-    """The verdict on ``claim`` from its experiment's ``rows``, or from the reason for no rows."""
+    """The verdict on ``claim`` from its experiment's ``rows``, which may be the reason why there
+    are none."""
     if claim.measure is None or claim.published is None or experiment is None:
         return Verdict(CANNOT, claim.cannot or "")
     try:
@@ -97,7 +98,7 @@ def judge(claim: Claim, experiment: Experiment | None, rows: pd.DataFrame | str)
 
 
 def measured(measure: Measure, experiment: Experiment, rows: pd.DataFrame | str) -> Number:
-    """The number from ``rows``. Lacking, with the reason, if it cannot be computed."""
+    """The number from ``rows``. Raises Lacking, with the reason, if it cannot be computed."""
     if isinstance(rows, str):
         raise Lacking(NOT_RUN, rows)
     points = measure.points(experiment)
@@ -118,7 +119,8 @@ def measured(measure: Measure, experiment: Experiment, rows: pd.DataFrame | str)
 class Crossing:
     """A break-even's number at each value of its condition, and where the claim would hold.
 
-    ``numbers`` has each value as text, with a Number, or with the reason for having none.
+    ``where`` is empty if it would hold nowhere. ``numbers`` has each value as text, with its Number
+    or the reason why there is none.
     """
 
     where: str
@@ -131,7 +133,7 @@ def crossing(
     """The values of ``even``'s condition at which a claim of ``published`` would hold."""
     found: list[tuple[str, Number | str]] = []
     for value in even.values(experiment):
-        text = value if isinstance(value, str) else shown(value)
+        text = _plain(value)
         try:
             found.append((text, measured(even.measure.at(even.varied, value), experiment, rows)))
         except Lacking as lacking:
@@ -143,11 +145,22 @@ def crossing(
     return Crossing(_where([text for text, _ in found], held), tuple(found))
 
 
+def _plain(value: Any) -> str:
+    """``jitter 0.1, stragglers (workers 8, slowdown 2)`` for a mapping; others as in a file."""
+    if isinstance(value, dict):
+        inner = {
+            key: f"({_plain(each)})" if isinstance(each, dict) else _plain(each)
+            for key, each in value.items()
+        }
+        return ", ".join(f"{key} {text}" for key, text in inner.items())
+    return value if isinstance(value, str) else shown(value)
+
+
 def _where(values: Sequence[str], held: Sequence[bool]) -> str:
-    """``from 40us on``: the values at which something holds."""
+    """``from 40us on``: the values at which something holds; empty if at none."""
     true = [at for at, holds in enumerate(held) if holds]
     if not true:
-        return f"at none of {', '.join(values)}"
+        return ""
     first, last = true[0], true[-1]
     if len(true) == len(values):
         return f"everywhere from {values[0]} to {values[-1]}"
@@ -161,20 +174,25 @@ def _where(values: Sequence[str], held: Sequence[bool]) -> str:
 
 
 def _titles(points: Sequence[Point], along: str | None) -> list[str]:
-    """The settings in which each point differs from the others: its place ``along`` a path alone,
-    if no other point is there."""
+    """For each point, the settings in which points differ. If all have different places ``along`` a
+    path, only that place."""
     if along is not None and len({str(point.at) for point in points}) == len(points) > 1:
         return [f"{along.rpartition('.')[2]}={point.at}" for point in points]
     first = points[0].settings
     differ = [path for path in first if any(p.settings[path] != first[path] for p in points)]
     return [
-        ", ".join(f"{path.rpartition('.')[2]}={point.settings[path]}" for path in differ)
+        ", ".join(f"{path.rpartition('.')[2]}={_brief(point.settings[path])}" for path in differ)
         for point in points
     ]
 
 
+def _brief(value: Any) -> str:
+    """A long list, of hosts for example, as its length."""
+    return f"{len(value)} named" if isinstance(value, list) and len(value) > 4 else str(value)
+
+
 def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
-    """One number from points' ``values`` at places ``along``; see `measures.Measure`."""
+    """One number from the points' ``values`` at places ``along``; see `measures.Measure`."""
     found = np.array(values)
     if name == "slope":
         exponent, _ = np.polyfit(np.log(np.array(along, float)), np.log(found), 1)
@@ -194,8 +212,8 @@ def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
 def verdict_of(published: Published, values: Sequence[float]) -> str:
     """The strongest verdict whose bounds contain the number and both ends of its interval.
 
-    A gain that is within no bounds, but all above the least one for the direction, is more than
-    published.
+    A gain is "more than published" if it is not within any bounds, but wholly above the lower bound
+    for the direction.
     """
     reproduced, direction = published.reproduced, published.direction
     if reproduced is not None and all(map(reproduced.hold, values)):
@@ -255,7 +273,7 @@ def _sample(
     resampled = None
     if len(pairs) > 1:
         if len(pairs) >= LEAST:
-            # All points have the same seeds, which are resampled together.
+            # All points have the same seeds, so seeds are resampled together.
             resampled = _means(ratios, 0)
         return _Sample(float(ratios.mean()), resampled, f"{len(pairs)} seeds")
     of, over, formula = pairs[0]
@@ -294,8 +312,8 @@ def _formula(measure: Measure, experiment: Experiment, cell: sweep.Settings) -> 
     workers, servers = (
         each if isinstance(each, int) else len(each) for each in (job.workers, job.servers)
     )
-    # BytePS, OSDI 2020, section 2: max(M/B, n M/(k B)); 2 (n-1) M/(n B) where all n workers'
-    # machines are servers; 2 n (n-1) M/((n^2+k n-2 k) B) where all machines are, with k <= n.
+    # BytePS, OSDI 2020, section 2: max(M/B, n M/(k B)); 2 (n-1) M/(n B) if the machines of all n
+    # workers are servers; 2 n (n-1) M/((n^2+k n-2 k) B) if all machines are, with k <= n.
     of_rate = {
         "servers-apart": min(1.0, servers / workers),
         "servers-colocated": workers / (2 * (workers - 1)),

@@ -1,1 +1,2 @@
-"""A P4 program against a protocol's rules, on a hostile network, with the reference beside it."""
+"""Tests a P4 program against a protocol's rules, on a hostile network, in comparison with the
+reference."""

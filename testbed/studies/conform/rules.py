@@ -1,4 +1,4 @@
-"""The rules, each with the packets that may show that a program breaks it."""
+"""The rules, each with packets that may show that a program breaks it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from testbed.studies.conform.scene import Scene
 from testbed.studies.conform.traffic import Hosts, Setting, Step, connects, plain
 
 Forge = Callable[[Random, Scene, Step], Step]
-"""Makes of a host's next packet one that no host sends."""
+"""Turns a host's next packet into one that no host sends."""
 
 _RECENT = 6
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. ``places`` are the trees that take part, those that the scene has; the numbers are
-    how often a packet or an answer meets that fate."""
+    """One rule. ``places`` are the trees that take part, if the scene has them. The numbers are the
+    probabilities with which a packet or an answer is lost, repeated, late or forged."""
 
     name: str
     says: str
@@ -40,13 +40,13 @@ class Rule:
         return any(place in scene.places for place in self.places)
 
     def steps(self, setting: Setting, random: Random, count: int) -> list[Step]:
-        """A sequence of ``count`` packets at most."""
+        """A random sequence of at most ``count`` packets."""
         return list(_Drawn(self, setting, random).steps(count))
 
 
 @dataclass
 class _Drawn:
-    """Hosts beside the reference, under the rule's faults."""
+    """Draws packets of hosts that use the reference as their switch, under the rule's faults."""
 
     rule: Rule
     setting: Setting
@@ -94,7 +94,8 @@ class _Drawn:
         return step
 
     def _due(self, name: str) -> Iterator[Step]:
-        """What the hosts of a tree may send now: the next of each, and what has no answer."""
+        """What the hosts of a tree may send now: the next packet of each, and those without an
+        answer."""
         place = self.setting.scene.places[name]
         if place.multicasts:
             assert place.parent is not None
@@ -179,7 +180,7 @@ def _marked(random: Random, scene: Scene, step: Step) -> Step:
 
 
 def _behind(random: Random, scene: Scene, step: Step) -> Step:
-    """In a tree with more workers than bits: bits of another node's children."""
+    """A packet with the bits of another node's children, in a tree with more workers than bits."""
     return step.forged(next_slot=random.choice((0, 1, 2, 3))) if _is_below(scene, step) else step
 
 

@@ -1,7 +1,7 @@
 """The switch under test, in a small fabric with trees of one protocol.
 
-In these the switch is the root, is below another node, or is above another switch. Everything
-follows from what the protocol declares, so that any protocol on trees can be tested.
+In these trees, the switch is the root, is below another node, or is above another switch.
+Everything follows from the protocol's declarations, so that any protocol on trees can be tested.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ ADDRESSING = Addressing(FABRIC)
 WINDOW = 2
 """Fragments that a member has in flight."""
 MESSAGE = 2
-"""Packets of a message, where hosts send on connections."""
+"""Packets of a message, if hosts send on connections."""
 SLOTS = 2 * WINDOW
 SHARED_SLOTS = 3
-"""Slots of all trees together, where they share them: few, so that fragments meet."""
+"""Slots of all trees together, if they share them: so few that fragments collide."""
 _MANY = 900
-"""Added to ranks, so that a bitmap has no bit for them."""
+"""This is added to ranks, so that a bitmap has no bit for them."""
 
 NAMES: Mapping[str, str] = {ADDRESSING.ip(node): node for node in FABRIC.nodes}
-"""Nodes by address."""
+"""The nodes by their addresses."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A tree of which the switch is part. ``multicasts``: its root sends to the members."""
+    """A tree of which the switch is part. ``multicasts``: whether its root sends to the members."""
 
     allocation: Allocation
     multicasts: bool = False
@@ -86,9 +86,10 @@ class Scene:
 
     @cached_property
     def places(self) -> dict[str, Place]:
-        """The trees: ``one`` and ``two`` of other jobs side by side, ``below`` another node,
-        ``above`` another switch, ``server`` with a host as root, ``wide`` with more workers than
-        bits, ``copies`` if the protocol multicasts."""
+        """The trees: ``one`` and ``two`` belong to different jobs and are side by side; in
+        ``below``, the switch is below another node, in ``above`` above another switch; ``server``
+        has a host as its root; ``wide`` has more workers than bits; ``copies`` exists if the
+        protocol multicasts."""
         trees = _trees(self.protocol)
         shared = self.protocol.shares_slots
         return {
@@ -150,7 +151,8 @@ class Unusable(Exception):
 
 
 def prepared(program: Path, protocol: TreeProtocol) -> tuple[Path, Scene]:
-    """The compiled program, and the scene for its packets. Unusable if it cannot be tested."""
+    """The compiled program, and the scene for its packets. Raises Unusable if it cannot be
+    tested."""
     try:
         if program.suffix == ".p4":
             program = compile_user_program(program, wire.FEW)
@@ -177,7 +179,7 @@ def prepared(program: Path, protocol: TreeProtocol) -> tuple[Path, Scene]:
 
 
 def _needed(entries: SwitchEntries) -> set[str]:
-    """What table entries name, as in ``interface``."""
+    """The tables and actions that the entries need, named as in ``interface``."""
     tables = {f"table {entry.table}" for entry in entries.entries}
     return tables | {
         f"action {entry.action} with {len(entry.params)} parameters" for entry in entries.entries

@@ -1,4 +1,5 @@
-"""Verdicts for people: a table, and each counterexample packet by packet; or as a capture."""
+"""Verdicts as text: a table, and each counterexample packet by packet. Or counterexamples as a
+capture."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ from testbed.studies.conform.trial import Counterexample, Exchange, Verdict
 from testbed.switches.decode import line
 
 _FOLLOWS = ("chksum", "dst", "bitmap")
-"""Fields that differ whenever another one does; the lines above show addresses and bits."""
+"""Fields that differ whenever another one does, or that the lines above show (addresses and
+bits)."""
 _BETWEEN_RULES_S = 100
-"""Between the packets of two rules in a capture; packets of one are a second apart."""
+"""Seconds between the packets of two rules in a capture. Packets of the same rule are a second
+apart."""
 
 
 def row(verdict: Verdict) -> str:
@@ -30,7 +33,7 @@ def row(verdict: Verdict) -> str:
 
 
 def counterexamples(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """For each broken rule its packets; where another rule's show it already, that rule's name."""
+    """For each broken rule its packets, or the name of a rule whose packets already show it."""
     shown: dict[str, str] = {}
     for verdict in verdicts:
         if verdict.counterexample is None:
@@ -45,8 +48,8 @@ def counterexamples(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def capture(path: Path, verdicts: Sequence[Verdict]) -> None:
-    """All counterexamples as a capture: what arrived, and what the program sent. OSError if the
-    file cannot be written."""
+    """Write all counterexamples as a capture: what arrived, and what the program sent. Raises
+    OSError if the file cannot be written."""
     packets = []
     broken = (each.counterexample for each in verdicts if each.counterexample is not None)
     for rule, found in enumerate(broken):
@@ -117,7 +120,8 @@ def _difference(last: Exchange, found: Counterexample) -> Iterator[str]:
 
 
 def _fields(last: Exchange, lanes: int) -> str:
-    """The fields in which the two packets differ; empty if more than one of a side differs."""
+    """The fields in which the two packets differ; empty if more than one packet of a side
+    differs."""
     found, wanted = ({*seen(each, lanes)} for each in (last.found, last.wanted))
     if len(found - wanted) != 1 or len(wanted - found) != 1:
         return ""

@@ -1,4 +1,4 @@
-"""Packets as steps, their frames, and hosts that know which of them they may send."""
+"""Packets as steps, their frames, and hosts that know which packets they may send."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _EXTREMES = np.array([-(2**31), 2**31 - 1, -1, 0, 1, 2**30], np.int64)
 class Step:
     """A packet that arrives at the switch, from ``sender``, for a tree of the scene.
 
-    ``changes`` are header fields that are not what the tree's host would send. An ``honest`` one
-    is sent only when the protocol lets its host; others may come at any time.
+    ``changes`` are header fields that differ from what the tree's host would send. An ``honest``
+    step occurs only when the protocol lets the host send it; others may come at any time.
     """
 
     place: str
@@ -47,8 +47,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the packets of a sequence share: the number of each tree's first fragment, and whether
-    values are small digits that show whose they are, or mostly the largest and smallest int32."""
+    """What the packets of a sequence have in common: the number of each tree's first fragment, and
+    whether values are mostly the largest and smallest int32, or small digits that show whose they
+    are."""
 
     scene: Scene
     first: int = 0
@@ -58,7 +59,7 @@ class Setting:
         return (self.first + fragment) % _SPACE
 
     def fragment(self, sequence: int, of: int = _SPACE) -> int:
-        """The fragment that a sequence number (mod ``of``) means."""
+        """The fragment for which a sequence number (modulo ``of``) stands."""
         return (sequence - self.first) % of
 
     def frame(self, step: Step) -> Frame:
@@ -118,7 +119,8 @@ class Setting:
         return packet
 
     def _values(self, place: Place, step: Step) -> Values:
-        """The contribution of the members behind the sender, or from above the sum, or a rank's."""
+        """The values of a step: the contribution of the members behind the sender or, from above,
+        the sum or a rank's values."""
         ranks = place.tree.rank_of
         hosts = sorted(ranks, key=ranks.__getitem__)
         if step.sender in place.children:
@@ -180,7 +182,8 @@ def _finished(packet: Packet) -> Packet:
 
 
 def _udp_checksum(frame: bytes) -> int:
-    """RFC 768: over the addresses, protocol, length and the datagram with checksum 0."""
+    """The checksum of RFC 768, over the addresses, the protocol, the length, and the datagram with
+    checksum 0."""
     datagram = bytearray(frame[34:])
     datagram[6:8] = b"\0\0"
     length = len(datagram)
@@ -197,7 +200,7 @@ def _ip(node: str) -> int:
 
 def seen(frames: Iterable[Frame], lanes: int) -> list[Frame]:
     """The frames as receivers see them, in the order of ports: without what no host reads (the bits
-    in a packet from above), and without a checksum of UDP that is right."""
+    in a packet from above), and without UDP checksums that are correct."""
     return sorted((port, _seen(frame, lanes)) for port, frame in frames)
 
 
@@ -216,7 +219,7 @@ def _seen(frame: bytes, lanes: int) -> bytes:
 class Hosts:
     """What the hosts of all trees have received, and thus what they may send.
 
-    ``answered`` are the fragments whose answer was sent to a child; ``heard`` are the children
+    ``answered`` has the fragments whose answer was sent to a child; ``heard`` has the children
     whose contributions have reached the parent.
     """
 
@@ -240,7 +243,7 @@ class Hosts:
         return self.needed(place, step) <= done
 
     def needed(self, place: Place, step: Step) -> set[int]:
-        """The fragments whose answer lets the child send this one."""
+        """The fragments whose answers the child needs before it may send this one."""
         before = [step.fragment - WINDOW]
         if connects(place, step):
             first = step.fragment - step.fragment % MESSAGE - WINDOW
@@ -252,8 +255,8 @@ class Hosts:
         return self.heard[place, fragment] >= set(self.setting.scene.places[place].children)
 
     def receive(self, frames: Iterable[Frame]) -> list[tuple[str, str, int]]:
-        """Note the frames that left the switch. The tree, the node that received it and the
-        fragment, for each packet of a tree."""
+        """Note the frames that left the switch. Returns, for each packet of a tree, the tree, the
+        node that received the packet, and the fragment."""
         return [found for _, frame in frames if (found := self._receive(frame)) is not None]
 
     def _receive(self, frame: bytes) -> tuple[str, str, int] | None:

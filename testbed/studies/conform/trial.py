@@ -1,4 +1,5 @@
-"""The program beside the reference: the same packets into both, and differences made short."""
+"""Sends the same packets to the program and to the reference, and shortens sequences that show a
+difference."""
 
 from __future__ import annotations
 
@@ -19,19 +20,20 @@ SEQUENCES = 60
 """Sequences drawn for each rule."""
 _SHORTEST, _LONGEST = 4, 48
 _FAILURES = 4
-"""Sequences that fail, after which no more are drawn for the rule; the shortest is shown."""
+"""After this many failing sequences, no more are drawn for the rule; the shortest is shown."""
 
 
 class Switch(Control, Protocol):
     """A target to which packets are given one by one."""
 
     def process(self, port: int, packet: bytes) -> list[Frame]:
-        """The frames that leave when one arrives, each with its port."""
+        """The frames that leave when ``packet`` arrives, each with its port."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A packet, and the frames that left for it: by the program, and by the reference."""
+    """A packet, and the frames that left because of it: from the program, and from the
+    reference."""
 
     arrived: Frame
     found: list[Frame]
@@ -40,8 +42,8 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Counterexample:
-    """The packets up to the first for which the program differs. ``ended`` is its error, if it did
-    not answer."""
+    """The packets up to the first one for which the program differs. ``ended`` is the program's
+    error, if it did not answer."""
 
     setting: Setting
     steps: tuple[Step, ...]
@@ -51,7 +53,7 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a rule: kept, if there is no counterexample."""
+    """The result for a rule, which is kept if there is no counterexample."""
 
     rule: Rule
     sequences: int
@@ -60,7 +62,8 @@ class Verdict:
 
 
 class Trial:
-    """Runs sequences of packets through the switch of ``start``, again after it has ended."""
+    """Runs sequences of packets through the switch that ``start`` starts, and starts it again if it
+    ends."""
 
     def __init__(self, scene: Scene, program: Path, start: Callable[[], Switch]) -> None:
         self.scene, self.packets = scene, 0
@@ -73,7 +76,7 @@ class Trial:
             self._switch = None
 
     def verdict(self, rule: Rule, sequences: int, seed: int) -> Verdict:
-        """Draw sequences for the rule, short ones first, until some fail."""
+        """Draw sequences for the rule, short ones first, until enough of them fail."""
         before, failed = self.packets, list[Counterexample]()
         drawn = 0
         while drawn < sequences and len(failed) < _FAILURES:
@@ -88,8 +91,8 @@ class Trial:
         return Verdict(rule, drawn, self.packets - before, shortest)
 
     def run(self, setting: Setting, steps: Sequence[Step]) -> Counterexample | None:
-        """The difference that a sequence shows; None if there is none before the first packet that
-        no correct host would send."""
+        """The difference that a sequence shows. None if there is none before the first packet that
+        a correct host would not send."""
         switch = self._emptied()
         reference, hosts = self.scene.reference(), Hosts(setting)
         exchanges: list[Exchange] = []
@@ -114,7 +117,7 @@ class Trial:
         return None
 
     def shortened(self, failed: Counterexample) -> Counterexample:
-        """A counterexample of which no packet can be left out."""
+        """A counterexample from which no packet can be left out."""
         size = len(failed.steps) // 2
         while size:
             shorter = next(self._shorter(failed, size), None)
@@ -133,7 +136,7 @@ class Trial:
                 yield found
 
     def _emptied(self) -> Switch:
-        """The switch without anything in its memory."""
+        """The switch with empty memory."""
         if self._switch is None:
             self._switch = self._start()
             entries = self.scene.entries
@@ -149,7 +152,7 @@ class Trial:
 @contextmanager
 def trial(scene: Scene, program: Path, bmv2: Path | None = None) -> Iterator[Trial]:
     """A trial of a compiled program on the native target, or on BMv2 with the folder ``bmv2`` for
-    its log. ControlError if it does not start, or refuses the entries."""
+    its log. Raises ControlError if it does not start, or refuses the entries."""
     if bmv2 is None:
         made = Trial(scene, program, lambda: NativeSwitch.offline(program))
         try:

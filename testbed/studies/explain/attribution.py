@@ -1,14 +1,15 @@
 """Divides a job's completion time among its causes, by runs without them.
 
 A run in packets is deterministic, so what a cause costs is a difference of two runs. Causes
-interact: without queues that overflow, an unlucky hash costs less. So causes are removed one
-after another in the order of `causes.CAUSES`, and again in the reverse order. Each gets the mean of
-what its removal gained. Either order's gains add up to the JCT less that of the run without any
-cause, and so do their means: the Shapley value over two orders, not over all. ``low`` and ``high``
-are the gains in the two orders and of the cause removed alone; where they differ, causes interact.
+interact: without queues that overflow, an unlucky hash costs less. So causes are removed one after
+another in the order of `causes.CAUSES`, and again in the reverse order. Each cause gets the mean of
+what its removal gained. In either order, the gains add up to the JCT minus that of the run without
+any cause, and so do their means. This is the Shapley value over two orders instead of all. ``low``
+and ``high`` are the lowest and the highest of three gains: in the two orders, and with the cause
+removed alone. If they differ, causes interact.
 
-What is left without any cause is compute, the busiest link's sending while nothing computes, and
-the rest: the dependency chain, in which even the busiest link waits.
+Without any cause, what is left is computation, the time in which the busiest link sends and nothing
+computes, and the rest: the dependency chain, in which even the busiest link waits.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Part:
     """A part of the JCT, in seconds of the real cluster.
 
     Attributes:
-        instead: what the run without this cause had; empty for parts that no run can be without.
+        instead: what the run without this cause had instead; empty for parts that cannot be
+            removed.
         alone_s: what was gained when this cause alone was removed.
         low_s, high_s: the least and the most that its removal gained.
     """
@@ -54,9 +56,9 @@ class Explanation:
 
     Attributes:
         parts: they add up to ``jct_s``.
-        record, ideal: of the run, and of the run without any cause.
+        record, ideal: the records of the run, and of the run without any cause.
         unknown: causes that could not be removed, each with the reason.
-        runs: how many runs it took.
+        runs: how many runs the explanation took.
     """
 
     deployment: Deployment
@@ -127,7 +129,7 @@ def _jct(deployment: Deployment, number: int) -> float:
 def _gains(
     order: Sequence[Cause], without: Callable[[frozenset[Cause]], float]
 ) -> dict[Cause, float]:
-    """What each removal gains, one after another."""
+    """What each removal gains, if causes are removed one after another in this ``order``."""
     gains: dict[Cause, float] = {}
     for cause in order:
         before = frozenset(gains)
@@ -158,7 +160,7 @@ def busiest(record: Record) -> Link | None:
 
 
 def overlap(spells: Sequence[tuple[float, float, float]], interval: Interval) -> float:
-    """For how much of ``interval`` a link was busy."""
+    """For how many seconds of ``interval`` a link was busy."""
     start, end = interval
     return sum(
         max(0.0, min(end, until) - max(start, since)) * share for since, until, share in spells

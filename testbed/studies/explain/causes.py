@@ -1,7 +1,7 @@
 """What may make a job slower, and the same deployment without it.
 
-The plan, and so every packet that the job has to send, stays the same: only what happens to it
-changes.
+The plan, and thus every packet that the job has to send, stays the same. Only what happens to the
+packets changes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class Cause:
     """A cause of lost time.
 
     Attributes:
-        name: in tables.
-        instead: what the run without it has.
-        present: whether it may matter to a job, by its number, in a run that measured this.
-        without: the deployment without it, for that job.
+        name: its name in tables.
+        instead: what the run without it has instead.
+        present: a function that says whether it may matter to a job, given by its number, in a run
+            with these measurements.
+        without: a function that returns the deployment without it, for that job.
     """
 
     name: str
@@ -67,14 +68,14 @@ def on(deployment: Deployment, **changes: Any) -> Deployment:
 
 
 def run_with(deployment: Deployment, **changes: Any) -> Deployment:
-    """With these ``changes`` of how the experiment is run."""
+    """The deployment with these ``changes`` of how the experiment is run."""
     emulation = deployment.experiment.emulation.model_copy(update=changes)
     experiment = deployment.experiment.model_copy(update={"emulation": emulation})
     return replace(deployment, experiment=experiment)
 
 
 def _alone(deployment: Deployment, number: int) -> Deployment:
-    # Ports and counters go by numbers from 0.
+    # Ports and counters use job numbers from 0.
     return replace(deployment, jobs=(replace(_job(deployment, number), number=0),))
 
 
@@ -132,7 +133,7 @@ def _spread(deployment: Deployment, _: int) -> Deployment:
 
 
 def _has_choices(deployment: Deployment, number: int, _: Measurements) -> bool:
-    """Whether flows that have no route of their own may take several ways."""
+    """Whether flows without a route of their own can take several ways."""
     own = _job(deployment, number).plan.routes
     return set(_job(_spread(deployment, number), 0).plan.routes) > set(own)
 
@@ -257,8 +258,8 @@ CAUSES = (
         _fair,
     ),
 )
-"""In the order in which they are removed: first what comes from outside the job, then what hosts
-and fabric cost, at last what the job's own traffic does to itself."""
+"""The causes in the order in which they are removed: first what comes from outside the job, then
+what hosts and the fabric cost, and finally what the job's own traffic does to itself."""
 
 
 def _asked(share: float | Mapping[str, float]) -> bool:

@@ -1,4 +1,4 @@
-"""The cells that are explained: of an experiment, or of a run's directory."""
+"""The cells to explain, of an experiment or of a run's directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from testbed.experiment.schema import Experiment
 
 
 def of_experiment(experiment: Experiment, asked: str | None, most: int) -> list[Cell]:
-    """The first ``most`` cells in packets, or of those whose ids begin as ``asked``."""
+    """The first ``most`` cells in packets; with ``asked``, only of those whose ids begin with
+    it."""
     found = [cell for cell in expand(experiment) if not cell.repeat]
     if asked is not None:
         found = of_ids(found, [asked])
@@ -29,10 +30,10 @@ def of_experiment(experiment: Experiment, asked: str | None, most: int) -> list[
 
 
 def of_run(run: Path, asked: str | None, most: int) -> tuple[list[Cell], pd.DataFrame]:
-    """The slowest ``most`` cells in packets, measured by their closed form, or the one ``asked``
-    for; and the rows of other back ends among these.
+    """The ``most`` cells in packets that are slowest relative to their closed form, and the rows of
+    as many cells on other back ends. With ``asked``, only cells whose ids begin with it count.
 
-    Unreadable or FileNotFoundError if the directory has no results.
+    Raises Unreadable or FileNotFoundError if the directory has no results.
     """
     rows = results.read([run]).results
     rows = rows[rows["jct_s"].notna()]

@@ -1,10 +1,10 @@
-"""Finds what is wrong in a run, by its record and the experiment that was intended.
+"""Finds what is wrong in a run, from its record and the experiment that was intended.
 
-The intended experiment is run in packets, with other seeds than the record's: these runs show what
+The intended experiment is run in packets with seeds other than the record's. These runs show what
 is normal, and how much it varies. A sign is something in the record that no such run shows. Direct
 signs come first: a counter or a rate that names its own cause. Latency, which no link, queue or
-processor shows, is looked for last. That a run is slower than others is no sign by itself: TCP's
-timeouts and ECMP's hashes make healthy runs differ by far more than some faults do.
+processor shows, is looked for last. A run that is slower than others is no sign by itself: because
+of TCP's timeouts and ECMP's hashes, healthy runs differ by far more than some faults cost.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ HOST, SWITCH, WINDOW, HASH = "slow host", "slow switch", "small window", "polari
 LATENCY = "latency"
 
 _CERTAIN = 4.5
-"""Standard deviations that chance does not reach in any number of runs that anyone makes."""
+"""So many standard deviations that chance practically never reaches them, however many runs are
+made."""
 
 _LEAST_FRAMES = 20
-"""Fewer frames show neither a rate nor a share."""
+"""Fewer frames than this show neither a rate nor a share."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """Something that no run of the intended experiment shows: a ``cause``, and the node, link or
-    rank ``where`` it is; ``said`` is a sentence."""
+    """Something that no run of the intended experiment shows: a ``cause``, and ``where`` it is (a
+    node, link or rank). ``said`` is a sentence about it."""
 
     cause: str
     where: str
@@ -67,7 +68,7 @@ def diagnose(record: Record, normal: Sequence[Record], intended: Deployment) -> 
 
 
 def _neighbours(case: _Case) -> Iterator[Sign]:
-    """Hosts of no job send."""
+    """Hosts that belong to no job send."""
     own = {host for job in case.intended.jobs for host in job.plan.hosts}
     strangers = sorted(
         host
@@ -86,7 +87,7 @@ def _neighbours(case: _Case) -> Iterator[Sign]:
 
 
 def _slow_links(case: _Case) -> Iterator[Sign]:
-    """A link sends more slowly than it should: the rate while it sends."""
+    """A link sends more slowly than it should: its rate while it sends is too low."""
     for (a, b), rate in case.record.rates.items():
         wanted = case.fabric.link(a, b).rate
         if case.record.ports[a, b].sent >= _LEAST_FRAMES and rate < 0.95 * wanted:
@@ -96,8 +97,8 @@ def _slow_links(case: _Case) -> Iterator[Sign]:
 
 
 def _difference(case: _Case, count: Callable[[Record, Link], int]) -> Iterator[tuple[Link, float]]:
-    """Links on which more frames count than chance gives at the normal share of their tier, each
-    with its share; the worst first."""
+    """Links on which ``count`` finds more frames than chance explains at the normal share of their
+    tier. Each comes with its share, the worst first."""
     counted: Counter[frozenset[Kind]] = Counter()
     sent: Counter[frozenset[Kind]] = Counter()
     for each in case.normal:
@@ -142,7 +143,7 @@ def _sums(record: Record, switch: str) -> int:
 
 
 def _silent(case: _Case) -> Iterator[Sign]:
-    """A switch that should sum stores and adds nothing, or next to nothing."""
+    """A switch that should sum stores and adds nothing, or almost nothing."""
     for switch in sorted(case.normal[0].events):
         least = min(_sums(each, switch) for each in case.normal)
         if least and _sums(case.record, switch) < 0.05 * least:
@@ -155,7 +156,7 @@ def _silent(case: _Case) -> Iterator[Sign]:
 
 
 def _few_slots(case: _Case) -> Iterator[Sign]:
-    """Packets find slots taken while the switch holds fewer than it should have."""
+    """Packets find their slots taken while the switch holds fewer slots than it should have."""
     for switch, counts in case.record.events.items():
         handled = sum(counts[event] for event in CONTRIBUTIONS)
         usual = max(each.events.get(switch, Counter())[Event.COLLISION] for each in case.normal)
@@ -185,7 +186,7 @@ def _short_queues(case: _Case) -> Iterator[Sign]:
 
 
 def _stragglers(case: _Case) -> Iterator[Sign]:
-    """A rank computes for longer than any does normally, often or much."""
+    """A rank computes for longer than any rank normally does: often, or by much."""
     for number, job in case.record.jobs.items():
         usual = max(
             max(own, default=0.0) for each in case.normal for own in each.jobs[number].computed
@@ -220,7 +221,7 @@ def _backlogged(case: _Case) -> Iterator[Sign]:
 
 
 def _small_windows(case: _Case) -> Iterator[Sign]:
-    """A host never has as many fragments in flight as normally."""
+    """A host never has as many fragments in flight as it normally does."""
     found = []
     for place, most in case.record.in_flight.items():
         usual = min(each.in_flight.get(place, 0) for each in case.normal)
@@ -236,8 +237,8 @@ def _small_windows(case: _Case) -> Iterator[Sign]:
 
 
 def _polarised(case: _Case) -> Iterator[Sign]:
-    """The hashes of all switches prefer the same next hop: a share that fair hashes of so many
-    flows do not give by chance."""
+    """The hashes of all switches prefer the same next hop: its share is higher than chance explains
+    for fair hashes of this many flows."""
     normal = [shares(case.fabric, each.carried) for each in case.normal]
     deviation = _deviation(case.intended)
     for hop, share in shares(case.fabric, case.record.carried).items():
@@ -253,8 +254,8 @@ def _polarised(case: _Case) -> Iterator[Sign]:
 
 
 def shares(fabric: Fabric, carried: Mapping[Link, float]) -> dict[str, float]:
-    """Of each node that is one of several equal next hops: its share of what all switches send to
-    these."""
+    """For each node that is one of several equal next hops, its share of what all switches send to
+    these next hops."""
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for switch, hops in choices(fabric):
@@ -280,7 +281,7 @@ def _deviation(intended: Deployment) -> dict[str, float]:
 
 
 def _latent(case: _Case) -> Iterator[Sign]:
-    """Even the fastest bucket of any rank and iteration, which met no other, is slower."""
+    """Even the fastest bucket of any rank and iteration, which met no other bucket, is slower."""
     usual = max(map(_fastest, case.normal))
     found = _fastest(case.record)
     if found > 1.5 * usual:
@@ -310,4 +311,5 @@ _SIGNS: tuple[Callable[[_Case], Iterator[Sign]], ...] = (
     _small_windows,
     _polarised,
 )
-"""From those that can only be the cause to those that other faults may also bring about."""
+"""The tests for signs, from those that can have only one cause to those that other faults may also
+produce."""

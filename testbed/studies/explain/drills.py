@@ -1,8 +1,8 @@
 """Faults hidden in ordinary experiments, and healthy runs, for `diagnosis`.
 
-A drill runs an intended experiment with something wrong that its file does not say. `diagnosis` is
-given the record of that run, with a seed that no normal run has, and the intended deployment.
-Compute times vary by 5 %, as do ECMP's hashes.
+A drill runs an intended experiment with something wrong that its file does not show. `diagnosis`
+gets the record of that run, whose seed no normal run has, and the intended deployment. Compute
+times vary by 5 %, and ECMP's hashes vary, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from testbed.studies.explain.record import Record, observe
 from testbed.topology.paths import path
 
 WANTED = 18
-"""Of 20 faults, those that must be named."""
+"""How many of 20 faults must be named."""
 
 NORMAL_SEEDS = (101, 102, 103)
 HIDDEN_SEED = 7
@@ -53,7 +53,7 @@ _JOB: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Intended:
-    """What an experiment file would say, as differences from the usual."""
+    """What an experiment file would say, as differences from the usual experiment."""
 
     name: str
     jobs: Sequence[Mapping[str, Any]]
@@ -63,7 +63,8 @@ class Intended:
     def deploy(
         self, seed: int, others: Sequence[Mapping[str, Any]] = (), **fabric: Any
     ) -> Deployment:
-        """The deployment with a seed; also with other jobs, or a fabric that differs."""
+        """The deployment with this seed, and possibly with ``others`` as further jobs or another
+        ``fabric``."""
         return Deployments().of(
             Experiment.model_validate(
                 {
@@ -82,7 +83,7 @@ INTENDED = {
     name: Intended(name, **what)
     for name, what in yaml.safe_load(Path(__file__).with_name("intended.yaml").read_text()).items()
 }
-"""What the files of healthy experiments say, by names that drills use."""
+"""The healthy experiments, by the names that drills use."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ class Fault:
     Attributes:
         name: what is wrong.
         intended: the name of the experiment.
-        cause, where: what the first sign must say; ``where`` may be one of several places.
-        hide: makes the deployment that runs, from the intended job, fabric and seed.
+        cause, where: what the first sign must say; one of the places in ``where`` suffices.
+        hide: makes the deployment that is run, from the intended experiment and a seed.
     """
 
     name: str
@@ -104,7 +105,8 @@ class Fault:
 
 
 def _changed(change: Callable[[Deployment], Deployment]) -> Callable[[Intended, int], Deployment]:
-    """The plan stays that of the intended experiment, which does not have the fault."""
+    """A fault that changes the intended deployment. The plan stays that of the experiment without
+    the fault."""
     return lambda intended, seed: change(intended.deploy(seed))
 
 
@@ -128,7 +130,7 @@ def _emulation(**changes: Any) -> Callable[[Intended, int], Deployment]:
 
 
 def _paced(factor: Callable[[int, int], float]) -> Callable[[Intended, int], Deployment]:
-    """Compute times multiplied by a factor of the rank and the iteration."""
+    """Multiply compute times by a factor that depends on the rank and the iteration."""
 
     def change(deployment: Deployment) -> Deployment:
         (job,) = deployment.jobs
@@ -160,7 +162,7 @@ def _steps(seconds: float) -> Callable[[Intended, int], Deployment]:
 
 
 def _polarised(deployment: Deployment) -> Deployment:
-    """All switches choose the first next hop for each flow, as one hash for all would."""
+    """Make all switches choose the first next hop for each flow, as one hash for all would."""
     (job,) = deployment.jobs
     routes = {
         (source, to): found
@@ -180,7 +182,7 @@ def _silent(*summing: str) -> Callable[[Intended, int], Deployment]:
 
 
 def _beside(*hosts: str) -> Callable[[Intended, int], Deployment]:
-    """Another job on these hosts, which is not in the intended experiment."""
+    """Run another job on these hosts, which is not in the intended experiment."""
     return lambda intended, seed: intended.deploy(
         seed, [{**intended.jobs[0], "workers": list(hosts), "iterations": 4}]
     )
@@ -232,7 +234,7 @@ HEALTHY = tuple((name, seed) for name in INTENDED for seed in (11, 12))
 
 @cache
 def normal(name: str) -> tuple[Record, ...]:
-    """Records of runs as intended."""
+    """The records of runs as intended, whose seeds differ."""
     return tuple(observe(INTENDED[name].deploy(seed)) for seed in NORMAL_SEEDS)
 
 
@@ -248,30 +250,30 @@ def hidden(fault: Fault, seed: int = HIDDEN_SEED) -> list[Sign]:
 
 
 def healthy(name: str, seed: int) -> list[Sign]:
-    """The diagnosis of a run as intended, of which nothing should be said."""
+    """The diagnosis of a run as intended, which should have no signs."""
     return signs(name, observe(INTENDED[name].deploy(seed)))
 
 
 def is_named(fault: Fault, found: Sequence[Sign]) -> bool:
-    """Whether the first sign is the fault, and where it is."""
+    """Whether the first sign names the fault and its place."""
     return bool(found) and found[0].cause == fault.cause and found[0].where in fault.where
 
 
 @dataclass
 class Score:
-    """How many drills went well so far."""
+    """How many drills have gone well so far."""
 
     named: int = 0
     silent: int = 0
 
     @property
     def is_met(self) -> bool:
-        """Whether enough faults were named, and nothing was said of a healthy run."""
+        """Whether enough faults were named, and no sign was found in a healthy run."""
         return self.named >= WANTED and self.silent == len(HEALTHY)
 
 
 def table(score: Score) -> Iterator[str]:
-    """A line for each drill, and at last the ``score``."""
+    """A line for each drill, and finally the ``score``."""
     for fault in FAULTS:
         found = hidden(fault)
         score.named += is_named(fault, found)

@@ -1,4 +1,4 @@
-"""Rows of the emulator and the simulator, explained by what was measured of them."""
+"""Explains rows of the emulator and the simulator by what was measured in these runs."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def lines(run: Path, rows: pd.DataFrame) -> Iterator[str]:
 
 
 _UNEVEN = 1.1
-"""A link that carries so many times the mean of its equals is worth a sentence."""
+"""A link gets a sentence if it carries this many times the mean of equal links."""
 _SLOW = 1.5
-"""So is an iteration that takes so many times the median."""
+"""An iteration gets a sentence if it takes this many times the median."""
 
 
 def _seen(row: Any, tables: results.Tables, experiment: Experiment | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a run in packets shows of itself: counters, rates, queues, windows, slots and times."""
+"""What a run in packets shows: counters, rates, queues, windows, slots and times."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ from testbed.topology.paths import EvenPaths, Flow, Link
 from testbed.workload.iteration import IterationTimes, begun_s, completion_s
 
 SAMPLES = 150
-"""How often queues, windows and slots are read in the time that a run should take."""
+"""The number of times that queues, windows and slots are read in the time that a run should
+take."""
 
 _FILE_HEADER, _PACKET_HEADER = 24, 16
 _ADDRESSES = _PACKET_HEADER + 14 + 12
-"""From a packet's header in the capture to its IPv4 addresses."""
+"""The offset in bytes from a packet's header in the capture to its IPv4 addresses."""
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job's times. Seconds of the real cluster.
+    """A job's times, in seconds of the real cluster.
 
     Attributes:
         computed: the compute time of each rank's measured iterations.
         last: the rank that ended last.
-        exposed: when that rank waited for sums and computed nothing, from the start of the run.
-        retransmitted: packets, warm-up included.
+        exposed: when that rank waited for sums without computing, from the start of the run.
+        retransmitted: the number of retransmitted packets, warm-up included.
     """
 
     jct_s: float
@@ -55,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Unit:
-    """When a rank synchronised a bucket or a piece of one, seconds from the start of the run."""
+    """When a rank synchronised a bucket or a piece of one, in seconds from the start of the run."""
 
     rank: int
     name: str
@@ -65,19 +66,19 @@ class Unit:
 
 @dataclass(frozen=True)
 class Record:
-    """What operators of a cluster could see of a run: no fault is named in it.
+    """What operators of a cluster could see of a run. It does not name any fault.
 
     Attributes:
-        jobs: by the number of the job.
+        jobs: the times of each job, by its number.
         carried: the bytes on each directed link, scaled.
         ports: the counters of each directed link.
-        busy: when each directed link sent, and for which share of that time.
-        rates: bit/s of each directed link while it sent.
+        busy: the periods in which each directed link sent, and how much of each it was busy.
+        rates: the rate of each directed link while it sent, in bit/s.
         events: what each switch with the P4 program counted.
         waited: see `testbed.backends.measurements.Measurements`.
         slots: the most slots that were taken in each switch.
         in_flight: the most fragments that a host had in flight in a tree.
-        units: those of the first job.
+        units: the units of the first job.
         shared: the bytes of each flow, by its ends, on the directed link that was watched.
     """
 
@@ -97,8 +98,8 @@ class Record:
 def observe(
     deployment: Deployment, jobs: Sequence[int] = (0,), watched: Link | None = None
 ) -> Record:
-    """Run a deployment in packets, and keep what shows of it, of these ``jobs`` and of the packets
-    on the directed link that is ``watched``.
+    """Run a deployment in packets, and keep what can be seen of it, of these ``jobs``, and of the
+    packets on the directed link that is ``watched``.
 
     Raises what the back end raises.
     """
@@ -156,7 +157,7 @@ def times(deployment: Deployment, measured: Measurements, number: int) -> Job:
 
 
 def _exposed(own: Sequence[IterationTimes], warmup: int) -> list[Interval]:
-    """When a worker waited and computed nothing, in its measured iterations."""
+    """When a worker waited without computing, in its measured iterations."""
     found, before = [], begun_s(own, warmup)
     for each in own[warmup:]:
         found += [(stall.start_s, stall.end_s) for stall in each.stalls]

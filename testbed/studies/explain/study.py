@@ -1,4 +1,4 @@
-"""A cell in packets, explained: printed, and written as a table and a figure."""
+"""Explains a cell in packets: as text, and as a table and a figure in files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from testbed.studies.explain.words import draw, text
 def study(cell: Cell, number: int, output: Path | None) -> str:
     """The explanation of job ``number`` of a cell; its table and figure go into ``output``.
 
-    DeploymentError if the cell cannot be set up, NoCell if it has no such job; what the back end
-    raises.
+    Raises DeploymentError if the cell cannot be set up, NoCell if it has no such job, and what the
+    back end raises.
     """
     deployment = Deployments().of(cell.experiment)
     if number >= len(deployment.jobs):
@@ -40,7 +40,7 @@ def study(cell: Cell, number: int, output: Path | None) -> str:
 
 
 def write(found: Explanation, folder: Path, name: str) -> Path:
-    """Write ``name.csv``, ``name.pdf`` and ``name.png``; the path of the last."""
+    """Write ``name.csv``, ``name.pdf`` and ``name.png``; returns the path of the last."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

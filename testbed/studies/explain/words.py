@@ -55,7 +55,7 @@ def table(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def sentences(found: Explanation) -> Iterator[str]:
-    """What each part comes from, by what the records show."""
+    """What each part comes from, according to the records."""
     for part in found.parts:
         if part.name in (COMPUTE, BUSIEST) or abs(part.seconds) > _WORTH * found.jct_s:
             yield f"{part.name}: {_SAID[part.name](found)}"
@@ -99,7 +99,7 @@ def _scale(found: Explanation) -> float:
 
 
 def _time(seconds: float) -> str:
-    """Three digits, in a unit that fits."""
+    """A time with three digits, in a suitable unit."""
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if abs(seconds) >= factor or unit == "us":
             return f"{seconds / factor:.3g} {unit}"
@@ -187,8 +187,8 @@ def unevenness(worst: tuple[float, Link, Link, int]) -> str:
 def imbalances(
     fabric: Fabric, carried: Mapping[Link, float]
 ) -> list[tuple[float, Link, Link, int]]:
-    """For each switch with several ways up: the most loaded of them over their mean, that link, the
-    least loaded, and their number; the worst first."""
+    """For each switch with several uplinks: the load of the most loaded one relative to their mean,
+    that link, the least loaded link, and the number of uplinks. The worst comes first."""
     found = []
     for switch, hops in choices(fabric):
         loads = {(switch, hop): carried.get((switch, hop), 0.0) for hop in hops}

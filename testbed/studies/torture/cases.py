@@ -1,7 +1,7 @@
 """A case from a seed: an experiment with faults. The same seed gives the same case.
 
-Sixteen seeds in a row share a world (fabric, jobs, systems, options and gradients) and differ in
-their faults, because a world takes longer to make than a case takes to run.
+Sixteen consecutive seeds share a world (fabric, jobs, systems, options and gradients) and differ in
+their faults, because it takes longer to make a world than to run a case.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PER_WORLD = 16
 _TRIES = 50
 _LEAST_HOSTS = 3  # two workers and a server
 _LEAST_SIZE = 10_000
-"""An option with at least such a default is a number of bytes, not a count."""
+"""An option whose default is at least this is a number of bytes, not a count."""
 _SIZES = [1000, 4096, 10_000, 65_536]
 _DEAD = 0.08
-"""The share of cases in which a host dies or a link stays down: these may end with an error."""
+"""The share of cases in which a host dies or a link stays down. These may end with an error."""
 
 
 class NoWorld(Exception):
-    """No draw gave an experiment that can be deployed."""
+    """No draw resulted in an experiment that can be deployed."""
 
 
 def case(system: str, seed: int) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def case(system: str, seed: int) -> dict[str, Any]:
 
 
 def deployed_seed(system: str, seed: int) -> Deployment:
-    """The deployment of the case of ``seed``: its world's, of which only the faults are new."""
+    """The deployment of the case of ``seed``: that of its world, with the case's own faults."""
     _, deployment = world(system, seed // PER_WORLD)
     faults = tuple(map(Fault.model_validate, _schedule(system, seed, deployment)))
     experiment = deployment.experiment
@@ -55,8 +55,8 @@ def deployed_seed(system: str, seed: int) -> Deployment:
 
 @lru_cache(maxsize=4)
 def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
-    """An experiment without faults, and its deployment, with the gradients drawn. NoWorld if none
-    was found."""
+    """An experiment without faults, and its deployment, with the gradients drawn. Raises NoWorld if
+    none was found."""
     draw = random.Random(f"{system}/world {number}")
     for _ in range(_TRIES):
         data = _world(draw, system)
@@ -71,7 +71,7 @@ def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
 
 
 def _with_gradients(deployment: Deployment) -> Deployment:
-    """The same, with the gradients that each run would draw again."""
+    """The deployment with its gradients, which each run would otherwise draw again."""
     seed, values = deployment.experiment.emulation.seed, carried(deployment)
     jobs = []
     for job in deployment.jobs:
@@ -161,7 +161,7 @@ def _job(draw: random.Random, name: str, workers: list[str], others: list[str]) 
 
 
 def _options(draw: random.Random, name: str) -> dict[str, Any]:
-    """Options of the kinds whose values are known: one of several, small numbers, and bytes."""
+    """Random values for options of known kinds: choices, small numbers, and numbers of bytes."""
     system, found = registry[name], {}
     for option, field in system.options.model_fields.items():
         if draw.random() < 0.5:
@@ -248,5 +248,6 @@ def _summing(deployment: Deployment) -> list[str]:
 
 
 def _time(seconds: float) -> str:
-    """Whole nanoseconds, which twelve digits hold. `format_time` takes as long as a small run."""
+    """A time as text, in whole nanoseconds, for which twelve digits suffice. `format_time` takes as
+    long as a small run."""
     return f"{round(seconds, 9) * 1e6:.12g}us"

@@ -23,12 +23,12 @@ from testbed.studies.torture.trial import Verdict, deployed
 
 CASE = "case.yaml"
 _RECORDED_S = 0.1
-"""Simulated silence after which a capture has nothing new."""
+"""Seconds of simulated silence after which a capture has nothing new."""
 
 
 @dataclass
 class Count:
-    """What became of the schedules of one system."""
+    """The results of one system's schedules."""
 
     exact: int = 0
     ended: int = 0
@@ -57,37 +57,53 @@ class Count:
         return f"{text}, {self.failed} failed; {self.hops} packets in {self.seconds:.3g} s"
 
 
-def hunt(
-    systems: Sequence[str],
-    first: int,
-    seeds: int | None,
-    seconds: float | None,
-    jobs: int,
-    failed: Callable[[str, int, Verdict], None],
-) -> dict[str, Count]:
-    """Judge ``seeds`` of each system from ``first`` on, or as many as there is time for; calls
-    ``failed`` with each failure."""
-    counts = {system: Count() for system in systems}
-    ends = time.monotonic() + seconds if seconds is not None else float("inf")
-    asked: Iterator[Block] = takewhile(
-        lambda _: time.monotonic() < ends, blocks(systems, first, seeds)
-    )
-    for system, seed, verdict in judged(asked, jobs):
-        counts[system].add(verdict)
-        if verdict.failure:
-            failed(system, seed, verdict)
-    return counts
+class Hunt:
+    """``seeds`` of each system from ``first`` on, or as many as there is time for.
+
+    Attributes:
+        counts: what became of the schedules that have been judged.
+        failures: those that failed: their system, seed and verdict.
+    """
+
+    def __init__(self, systems: Sequence[str], first: int, seeds: int | None) -> None:
+        self.counts = {system: Count() for system in systems}
+        self.failures: list[tuple[str, int, Verdict]] = []
+        self._first, self._seeds = first, seeds
+        self._judged: dict[str, set[int]] = {system: set() for system in systems}
+
+    def run(
+        self, seconds: float | None, jobs: int, failed: Callable[[str, int, Verdict], None]
+    ) -> None:
+        """Judge in ``jobs`` processes; calls ``failed`` with each failure."""
+        ends = time.monotonic() + seconds if seconds is not None else float("inf")
+        asked: Iterator[Block] = takewhile(
+            lambda _: time.monotonic() < ends, blocks([*self.counts], self._first, self._seeds)
+        )
+        for system, seed, verdict in judged(asked, jobs):
+            self.counts[system].add(verdict)
+            self._judged[system].add(seed)
+            if verdict.failure:
+                self.failures.append((system, seed, verdict))
+                failed(system, seed, verdict)
+
+    @property
+    def next(self) -> int | None:
+        """The first seed that has not been judged for every system; None if no seed is left."""
+        seed = self._first
+        while all(seed in own for own in self._judged.values()):
+            seed += 1
+        return seed if self._seeds is None or seed < self._first + self._seeds else None
 
 
 def shortest(data: dict[str, Any], verdict: Verdict) -> tuple[dict[str, Any], Verdict]:
-    """The shortest case that fails as ``data`` does, and its verdict."""
+    """The shortest case found that fails like ``data``, and its verdict."""
     of = one_by_one(Judge)
     short = shrunk(data, lambda each: of(each).kind == verdict.kind)
     return short, of(short)
 
 
 def keep(data: dict[str, Any], folder: Path) -> Path:
-    """Write a case as an experiment file, with a capture of each link beside it."""
+    """Write a case as an experiment file, with a capture of each link next to it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / CASE
     path.write_text(write(data))

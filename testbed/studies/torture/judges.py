@@ -12,22 +12,25 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from testbed.campaign.isolation import may_be_interrupted, uninterrupted
 from testbed.deployment.errors import DeploymentError
 from testbed.lifetime import die_with_parent
 from testbed.studies.torture.cases import PER_WORLD, NoWorld, deployed_seed
 from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
 
 LONGEST_S = 120.0
-"""Real time after which a case is taken to run for ever; one takes some milliseconds."""
+"""Seconds of real time after which a case is assumed to run for ever. A case takes some
+milliseconds."""
 
 Block = tuple[str, int, int]
-"""A system, and the first and the last seed of one world, the last one excluded."""
+"""A system, and the seeds of one world: the first, and one past the last."""
 
 
 class Judge:
-    """One process. ``seeds`` and ``case`` ask it, ``answers`` yields what it has answered.
+    """One process. ``seeds`` and ``case`` ask it, and ``answers`` yields what it has answered.
 
-    It answers each schedule with a verdict, in order. ``left`` is what it has not answered yet.
+    It answers each schedule with a verdict, in order. ``left`` has those that it has not answered
+    yet.
     """
 
     def __init__(self) -> None:
@@ -36,7 +39,8 @@ class Judge:
         self._process = context.Process(
             target=_work, args=(theirs, self.connection, os.getpid()), daemon=True
         )
-        self._process.start()
+        with uninterrupted():
+            self._process.start()
         theirs.close()
         self.left: Block = ("", 0, 0)
         self._since = time.monotonic()
@@ -64,8 +68,8 @@ class Judge:
         self.connection.send(what)
 
     def answers(self) -> Iterator[tuple[str, int, Verdict]]:
-        """System, seed and verdict of each that is done. If the process is gone or hangs, the
-        verdict says so, and `is_gone` is true afterwards."""
+        """The system, the seed and the verdict of each schedule that is done. If the process is
+        gone or hangs, the verdict says so, and `is_gone` is true afterwards."""
         try:
             while self.is_busy and self.connection.poll():
                 verdict = self.connection.recv()
@@ -83,7 +87,7 @@ class Judge:
             yield self._next(Verdict(f"hangs: nothing in {LONGEST_S:g} s", "", 0, 0.0))
 
     def _next(self, verdict: Verdict) -> tuple[str, int, Verdict]:
-        """The verdict on the first of what is left."""
+        """The verdict on the first schedule that is left."""
         system, seed, last = self.left
         self.left = system, seed + 1, last
         return system, seed, verdict
@@ -101,7 +105,8 @@ class Judge:
 
 
 def judged(blocks: Iterator[Block], jobs: int) -> Generator[tuple[str, int, Verdict], None, None]:
-    """The verdict on each seed of ``blocks``, by ``jobs`` processes, in the order of their ends."""
+    """The verdict on each seed of ``blocks``, by ``jobs`` processes, in the order in which they
+    end."""
     judges = [Judge() for _ in range(jobs)]
     try:
         while True:
@@ -146,6 +151,7 @@ def _work(connection: Connection, theirs: Connection, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     theirs.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    may_be_interrupted()
     bench = Bench()
     with suppress(EOFError, BrokenPipeError):
         while True:
@@ -168,7 +174,7 @@ def judged_seed(system: str, seed: int, bench: Bench) -> Verdict:
 
 
 def judged_case(data: Mapping[str, Any], bench: Bench) -> Verdict:
-    """The verdict on a case; one that cannot be deployed does not fail."""
+    """The verdict on a case. A case that cannot be deployed does not fail."""
     return _judged(lambda: judge(deployed(data), bench))
 
 
@@ -182,7 +188,7 @@ def _judged(run: Callable[[], Verdict]) -> Verdict:
 
 
 def blocks(systems: Sequence[str], first: int, seeds: int | None) -> Iterator[Block]:
-    """The seeds of all systems in turn; without ``seeds``, no end."""
+    """Blocks of seeds of all systems in turn; endless without ``seeds``."""
     start, end = first, first + seeds if seeds is not None else None
     while end is None or start < end:
         stop = (start // PER_WORLD + 1) * PER_WORLD

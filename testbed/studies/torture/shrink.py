@@ -1,4 +1,4 @@
-"""Makes a failing case shorter as long as it fails: faults are removed one by one, then jobs,
+"""Makes a failing case shorter as long as it still fails: removes faults one by one, then jobs,
 iterations, workers, bytes and options."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _IMPAIRMENTS = ("duplication", "corruption", "reordering", "loss")
 
 
 def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """The shortest case that was found to fail, too; ``fails`` runs one."""
+    """The shortest case found that fails, too. ``fails`` runs a case."""
     runs = 0
     progress = True
     while progress and runs < _MOST_RUNS:
@@ -31,7 +31,8 @@ def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
 
 
 def _shorter(case: Case) -> Iterator[Case]:
-    """Cases that differ from ``case`` in one thing that is gone or smaller, the largest first."""
+    """Cases in which one thing of ``case`` is missing or smaller; the largest such things come
+    first."""
     faults = case["emulation"]["faults"]
     if len(faults) > 3:
         for half in (faults[: len(faults) // 2], faults[len(faults) // 2 :]):

@@ -1,9 +1,9 @@
 """Payloads of packets that no member of a tree sends.
 
-A packet that is byte for byte what a member could send now is a member's: no protocol here
-authenticates its packets, and none of the papers does. So each of these differs from those in
-something that a switch or a host can recognise: an unknown tree, bits of no worker, a number that
-no worker has reached, a length or a kind that does not exist.
+If a packet is byte for byte what a member could send now, it counts as a member's: no protocol here
+authenticates packets, and no paper does. So each of these payloads differs in something that a
+switch or a host can recognise: an unknown tree, bits of no worker, a number that no worker has
+reached, a length or a kind that does not exist.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from testbed.deployment.deploy import Deployment
 
 _VALUES = struct.Struct(f">{wire.FEW}i")
 _FAR = 1 << 24
-"""No case here sends so many fragments."""
+"""More fragments than any case sends."""
 
 
 def payload(draw: random.Random, deployment: Deployment) -> tuple[int, bytes]:
-    """A UDP port, and what is sent there."""
+    """A UDP port, and the payload to send there."""
     trees = sum(len(job.plan.trees) for job in deployment.jobs)
     tree = draw.randrange(trees) if trees else 0
     sequence = draw.choice([0, 1, 5, 20, draw.randrange(200)])

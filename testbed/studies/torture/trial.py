@@ -1,10 +1,10 @@
 """Runs a case in virtual time, and judges how it ended.
 
-Whatever fails for a while, every sum is exact and every worker ends. If a host died or a link stays
-down, the run may end with an error, within `PATIENCE_S` of simulated silence. After a run
-without an error, no host sends any more, and no slot is held by a fragment that will never be
-complete. The packets always add up: each packet that a link accepted was delivered, lost or
-rejected, and none is lost track of.
+Whatever fails for a while, every sum must be exact and every worker must end. If a host died or a
+link stays down, the run may end with an error, within `PATIENCE_S` of simulated silence. After a
+run without an error, no host may send any more, and no slot may be held by a fragment that will
+never be complete. The packets must always add up: each packet that a link accepted was delivered,
+lost or rejected, and the simulation has lost track of none.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ from testbed.switches.native.program import Program
 from testbed.switches.occupancy import CONTRIBUTORS, OWNERS
 
 PATIENCE_S = 3.0
-"""Simulated silence after which ranks that wait for a host that died are given up."""
+"""Seconds of simulated silence after which ranks that wait for a dead host are given up."""
 SILENCE_S = 20.0
-"""The same if nothing is gone for good: a connection that lost ten retransmissions in a row is
+"""The same if nothing is gone for good. A connection that has lost ten retransmissions in a row is
 silent for 10 s."""
 LIMIT_S = 100.0
-"""Simulated time within which every run ends."""
+"""Seconds of simulated time within which every run must end."""
 _AFTER_S = 2.0
-"""The longest timeout of a host, with ample room: a rank that sends after that will for ever."""
+"""More seconds than any timeout of a host: a rank that still sends after that would send for
+ever."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """How a run ended.
 
-    ``failure``: what did not hold, empty if everything did. ``error``: the error with which a run
-    ended. ``hops``: packets that links took. ``seconds``: simulated.
+    ``failure``: the condition that did not hold; empty if all did. ``error``: the error with which
+    a run ended. ``hops``: the packets that links accepted. ``seconds``: simulated time.
     """
 
     failure: str
@@ -58,7 +59,7 @@ class Verdict:
 
     @property
     def kind(self) -> str:
-        """The sort of failure, by which a shrunk case fails as the whole one did."""
+        """The kind of failure; a shrunk case must fail with the same one as the whole case."""
         return self.failure.partition(":")[0]
 
 
@@ -70,7 +71,7 @@ class Bench:
         self._used = 0
 
     def switch(self, program: Program, built: Path, seed: int) -> EmbeddedSwitch:
-        """A switch that knows nothing."""
+        """A switch without any entries or state."""
         made = self._made.setdefault(built, [])
         if self._used == len(made):
             made.append(EmbeddedSwitch(program, built, seed))
@@ -80,7 +81,7 @@ class Bench:
         return switch
 
     def free(self) -> None:
-        """All switches may be used again."""
+        """Note that all switches may be used again."""
         self._used = 0
 
 
@@ -119,8 +120,8 @@ def _run(deployment: Deployment, made: Assembled) -> tuple[str, str]:
 
 
 def _lasts(deployment: Deployment) -> bool:
-    """Whether something is gone for good: a host, a link, or values in a switch's memory that
-    nobody sends again."""
+    """Whether something is gone for good: a host, a link, or values in a switch's memory that no
+    one sends again."""
     trees = [tree for job in deployment.jobs for tree in job.plan.trees]
     fragile = {
         switch for tree in trees for switch in tree.switches
@@ -133,7 +134,7 @@ def _lasts(deployment: Deployment) -> bool:
 
 def _wrong(deployment: Deployment, outcomes: list[list[RankOutcome]], partial: bool) -> str:
     for job, own in zip(deployment.jobs, outcomes, strict=True):
-        # A server of parameters compares them when all workers have ended.
+        # A parameter server compares its parameters when all workers have ended.
         ended = own[: job.plan.workers] if partial else own
         wrong = {each.rank: each.wrong for each in ended if each.wrong}
         if wrong:
@@ -173,8 +174,9 @@ def _after(deployment: Deployment, made: Assembled) -> str:
 def _slots(
     name: str, switch: EmbeddedSwitch, joined: Mapping[int, Allocation], impaired: bool
 ) -> str:
-    """Slots that hold what they must not. Shared slots are free at the end, unless packets were
-    lost, doubled or late: a late one may take a slot for good. A pool's slots keep the last sum."""
+    """The first slot that holds what it must not, as text. Shared slots are free at the end, unless
+    packets were lost, duplicated or late: a late packet may take a slot for good. A pool's slots
+    keep the last sum."""
     owners, contributors = switch.register(OWNERS), switch.register(CONTRIBUTORS)
     (taken,) = np.nonzero(contributors)
     for slot in taken.tolist():
@@ -202,7 +204,7 @@ def _impaired(deployment: Deployment, made: Assembled) -> bool:
 
 
 def _uncounted(deployment: Deployment, made: Assembled) -> str:
-    """Packets that do not add up."""
+    """How the packets do not add up, as text; empty if they do."""
     for (a, b), port, held in backend.held(made.simulation, deployment.fabric):
         sent, ended = (
             port.sent_frames,

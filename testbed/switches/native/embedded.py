@@ -47,9 +47,9 @@ class EmbeddedSwitch(Requests):
         return _address(self._library.switch_process)
 
     def register(self, name: str) -> npt.NDArray[np.uint64]:
-        """A register's cells, of 64 bits at most, in place: reading them costs no request.
+        """A register's cells of up to 64 bits, in place: reading them needs no request.
 
-        ControlError if there is no such register, or a wider one.
+        Raises ControlError if there is no such register, or if its cells are wider.
         """
         register = self._register(name)
         size, cell = c_uint32(), c_uint32()
@@ -61,12 +61,12 @@ class EmbeddedSwitch(Requests):
         return view
 
     def forget(self) -> None:
-        """Lose the memory of all registers, as in a restart; the tables are filled in again."""
+        """Clear all registers, as in a restart after which the tables have been filled in again."""
         for name in self._registers:
             self.reset_register(name)
 
     def restart(self) -> None:
-        """Lose everything, tables and counters too, as when it is switched on."""
+        """Clear everything, tables and counters included, as when the switch is powered on."""
         self._request(b"X")
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ _PASSES = frozenset(
 def emit(program: Program, around: str = "switch.h") -> str:
     """C source of the program, with the header ``around`` it: switch.h, or embedded.h.
 
-    Raises ``Unsupported`` for what only shows while emitting.
+    Raises ``Unsupported`` for features whose lack of support shows only while emitting.
     """
     problems: list[str] = []
     body = _Emitter(program, problems, around)
@@ -228,7 +228,8 @@ class _Emitter:
         code("")
 
     def copies(self) -> None:
-        """Emits what is cleared for a packet, and what a copy of it needs of its own."""
+        """Emits the functions that clear metadata for a packet, copy it, and give a copy its own
+        headers."""
         code, layout = self.code, self.layout
         if self.passes:
             sizes = [header.bytes for header in layout.headers] or [0]

@@ -116,7 +116,7 @@ class Actions:
     # Headers
 
     def slot(self, where: Where) -> str:
-        """The C lvalue's address of a header's image pointer."""
+        """The address, in C, of the pointer to a header's image."""
         if isinstance(where, Instance):
             return f"&{self.layout.slot(where.header)}"
         assert not isinstance(where, Choice)
@@ -164,7 +164,8 @@ class Actions:
         self.shift("stack_pop", stack, count)
 
     def drop(self, metadata: Instance | None = None) -> None:
-        """Of the standard metadata, or of the copy that a block with a parameter works on."""
+        """Marks the packet as dropped: in the standard metadata, or in the copy that a block with a
+        parameter works on."""
         for name, value in (("egress_spec", DROP_PORT), ("mcast_grp", 0)):
             field = self.layout.program.standard(name)
             if metadata is not None:
@@ -175,7 +176,7 @@ class Actions:
     # The packet's fate: requested here, carried out by pipeline.h
 
     def clone(self, session: Expression, fields: Expression) -> None:
-        """Sessions have 15 bits; the bit above them says that there is one."""
+        """Requests a clone. Sessions have 15 bits; the bit above them says that there is one."""
         self.code(f"s->clone = ({self.expressions.scalar(session)} & 0x7fff) | 0x8000;")
         self.code(f"s->clone_list = (unsigned)({self.expressions.scalar(fields)});")
 
@@ -187,7 +188,7 @@ class Actions:
         self.code("s->limit = limit < s->limit ? limit : s->limit;")
 
     def claim(self, holds: Expression) -> None:
-        """BMv2 aborts as well if an assert or assume is false."""
+        """Emits an assert or assume. The switch aborts if it is false, as BMv2 does."""
         text = json.dumps(f"{self.expressions.at}: assertion failed")
         self.code(f"if (!{self.expressions.boolean(holds)})")
         self.code(f"    claim_failed({text});")
@@ -195,7 +196,8 @@ class Actions:
     # State that outlives the packet
 
     def register_read(self, target: Expression, register: Register, index: Expression) -> None:
-        """A cell outside the array reads as 0, where BMv2 leaves it undefined."""
+        """Emits the read of a cell. A cell outside the array reads as 0; in BMv2 it is
+        undefined."""
         assert isinstance(target, Read)
         array, code = register_array(register), self.code
         code(f"const uint32_t at = (uint32_t){self.expressions.scalar(index)};")

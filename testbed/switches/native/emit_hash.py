@@ -20,7 +20,7 @@ def function_of(calculation: Calculation) -> str:
 
 @dataclass
 class _Piece:
-    """Adjacent bits of one header, from ``offset`` on; a metadata field; or a constant."""
+    """Adjacent bits of one header, from ``offset`` on; or a metadata field; or a constant."""
 
     width: int
     header: Where | None = None

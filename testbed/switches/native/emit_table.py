@@ -149,7 +149,7 @@ class Tables:
             self.jump(table.after_miss)
 
     def colour(self, name: str, meter: Meter, target: Expression) -> None:
-        """A miss leaves the colour as it is."""
+        """Emits the colour of a direct meter. A miss does not change the colour."""
         assert isinstance(target, Read)
         with self.code.block(f"if (e != {name}.miss)"):
             colour = f"meter_execute(e->meter, {metered(meter)}, now)"

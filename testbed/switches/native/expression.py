@@ -78,7 +78,7 @@ class Last:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of two headers of a type; only read, never written."""
+    """One of two headers of the same type; it is only read, never written."""
 
     condition: Expression
     left: Where

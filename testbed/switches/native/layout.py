@@ -1,4 +1,4 @@
-"""The names and places of a program's parts in the emitted C, and the text while it is written.
+"""The names and places of a program's parts in the emitted C, and the text that is being written.
 
 A packet's headers stay in its buffer, in wire order: ``s->h[i]`` points to header ``i``, or to
 ``zeros`` while it is invalid, so that a read needs no test. Metadata of up to 64 bits are members

@@ -1,4 +1,4 @@
-"""Which wide metadata must start a packet as zero.
+"""Finds the wide metadata that must be zero when a packet arrives.
 
 Metadata is zero when a packet arrives, but clearing a kilobyte for every packet would cost more
 than the rest of most packets' processing. Only fields that some path reads before it has written
@@ -36,7 +36,7 @@ _WRITES = frozenset({"assign", "register_read", "modify_field_with_hash_based_of
 
 
 def read_before_written(program: Program) -> frozenset[Field]:
-    """The wide fields that some packet may read before anything wrote them."""
+    """The wide fields that a packet may read before anything has written them."""
     early = set(_listed(program))
     for state in program.states.values():
         for op in state.ops:
@@ -54,7 +54,7 @@ def read_before_written(program: Program) -> frozenset[Field]:
 
 
 def carried_to_egress(program: Program) -> frozenset[Field]:
-    """The wide fields that egress, or what follows it, may read before it wrote them."""
+    """The wide fields that egress, or what follows it, may read before writing them."""
     early = set(_listed(program))
     _egress(program, frozenset(), early)
     return frozenset(field for field in early if field.wide)
@@ -145,7 +145,7 @@ def _action(action: Action, written: frozenset[Field], early: set[Field]) -> fro
 
 
 def _operands(op: object) -> Iterator[object]:
-    """The operands that an operation reads, without a field that it writes."""
+    """The operands that an operation reads; a field that it writes is left out."""
     match op:
         case Assign(target, value):
             yield from (target.where, value)

@@ -165,7 +165,7 @@ class Operands:
 
 
 def _unwrapped(item: Json) -> Json:
-    """p4c wraps an expression into another one or more."""
+    """The expression without the others into which p4c wraps it."""
     while item["type"] == "expression" and "type" in item["value"]:
         item = item["value"]
     return item

@@ -1,6 +1,6 @@
 """A v1model program as typed values, read from BMv2's JSON.
 
-``reader.read`` makes one; everything in it is supported, and every name is resolved.
+``reader.read`` makes one. Everything in it is supported, and every name is resolved.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Calculation:
-    """A hash over fields (those of invalid headers left out) and perhaps the payload."""
+    """A hash over fields, except those of invalid headers, and perhaps over the payload."""
 
     name: str
     algorithm: str
@@ -222,7 +222,7 @@ class Table:
 
     @property
     def inline(self) -> bool:
-        """Whether the table only wraps one action, which cannot be changed."""
+        """Whether the table only wraps one action, and that action cannot be changed."""
         return not self.keys and self.default_fixed and self.default is not None
 
     @property

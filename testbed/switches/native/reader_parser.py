@@ -125,7 +125,7 @@ class States(Operands):
 
 
 def _split(value: int, widths: list[int]) -> tuple[int, ...]:
-    """Takes a select value apart; p4c pads each of its fields to whole bytes."""
+    """Splits a select value into its fields, each of which p4c has padded to whole bytes."""
     parts: list[int] = []
     for width in reversed(widths):
         size = 8 * -(-width // 8)

@@ -1,4 +1,4 @@
-"""What the control plane asks of a native switch, as the bytes that runtime/requests.h reads."""
+"""The control plane's requests to a native switch, as the bytes that runtime/requests.h reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Requests:
         self._meters = {meter.name: meter for meter in program.meters}
 
     def _request(self, request: bytes, what: str = "") -> bytes:
-        """The answer. ControlError says of ``what`` why it was refused."""
+        """Send a request and return the answer. Raises ControlError, which says why ``what`` was
+        refused."""
         raise NotImplementedError
 
     def insert(self, entry: TableEntry) -> None:
@@ -123,7 +124,7 @@ class Requests:
         return _named(self._registers, name, "register")
 
     def _action(self, table: Table, name: str, params: Sequence[int]) -> tuple[int, list[int]]:
-        """The action's position among the table's, and the entry's words of data."""
+        """The action's position among the table's actions, and the entry's words of data."""
         action: Action = _named({a.name: a for a in table.actions}, name, "action", table.name)
         if len(params) != len(action.parameters):
             raise ControlError(

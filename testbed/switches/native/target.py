@@ -69,16 +69,16 @@ class NativeSwitch(Requests):
         gather: float = 100e-6,
         seed: int = 0,
     ) -> None:
-        """Starts to switch packets between ``interfaces``, by port number; returns once it does.
+        """Starts switching packets between ``interfaces`` (by port number), and returns once it
+        does.
 
         ``prefix_command`` starts the process elsewhere, such as ``["mnexec", "-a", pid]`` in a
-        network namespace. ``superframe`` is how many packets may arrive or leave as one frame
-        that hardware would segment (segmentation offload), and ``ring_frames`` how many unread
-        frames a port holds.
-        ``gather`` is how many seconds packets may gather before the rings are read again. It is
-        the most that the switch adds to a packet's latency, and it keeps processor time low,
-        because a wake-up costs more than a packet.
-        Raises ``ControlError`` with the process's output if it does not start.
+        network namespace. ``superframe`` is how many packets may arrive or leave as one frame that
+        hardware would segment (segmentation offload), and ``ring_frames`` how many unread frames a
+        port holds. ``gather`` is how many seconds packets may gather before the rings are read
+        again. It is the most that the switch adds to a packet's latency. It saves processor time,
+        because a wake-up costs more than a packet. Raises ``ControlError`` with the process's
+        output if it does not start.
         """
         ports = [f"{port}={name}" for port, name in interfaces.items()]
         self._launch(prefix_command, ports, ring_frames, superframe, gather, seed)

@@ -26,5 +26,5 @@ class Drawn(WithWindow):
     )
 
     def draws_anew(self) -> bool:
-        """Whether routes are drawn with a seed of each repeat."""
+        """Whether each repeat draws its routes with its own seed."""
         return self.seed is None

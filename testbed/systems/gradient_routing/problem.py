@@ -24,7 +24,7 @@ class Routing:
     Attributes:
         ways: the way of each worker.
         rate: bit/s of gradients that every worker can send.
-        summed: the part of its workers' gradients that each switch sums; the rest goes past it.
+        summed: the part of its workers' gradients that each switch sums; the rest bypasses it.
     """
 
     ways: tuple[Way, ...]
@@ -35,8 +35,8 @@ class Routing:
 class Problem:
     """Workers that send to ``server``, each on one of the ``ways`` of its rack (keyed by its ToR).
 
-    The first way of a rack goes past all switches. If ``links_bind``, all links are constraints,
-    otherwise only the server's.
+    The first way of a rack bypasses all switches. If ``links_bind``, all links are constraints,
+    otherwise only the server's link is.
 
     A *column* is a way of a rack. Counts are numbers of workers, one for each column. Times are per
     bit of gradient; the unit is the time of a bit on the slowest of the hosts' links. This class
@@ -45,7 +45,7 @@ class Problem:
     Attributes:
         columns: the rack (its ToR) and the way of each; ``own`` lists the columns of each rack.
         sizes: workers in each rack.
-        switches: those that some column leads to; ``capacity`` is the rate at which each can add.
+        switches: those to which a column leads; ``capacity`` is the rate at which each can add.
         sums: (switches, columns), 1 where the switch sums the column's workers, else 0.
         per_worker: (limits, columns), the time that one worker of a column adds to each limit. Rows
             are links, then switches.
@@ -99,7 +99,8 @@ class Problem:
         self.per_sum = np.vstack(
             [times[:, len(self.columns) :], np.zeros((len(adding), len(adding)))]
         )
-        # Mostly zeros; and the threads of a dense product stall one another on a busy machine.
+        # Sparse, because it is mostly zeros, and because the threads of a dense product stall one
+        # another on a busy machine.
         self.limits = sparse.csr_array(np.hstack([self.per_worker, self.per_sum]))
 
     @property
@@ -117,7 +118,7 @@ class Problem:
         return times
 
     def without_lone(self, counts: Vector) -> Vector:
-        """Send the worker of a single-worker switch past it: the switch would sum nothing."""
+        """Let the worker of a switch that has only one bypass it: the switch would sum nothing."""
         counts = counts.copy()
         lone = (self.sums @ counts == 1) @ self.sums * counts
         for column in np.flatnonzero(lone):
@@ -128,7 +129,8 @@ class Problem:
     def routing(
         self, counts: Vector, time: float | None = None, parts: Mapping[str, float] | None = None
     ) -> Routing:
-        """Workers of a rack take its ways in the order of their ranks."""
+        """The solution with these ``counts``. Workers of a rack take its ways in the order of their
+        ranks."""
         taken = {
             tor: iter([self.columns[c][1] for c in own for _ in range(int(counts[c]))])
             for tor, own in self.own.items()

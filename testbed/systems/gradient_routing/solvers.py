@@ -13,20 +13,20 @@ from testbed.systems.gradient_routing.problem import Problem, Routing, Vector
 DRAWS, KEPT = 32, 8
 
 TRIALS = 1000
-"""About how many removals of a switch are tried in all, where there are many switches."""
+"""About how many removals of a switch are tried in all if there are many switches."""
 
 TIME_LIMIT_S = 60.0
 """Time limit of the exact solver."""
 
 TOLERANCE = 1e-6
-"""Of the solver, in the time of a bit on the slowest host's link."""
+"""Tolerance of the solver, in units of a bit's time on the slowest host's link."""
 
 
 def exact(problem: Problem) -> Routing:
     """The best way of each worker, by mixed-integer programming.
 
-    Among equally good solutions, one with the least total load: needless streams across the fabric
-    may collide where ECMP's hash sends them. ValueError if it takes too long.
+    Among equally good solutions, it takes one with the least total load, because ECMP's hash may
+    put needless streams on one link. Raises ValueError if it takes too long.
     """
     if len(problem.columns) == len(problem.own):
         return problem.routing(np.array([float(problem.sizes[tor]) for tor, _ in problem.columns]))
@@ -37,16 +37,16 @@ def exact(problem: Problem) -> Routing:
 def rounded(problem: Problem, seed: int, draws: int) -> Routing:
     """The relaxation, with one way per worker drawn in proportion to its rates (§4.1).
 
-    The best of several draws counts; the paper draws once.
+    It takes the best of several draws; the paper draws once.
     """
     return problem.routing(min(_drawn(problem, seed, draws), key=problem.cost))
 
 
 def searched(problem: Problem, seed: int) -> Routing:
-    """This project's own: draws as in `rounded`, from which switches are removed one at a time.
+    """This project's own method: draws as in `rounded`, then removes switches one at a time.
 
-    The relaxation does not see that every switch in use costs a stream to the server. The best
-    solution found on the way counts.
+    The relaxation does not see that every switch in use costs a stream to the server. The result is
+    the best solution found on the way.
     """
     draws = sorted(_drawn(problem, seed, DRAWS), key=problem.cost)
     several = TRIALS // max(1, len(problem.switches))
@@ -77,9 +77,9 @@ def drawn_from(problem: Problem, relaxed: Vector, dice: random.Random) -> Vector
 
 
 def greedy(problem: Problem) -> Routing:
-    """Each rack's last way as far as its switch's capacity goes, and its first way for the rest.
+    """Each rack uses its last way up to the capacity of its switch, and its first way for the rest.
 
-    All workers of a switch send the same part to it.
+    All workers of a switch send it the same part of their gradients.
     """
     counts = np.zeros(len(problem.columns))
     for tor, own in problem.own.items():
@@ -112,7 +112,8 @@ def greedy(problem: Problem) -> Routing:
 
 
 def _with_fewer(problem: Problem, counts: Vector, tries: int) -> Vector:
-    """Remove switches one by one: each time the best of the ``tries`` with the fewest workers."""
+    """Remove switches one by one: each time the best to remove among the ``tries`` with the fewest
+    workers."""
     best = counts
     while (members := problem.sums @ counts).any():
         used = sorted(np.flatnonzero(members).tolist(), key=members.__getitem__)
@@ -122,7 +123,8 @@ def _with_fewer(problem: Problem, counts: Vector, tries: int) -> Vector:
 
 
 def _giving_up(problem: Problem, switch: int, counts: Vector) -> Vector:
-    """Move the workers of ``switch`` one by one to another switch in use, or past all."""
+    """Move the workers of ``switch`` one by one to another switch in use, or let them bypass
+    all."""
     others = (problem.sums @ counts > 0) & (np.arange(len(problem.switches)) != switch)
     is_open = (others @ problem.sums > 0) | ~problem.sums.any(axis=0)
     left = np.where(problem.sums[switch] > 0, 0.0, counts)
@@ -131,7 +133,7 @@ def _giving_up(problem: Problem, switch: int, counts: Vector) -> Vector:
         own = [other for other in problem.own[problem.columns[column][0]] if is_open[other]]
         more = problem.per_worker[:, own]
         for _ in range(int(counts[column])):
-            # The busiest limit on its own way: nothing changes elsewhere.
+            # Only the busiest limit on the worker's own way matters: nothing changes elsewhere.
             busiest = np.where(more > 0, times[:, None] + more, 0.0).max(axis=0)
             choice = int(busiest.argmin())
             left[own[choice]] += 1
@@ -151,7 +153,8 @@ def _solve(problem: Problem, whole: bool, within: float | None = None) -> Vector
     rows = [
         (problem.per_worker, problem.per_sum, -1.0),
         (everyone, np.zeros((len(everyone), switches)), 0.0),
-        # A switch with workers is in use; one in use needs two workers, else it sums nothing.
+        # A switch with workers is in use. A switch in use needs two workers, or it would sum
+        # nothing.
         (np.eye(count)[by_switch], -(sizes * problem.sums).T[by_switch], 0.0),
         (-problem.sums, 2 * np.eye(switches), 0.0),
     ]

@@ -36,7 +36,8 @@ class Split:
 def rounded(problems: Sequence[Problem], seed: int, draws: int, equal: bool = False) -> Split:
     """The best of several draws of routes, each with its best split, or with ``equal`` shares.
 
-    Draws are compared with the relaxation's shares; the `KEPT` best ones are split anew.
+    Draws are compared with the relaxation's shares; then the best `KEPT` of them get their own best
+    split.
     """
     joint = _Joint(problems)
     dice = random.Random(seed)
@@ -60,7 +61,8 @@ def rounded(problems: Sequence[Problem], seed: int, draws: int, equal: bool = Fa
 
 
 def _split(loads: Vector) -> Vector:
-    """The shares with which the busiest limit takes least time; ``loads`` (limits, servers)."""
+    """The shares that minimise the time of the busiest limit. ``loads`` has the shape (limits,
+    servers)."""
     count = loads.shape[1]
     if count == 1:
         return np.ones(1)
@@ -113,7 +115,8 @@ class _Joint:
         summed, complete = [], []
         for problem in self._problems:
             size = np.array([problem.sizes[tor] for tor, _ in problem.columns], dtype=float)
-            # No column has more than the part of its rack that its switch is in use for.
+            # The part of its rack that a column has is at most the extent to which its switch is in
+            # use.
             to_switch = np.flatnonzero(problem.sums.any(axis=0))
             used = -(size * problem.sums).T[to_switch]
             summed.append(np.hstack([np.eye(len(size))[to_switch], used]))

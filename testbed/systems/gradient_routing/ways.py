@@ -32,7 +32,7 @@ class Way:
 
 
 def flow(fabric: Fabric, source: str, to: str) -> Load:
-    """The part of a flow on each directed link, ECMP sets sharing evenly."""
+    """The part of a flow on each directed link if ECMP sets share evenly."""
     return EvenPaths(fabric).shares(source, to)
 
 
@@ -42,17 +42,17 @@ def there_and_back(fabric: Fabric, a: str, b: str) -> Load:
 
 
 def past_switches(fabric: Fabric, tor: str, server: str) -> Way:
-    """To the server by shortest paths."""
+    """The way to the server by shortest paths, on which no switch sums."""
     return Way(None, there_and_back(fabric, tor, server))
 
 
 def to_switch(fabric: Fabric, tor: str, switch: str) -> Way:
-    """To be summed in ``switch``, by shortest paths."""
+    """The way to ``switch``, which sums, by shortest paths."""
     return Way(switch, there_and_back(fabric, tor, switch))
 
 
 def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
-    """To the server through a neighbour of the ToR that is on no shortest path, and back so.
+    """The ways to the server, and back, through a neighbour of the ToR that is on no shortest path.
 
     Neighbours from which a shortest path leads back over the ToR are left out.
     """
@@ -72,7 +72,8 @@ def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
 def candidates(
     fabric: Fabric, tors: Collection[str], workers: int, most_ways: int = MOST_WAYS
 ) -> dict[str, Sequence[str]]:
-    """The INA switches open to each rack: all of them or, of too many, some and the nearest."""
+    """The INA switches open to each rack: all of them or, if these are too many, the nearest of a
+    selection."""
     switches = [switch for switch in fabric.switches if switch in fabric.ina]
     most = len(switches)
     if most * len(tors) > most_ways:

@@ -1,6 +1,5 @@
 #include "driver.h"
 
-#include <string.h>
 #include <time.h>
 
 double monotonic(void)
@@ -22,16 +21,16 @@ static void took(struct link *link, uint32_t count)
     atomic_store_explicit(&link->taken, before + count, memory_order_release);
 }
 
-static uint8_t *frame_of(const struct node *node, struct link *link, uint32_t ahead, uint32_t *size)
+static uint8_t *arrived(const struct node *node, struct link *link, uint32_t ahead, uint32_t *size)
 {
     const uint32_t taken = atomic_load_explicit(&link->taken, memory_order_relaxed);
     uint8_t *slot = slot_of(node, link, taken + ahead);
     memcpy(size, slot, sizeof *size);
-    return slot + FRAME_AT;
+    return slot;
 }
 
-/* Sends what the engine has queued. Its next packet is written into the link that was used last,
-   and moved if it is for another one. */
+/* Sends what the engine has queued. Each packet is first written to the link that was used last,
+   and moved if it belongs on another link. */
 static bool send_all(struct node *node, void *engine, const struct engine_calls *calls)
 {
     struct way *way = node->ways;
@@ -54,7 +53,7 @@ static bool send_all(struct node *node, void *engine, const struct engine_calls 
             slot = moved;
         }
         const uint32_t whole = (uint32_t)(HEADERS + size);
-        memcpy(slot, &whole, sizeof whole);
+        slot_fill(slot, whole, 0);
         memcpy(slot + FRAME_AT, way->headers[whole != node->full], HEADERS);
         way->sent++;
         sent = true;
@@ -70,8 +69,8 @@ bool drive_engine(struct node *node, void *engine, const struct engine_calls *ca
         const uint32_t count = batch_of(link);
         for (uint32_t n = 0; n < count; n++) {
             uint32_t size;
-            const uint8_t *frame = frame_of(node, link, n, &size);
-            calls->take(engine, frame + HEADERS, size - HEADERS, now);
+            const uint8_t *slot = arrived(node, link, n, &size);
+            calls->take(engine, packet_of(slot), size - HEADERS, now);
         }
         took(link, count);
         busy |= count > 0;
@@ -82,12 +81,64 @@ bool drive_engine(struct node *node, void *engine, const struct engine_calls *ca
     return busy;
 }
 
-/* A packet leaves the switch: it goes to the node that it is addressed to. */
+static uint32_t *readers_of(const struct node *node, const struct way *way, uint32_t number)
+{
+    const size_t slot = (size_t)(way - node->ways) * node->frames + (number & (node->frames - 1));
+    return node->readers + slot * node->ways_count;
+}
+
+static bool *shared_of(const struct node *node, const struct way *way, uint32_t number)
+{
+    return &node->shared[(way - node->ways) * node->frames + (number & (node->frames - 1))];
+}
+
+/* Whether a way's next slot is free, and nobody reads another's frame there. */
+static bool is_free(const struct node *node, const struct way *way)
+{
+    if (!has_room(node, way))
+        return false;
+    bool *shared = shared_of(node, way, way->sent);
+    const uint32_t *readers = readers_of(node, way, way->sent);
+    for (uint32_t i = 0; *shared && i < node->ways_count; i++) {
+        const uint32_t taken =
+            atomic_load_explicit(&node->ways[i].link->taken, memory_order_acquire);
+        if ((int32_t)(taken - readers[i]) < 0)
+            return false;
+    }
+    *shared = false;
+    return true;
+}
+
+/* Whether the first copy can be read instead of this one, which has the same values. */
+static bool is_shared(const struct node *node, const struct way *way, const uint8_t *start,
+                      const uint8_t *values)
+{
+    if (values != node->values || !way->to_host)
+        return false;
+    const uint8_t *first = slot_of(node, node->first->link, node->first_number);
+    return !memcmp(packet_of(first), start + HEADERS, ALL_HEADERS - HEADERS);
+}
+
+/* A frame is read in the slot that the first copy has just filled. */
+static void share(struct node *node, struct way *way, uint8_t *slot, const uint8_t *headers)
+{
+    uint32_t *readers = readers_of(node, node->first, node->first_number);
+    bool *shared = shared_of(node, node->first, node->first_number);
+    for (uint32_t i = 0; !*shared && i < node->ways_count; i++)
+        readers[i] = atomic_load_explicit(&node->ways[i].link->taken, memory_order_relaxed);
+    *shared = true;
+    readers[way - node->ways] = way->sent;
+    slot_fill(slot, node->full, slot_of(node, node->first->link, node->first_number) - slot);
+    memcpy(slot + FRAME_AT, headers, HEADERS);
+}
+
+/* A packet that leaves the switch goes to the node to which it is addressed. Copies for hosts share
+   the values in the frame that has arrived. */
 static void put(void *owner, unsigned port, const struct iovec *pieces, unsigned count)
 {
     struct node *node = owner;
     (void)port;
-    uint8_t start[DESTINATION + 4];
+    uint8_t start[ALL_HEADERS];
     size_t known = 0, size = 0;
     for (unsigned i = 0; i < count; i++) {
         const size_t room = sizeof start - known, length = pieces[i].iov_len;
@@ -97,18 +148,30 @@ static void put(void *owner, unsigned port, const struct iovec *pieces, unsigned
     }
     uint32_t to;
     memcpy(&to, start + DESTINATION, sizeof to);
-    struct way *way = known == sizeof start ? way_to(node, to) : NULL;
-    if (!way || !has_room(node, way) || size > node->full) {
+    struct way *way = known >= DESTINATION + sizeof to ? way_to(node, to) : NULL;
+    if (!way || !is_free(node, way) || size > node->full) {
         node->dropped++;
         return;
     }
     uint8_t *slot = slot_of(node, way->link, way->sent++);
-    const uint32_t whole = (uint32_t)size;
-    memcpy(slot, &whole, sizeof whole);
+    const struct iovec *last = &pieces[count - 1];
+    const uint8_t *values = last->iov_base;
+    const bool alone = last->iov_len + ALL_HEADERS == node->full && values >= node->frame &&
+                       values + last->iov_len <= node->frame_end;
+    if (alone && is_shared(node, way, start, values)) {
+        share(node, way, slot, start);
+        return;
+    }
+    slot_fill(slot, (uint32_t)size, 0);
     uint8_t *at = slot + FRAME_AT;
     for (unsigned i = 0; i < count; i++) {
         memcpy(at, pieces[i].iov_base, pieces[i].iov_len);
         at += pieces[i].iov_len;
+    }
+    if (alone && way->to_host) {
+        node->values = values;
+        node->first = way;
+        node->first_number = way->sent - 1;
     }
 }
 
@@ -128,7 +191,10 @@ bool drive_switch(struct node *node, const struct switch_calls *calls, double no
         const uint32_t count = batch_of(link);
         for (uint32_t n = 0; n < count; n++) {
             uint32_t size;
-            uint8_t *frame = frame_of(node, link, n, &size);
+            uint8_t *frame = arrived(node, link, n, &size) + FRAME_AT;
+            node->frame = frame;
+            node->frame_end = frame + size;
+            node->values = NULL;
             calls->process(i + 1, frame, size, microseconds);
         }
         took(link, count);

@@ -26,11 +26,11 @@ struct switch_calls {
     void (*process)(unsigned port, uint8_t *packet, size_t length, uint64_t microseconds);
 };
 
-/* Frames of a link that are taken before others are published: fewer than a window, so that ranks and
-   switch work at the same time. */
+/* The most frames of a link that are taken before new ones are published. They are fewer than a
+   window, so that ranks and switch work at the same time. */
 enum { BATCH = 4 };
 
-/* One turn; returns whether there was anything to do. */
+/* Takes one turn; returns whether there was anything to do. */
 bool drive_engine(struct node *node, void *engine, const struct engine_calls *calls, double now);
 bool drive_switch(struct node *node, const struct switch_calls *calls, double now);
 

@@ -54,6 +54,8 @@ static int add(struct fabric *fabric, struct node *node, struct station station)
 
 int fabric_switch(struct fabric *fabric, struct node *node, const struct switch_calls *calls)
 {
+    if (node_shares(node))
+        return -1;
     return add(fabric, node, (struct station){.of_switch = *calls});
 }
 
@@ -86,8 +88,11 @@ void fabric_run(struct fabric *fabric)
         }
         if (busy)
             continue;
-        if (last)
+        if (last) {
+            for (uint32_t i = 0; i < fabric->count; i++)
+                node_ring(fabric->nodes[i]);
             return;
+        }
         bell_wait(fabric->bell, fabric->nodes, fabric->count, deadline - now);
     }
 }

@@ -4,7 +4,6 @@
 #include <linux/futex.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +25,8 @@ void node_close(struct node *node)
 {
     free(node->arriving);
     free(node->ways);
+    free(node->readers);
+    free(node->shared);
     free(node);
 }
 
@@ -41,17 +42,25 @@ int node_hear(struct node *node, struct link *from)
 }
 
 int node_reach(struct node *node, uint32_t address, struct link *link, struct bell *bell,
-               const uint8_t *with_values, const uint8_t *without)
+               bool to_host, const uint8_t *with_values, const uint8_t *without)
 {
     struct way *more = realloc(node->ways, (node->ways_count + 1) * sizeof *node->ways);
     if (!more)
         return -1;
     node->ways = more;
     struct way *way = &node->ways[node->ways_count++];
-    *way = (struct way){.address = address, .link = link, .bell = bell};
+    *way = (struct way){.address = address, .link = link, .bell = bell, .to_host = to_host};
     memcpy(way->headers[0], with_values, HEADERS);
     memcpy(way->headers[1], without, HEADERS);
     return 0;
+}
+
+int node_shares(struct node *node)
+{
+    const size_t slots = (size_t)node->ways_count * node->frames;
+    node->readers = calloc(slots * node->ways_count + 1, sizeof *node->readers);
+    node->shared = calloc(slots + 1, sizeof *node->shared);
+    return node->readers && node->shared ? 0 : -1;
 }
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *time)
@@ -73,7 +82,18 @@ void node_publish(struct node *node)
         if (atomic_load_explicit(&way->link->sent, memory_order_relaxed) == way->sent)
             continue;
         atomic_store(&way->link->sent, way->sent);
-        bell_ring(way->bell);
+        way->rings = waiting(way->link) < node->frames / ENOUGH;
+        if (!way->rings)
+            bell_ring(way->bell);
+    }
+}
+
+void node_ring(struct node *node)
+{
+    for (uint32_t i = 0; i < node->ways_count; i++) {
+        if (node->ways[i].rings)
+            bell_ring(node->ways[i].bell);
+        node->ways[i].rings = false;
     }
 }
 
@@ -88,10 +108,12 @@ static bool anything_waits(struct node *const *nodes, uint32_t count)
 
 void bell_wait(struct bell *bell, struct node *const *nodes, uint32_t count, double seconds)
 {
+    for (uint32_t n = 0; n < count; n++)
+        node_ring(nodes[n]);
     if (seconds <= 0)
         return;
     const uint32_t rung = atomic_load(&bell->rung);
-    /* Whoever sends after this look sees that the bell's owner sleeps. */
+    /* A sender that sends after the check below sees that the bell's owner sleeps. */
     atomic_store(&bell->sleeps, 1);
     if (!anything_waits(nodes, count)) {
         const double whole = floor(seconds);

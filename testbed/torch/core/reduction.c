@@ -57,7 +57,7 @@ static int32_t *stage_of(const struct reduction *r, uint64_t piece)
     return r->stage + piece % PIECES * PIECE * r->block;
 }
 
-/* Values far away are fetched while those before them are made integers. */
+/* Prefetches values while those before them are made integers. */
 static void fetch(const float *values, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i += 64 / sizeof *values)
@@ -100,16 +100,20 @@ int reduction_run(struct reduction *r, double until)
             restore_piece(r);
             busy = true;
         }
-        if (r->restored == pieces)
+        if (r->restored == pieces) {
+            node_ring(r->node);
             return 1;
+        }
         if (r->pushed < pieces && r->pushed - r->restored < PIECES) {
             const int error = push(r);
             if (error < 0)
                 return error;
             busy = true;
         }
-        if (now >= until)
+        if (now >= until) {
+            node_ring(r->node);
             return 0;
+        }
         if (busy)
             continue;
         bool blocked = false;

@@ -20,14 +20,15 @@ struct reduction {
     uint64_t begin; /* of the flow's fragments */
 };
 
-/* Blocks in a piece, and pieces in the stage. They are few, so that the stage stays in a core's cache;
-   a rank has no more packets than these in flight, whatever its window. */
-enum { PIECE = 4, PIECES = 8 };
+/* Blocks in a piece, and pieces in the stage, which stays in a core's cache. A rank has at most this
+   many packets in flight, whatever its window is. */
+enum { PIECE = 4, PIECES = 32 };
 
 /* The bits of each block's largest magnitude, as a float32. */
 void largest(const float *values, uint64_t count, uint32_t block, uint32_t *bits);
 
-/* Works until all sums have come or `until`; returns 1 for all, 0 for not yet, or an error as -errno. */
+/* Works until all sums have come, or until `until`. Returns 1 if all have come, 0 if not, or
+   -errno. */
 int reduction_run(struct reduction *reduction, double until);
 
 #endif

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patience import awaited
+
 from testbed.backends.emulation.switch_target import SwitchTarget
 
 _RELAY = Path(__file__).with_name("relay.py")
@@ -21,8 +23,8 @@ _MTU = 9216  # of any fabric
 
 @dataclass(frozen=True)
 class Links:
-    """Shares of packets that are lost, that are sent a second time later, and that are delayed, so
-    that others overtake them."""
+    """The shares of packets that are lost, that are sent again later, and that are delayed so that
+    others overtake them."""
 
     lost: float = 0.0
     doubled: float = 0.0
@@ -70,11 +72,14 @@ class HostileTarget:
         self._relay.stdin.flush()
 
     def forget(self, registers: Sequence[str]) -> None:
-        """Lose all memory at once: no packet comes in or leaves meanwhile."""
+        """Clear all registers at once: no packet arrives or leaves meanwhile."""
         assert self._relay is not None
         os.kill(self._relay.pid, signal.SIGSTOP)
         try:
-            time.sleep(0.02)  # packets that have arrived are handled first
+            awaited(lambda: _state(self._relay.pid) == "T")
+            # Packets that have arrived are handled first: by the kernel, then by the switch.
+            time.sleep(0.02)
+            awaited(lambda: _state(self._target.pid) == "S")
             for register in registers:
                 self._target.reset_register(register)
         finally:
@@ -85,3 +90,8 @@ class HostileTarget:
         if self._relay is not None:
             self.disturbed = json.loads(self._relay.communicate("")[0])
             self._relay = None
+
+
+def _state(pid: int) -> str:
+    """Of a process: T if it is stopped, S if it waits."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

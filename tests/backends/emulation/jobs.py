@@ -1,4 +1,4 @@
-"""One experiment's jobs on the emulated fabric, with a chance to disturb them."""
+"""Runs an experiment's jobs on the emulated fabric, and can disturb them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Reduction:
         return found
 
     def assert_exact(self) -> None:
-        """Every worker compared every value of every iteration, and none differed."""
+        """Assert that every worker compared every value of every iteration, and that none
+        differed."""
         for job in self.jobs:
             rounds = job.job.warmup + job.job.iterations
             for outcome in self.workers:

@@ -19,7 +19,7 @@ def open_socket(network: Network, node: str, kind: socket.SocketKind) -> socket.
     def enter_and_open() -> socket.socket:
         descriptor = os.open(network.namespace(node), os.O_RDONLY)
         try:
-            # Only this thread moves, and it ends with the call.
+            # Only this thread changes its namespace, and it ends with the call.
             if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
         finally:

@@ -2,8 +2,8 @@
 
     relay.py LOST DOUBLED DELAYED SEED a=b c=d …
 
-Forwards all frames until a line on its standard input tells it to begin. Ends when its standard
-input ends, and then prints how many packets it lost, duplicated and delayed.
+It forwards all frames until a line on its standard input tells it to begin. When its standard input
+ends, it prints how many packets it lost, duplicated and delayed, and ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def main(lost: float, doubled: float, delayed: float, seed: int, pairs: list[str
             end.send(frame)
 
     def hold(end: socket.socket, frame: bytes) -> None:
-        """For 0.1 ms to 30 ms: some are only overtaken, others arrive much too late."""
+        """Hold a frame for 0.1 ms to 30 ms: some frames are only overtaken, others arrive much too
+        late."""
         until = time.monotonic() + 10 ** random.uniform(-4, -1.5)
         heapq.heappush(held, (until, next(order), end, frame))
 

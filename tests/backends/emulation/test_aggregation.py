@@ -36,7 +36,7 @@ def packets(kind: int, values: np.ndarray, bitmap: int) -> np.ndarray:
 
 
 def received(endpoint: socket.socket, count: int) -> np.ndarray:
-    """``count`` packets sorted by sequence number; no more must arrive."""
+    """``count`` packets, sorted by sequence number. No more may arrive."""
     got = np.concatenate([np.frombuffer(endpoint.recv(2048), wire.PACKET) for _ in range(count)])
     endpoint.settimeout(0.2)
     with pytest.raises(TimeoutError):

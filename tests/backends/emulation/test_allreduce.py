@@ -1,4 +1,4 @@
-"""Whole all-reduces over the emulated fabric: exact, and summed in the right place."""
+"""Whole all-reduces over the emulated fabric are exact, and are summed in the right place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.topology.framing import Framing
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
-# BMv2 handles some ten thousand packets a second next to the other processes of a run.
+# BMv2 handles some ten thousand packets per second next to the other processes of a run.
 DILATION = {"native": 200, "bmv2": 800}
 INA = {"none": "none", "the workers' ToR": ["t0"], "the server's ToR": ["t1"], "all": "all"}
 

@@ -1,5 +1,5 @@
-"""Faults that a user asks for, caused in the emulator. They begin at 0, before the first packet, so
-that no outcome depends on how fast this machine is."""
+"""Faults that a user asks for, in the emulator. They begin at 0, before the first packet, so that
+no result depends on this machine's speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whenever the process that holds a fabric ends, its namespaces, links and processes end too."""
+"""When the process that holds a fabric ends, its namespaces, links and processes end, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fat-tree of 16 hosts and 20 switches: all paths used, nothing left behind."""
+"""On a fat-tree of 16 hosts and 20 switches, all paths are used and nothing is left behind."""
 
 from __future__ import annotations
 

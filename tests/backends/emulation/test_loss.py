@@ -102,8 +102,8 @@ def test_systems_on_tcp_are_exact_under_loss(system, tmp_path):
 
 
 def arrived(network, source, to, count, silence_s=0.5):
-    """The share of ``count`` packets from one host to another that arrive. If one is missing, this
-    waits for it until nothing has come for ``silence_s``."""
+    """The share of ``count`` packets from one host to another that arrives. If any is missing, wait
+    until nothing has come for ``silence_s``."""
     address = (network.addressing.ip(to), 5000)
     with (
         open_socket(network, to, socket.SOCK_DGRAM) as receiver,
@@ -168,7 +168,7 @@ def test_what_a_network_loses_tcp_sends_again(p4, tmp_path):
             sender.connect(ends)
             receiver, _ = listener.accept()
             with receiver:
-                # 70 segments over two links of 2 % would arrive whole in one run of twenty.
+                # 70 segments over two links with 2 % loss would all arrive in one of twenty runs.
                 size = 1_000_000
                 with ThreadPoolExecutor(1) as sending:
                     sent = sending.submit(sender.sendall, bytes(size))

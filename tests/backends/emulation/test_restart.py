@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 def test_a_restarted_switch_never_makes_a_wrong_sum(style, target, tmp_path):
-    """ATP recovers. With other protocols a rank may ask for a lost sum in vain; the run says so."""
+    """ATP recovers. With other protocols, a rank may ask for a lost sum in vain; then the run says
+    so."""
     counted = []
 
     def restart_once(network, launcher):

@@ -35,8 +35,8 @@ def socket_of(network, host, **options):
 
 
 def sent_and_read(network, receiver, senders, each):
-    """Let every sender send ``each`` packets, in turn, before the receiver reads. Return how many
-    it reads once every packet was carried over the last link or is counted as a loss."""
+    """Let every sender send ``each`` packets, in turn, before the receiver reads. When every packet
+    has passed the last link or is counted as a loss, return how many packets it reads."""
     begin, count, read = network.statistics().sent_bytes["t0-h2"], each * len(senders), 0
     for _ in range(each):
         for sender in senders:

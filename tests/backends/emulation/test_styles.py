@@ -98,7 +98,7 @@ def sums_are_exact(style, links, fragments, racks, target, folder):
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 def test_sums_of_small_packets_are_exact(style, tmp_path):
-    """Several travel as one."""
+    """Several packets travel as one."""
     reduce(tiny(tmp_path, **style, values=64, iterations=3), tmp_path).assert_exact()
 
 
@@ -115,7 +115,8 @@ MEMORY = [each["name"] for each in json.loads(PROGRAM.read_bytes())["register_ar
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 def test_a_switch_that_loses_its_memory_never_makes_a_wrong_sum(style, tmp_path):
-    """ATP recovers. With other protocols a rank may ask for a lost sum in vain; the run says so."""
+    """ATP recovers. With other protocols, a rank may ask for a lost sum in vain; then the run says
+    so."""
     hostile = Hostile(Links(lost=0.005))
     left = [1]
 

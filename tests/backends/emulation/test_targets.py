@@ -1,4 +1,4 @@
-"""Compilation is done before the first cell, also on a machine that has never run one."""
+"""Programs are compiled before the first cell, even on a machine that has never run one."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def carried(wanted: float, measure: Callable[[], float], tries: int = 6) -> floa
 
 
 def unreachable(network: Network) -> list[str]:
-    """Every ordered pair of hosts between which a ping does not pass."""
+    """Every ordered pair of hosts between which ping fails."""
     hosts = network.fabric.hosts
     ping = ["ping", "-q", "-c1", f"-W{PATIENCE_S:.0f}"]
     pings = {

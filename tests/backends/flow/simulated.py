@@ -15,7 +15,7 @@ from testbed.workload.catalogue import load
 
 SUMMING = ("ps", "ring", "hierarchical-ring", "atp", "switchml", "netreduce", "rina", "grid")
 SIMPLE = {"ps": {"servers": "dedicated"}, "switchml": {"without_ina": "server"}}
-"""The options with which only the servers that a test names sum."""
+"""Options with which only the servers that a test names sum."""
 
 UPDATING = ("asp", "ssp", "r2sp")
 

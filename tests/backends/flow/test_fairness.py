@@ -11,7 +11,8 @@ from testbed.backends.flow.fairness import in_numpy, max_min
 
 
 def rates(capacity, flows, caps=None):
-    """``flows``: a mapping of link to amount for each. Rates by C, which numpy's must equal."""
+    """The rates of ``flows``, each a mapping of link to amount. They are computed in C, and numpy's
+    must be equal."""
     entries = [(f, link, amount) for f, load in enumerate(flows) for link, amount in load.items()]
     flow, link, amount = (np.array(column) for column in zip(*entries, strict=True))
     cap = np.full(len(flows), np.inf) if caps is None else np.array(caps, float)

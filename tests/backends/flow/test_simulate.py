@@ -1,4 +1,4 @@
-"""The simulator compared with the closed form where that is exact, and effects it leaves out."""
+"""The simulator compared with the closed form where that is exact, and effects that it ignores."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FABRICS = [
 @pytest.mark.parametrize("name", SUMMING)
 def test_a_bucket_takes_what_the_closed_form_says(name, fabric):
     made = job(plan(name, fabric, 8))
-    # The closed form is less exact where overlapping stages make chunks share links in turn. In a
-    # mixed ring it assumes that stages wait for one another.
+    # The closed form is less exact if overlapping stages make chunks share links in turn. In a
+    # mixed ring, it assumes that stages wait for one another.
     overlapping = name == "hierarchical-ring" and len(fabric.tors) > 1
     mixed = name == "rina" and 0 < len(fabric.ina) < len(fabric.tors)
     within = 0.17 if mixed else 0.06 if overlapping else 0.01
@@ -123,7 +123,7 @@ def test_everyone_waits_for_a_straggler(name):
 def test_credit_bounds_what_is_under_way():
     ps = plan("ps", RACK, 2)
     sizes = [4_000_000] * 12
-    # With one piece in flight push and pull alternate, with four they overlap.
+    # With one piece in flight, push and pull alternate; with four, they overlap.
     alone = replace(ps, pipelining=replace(ps.pipelining, credit=1))
     one = simulate(RACK, [job(alone, sizes)]).jct_s(0)
     four = simulate(RACK, [job(ps, sizes)]).jct_s(0)

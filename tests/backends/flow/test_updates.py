@@ -70,6 +70,6 @@ def test_a_straggler_is_left_behind_by_no_more_than_the_staleness():
     assert free[0][-1].end < 1.2 and free[2][-1].end > 4.0
     slow = bound[2]
     for own in bound[:2]:
-        # Iteration i (from 0) ends when the answer contains the slowest worker's update i - 2.
+        # Iteration i (from 0) ends when the answer contains update i - 2 of the slowest worker.
         assert all(own[i].end >= slow[i - 2].start + 0.5 for i in range(2, 8))
         assert own[-1].end == pytest.approx(slow[-3].end, rel=0.01)

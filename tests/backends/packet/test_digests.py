@@ -1,4 +1,4 @@
-"""Digests of packets: where they say that two runs part."""
+"""Digests of packets: where they say that two runs diverge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ SIZE = 30_000_000
 
 
 def transfer(down_at=None):
-    """The digests of a long transfer, the packets before ``down_at`` (s), and those of all time."""
+    """The digests of a long transfer, the number of packets before ``down_at`` (s), and that of all
+    packets."""
     settings = tcp_settings(leaf_spine(1, 1, 2, 1e10, 1e10, 256_000))
     with Simulation(3, 0, settings) as simulation:
         for node, kind in enumerate((HOST, HOST, ROUTER)):
@@ -58,7 +59,7 @@ def test_a_run_parts_from_another_where_a_link_goes_down():
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=3000), st.data())
 def test_digests_tell_where_runs_part(packets, drawn):
-    """Against the packets themselves, with the C code's rule for what is kept."""
+    """Compared with the packets themselves, by the C code's rule for what is kept."""
     at = drawn.draw(st.integers(0, len(packets)))
     other = packets[:at] + drawn.draw(st.lists(st.integers(0, 9), max_size=3000))
     base, new = digests(packets), digests(other)

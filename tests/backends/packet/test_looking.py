@@ -1,4 +1,4 @@
-"""Captures, time series and timelines of virtual time: right, and without an effect on the run."""
+"""Captures, time series and timelines of virtual time are right, and do not affect the run."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_capture_of_tcp_is_tcp(tmp_path):
         blocks += len(told)
     assert blocks > 0  # losses left gaps
     assert sum(packet.wirelen for packet in packets) == pytest.approx(
-        # What arrives is captured if it was not lost; between switches nothing is.
+        # What arrives is captured unless it was lost; between switches, nothing is lost.
         sent(results, "t1", "s0") + sent(results, "s0", "t1")
     )
     for ends, spans in streams.items():
@@ -269,7 +269,7 @@ def test_a_timeline_is_well_formed_and_lasts_as_long_as_the_job(system, timers, 
 
 
 def nested(spans) -> bool:
-    """Whether each two are apart, or one is within the other."""
+    """Whether any two spans are either disjoint, or one is within the other."""
     open_until: list[float] = []
     for each in sorted(spans, key=lambda each: (each["ts"], -each["dur"])):
         end = each["ts"] + each["dur"]

@@ -1,4 +1,4 @@
-"""Whole experiments packet by packet, beside the flow back end."""
+"""Whole experiments packet by packet, compared with the flow back end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(folder, name="one", **changes):
     return testbed.run(data(folder, **asked), folder / name)
 
 
-# TCP does not share a server's link evenly, so PS overlaps its two directions less than flows do.
+# TCP does not share a server's link evenly, so PS's two directions overlap less than with flows.
 @pytest.mark.parametrize(("system", "slower"), SLOWER.items())
 def test_large_messages_take_as_long_as_flows(system, slower, tmp_path):
     seconds = {}
@@ -51,7 +51,8 @@ def test_large_messages_take_as_long_as_flows(system, slower, tmp_path):
 
 @pytest.mark.parametrize("ina", [0.5, "all"])
 def test_grids_streams_take_the_paths_of_its_plan(ina, tmp_path):
-    """Hashed, some of them would share a link, on which the job then takes 1.3 times as long."""
+    """With hashed routes, some streams would share a link, and the job would take 1.3 times as
+    long."""
     fat_tree = {"kind": "fat-tree", "k": 4, "host_rate": "10Gbit", "queue": "512KB", "ina": ina}
     found = run(
         tmp_path,
@@ -130,7 +131,7 @@ def test_sums_are_exact_where_packets_arrive_twice(system, tmp_path):
 
 
 def test_a_link_loses_what_is_asked_of_it(tmp_path):
-    """By its name, as one of the hosts' links, or as one of all."""
+    """Whether it is asked for by its name, as one of the hosts' links, or as one of all links."""
     seconds = {}
     for name, loss in {
         "none": 0, "one": {"h0-t0": 0.1}, "other": {"all": 0.1, "t0-h0": 0, "hosts": 0},
@@ -145,7 +146,8 @@ def test_a_link_loses_what_is_asked_of_it(tmp_path):
 
 @pytest.mark.parametrize("system", ["atp", "switchml", "rina", "netreduce", "grid"])
 def test_switches_are_sent_nothing_twice_without_loss(system, tmp_path):
-    """But a group of Rina's may wait for a single worker, and asks for the sum by a packet."""
+    """Except that a group of Rina's may wait for a single worker, and then a packet asks for the
+    sum."""
     (row,) = run(tmp_path, jobs__0__system=system).results.itertuples()
     assert row.retransmitted <= (5 if system == "rina" else 0)
 
@@ -178,7 +180,8 @@ def with_costs(folder, system, **costs):
     return found.results.jct_s.item()
 
 
-# A worker of ATP sends its gradient and receives the sum; in a ring of four, each of 6 steps does.
+# An ATP worker sends its gradient and receives the sum; in a ring of four, it does so in each of 6
+# steps.
 @pytest.mark.parametrize(("system", "messages"), [("atp", 2), ("netreduce", 2), ("ring", 12)])
 def test_hosts_handle_messages_one_after_another(system, messages, tmp_path):
     free, costly = (with_costs(tmp_path, system, message_cost=cost) for cost in ("0s", "10us"))
@@ -187,8 +190,8 @@ def test_hosts_handle_messages_one_after_another(system, messages, tmp_path):
 
 @pytest.mark.parametrize(("system", "packets"), [("atp", FRAGMENTS * 2), ("ring", 6 * 43 * 2)])
 def test_hosts_handle_packets_one_after_another(system, packets, tmp_path):
-    """When that takes longer than all else. A ring's parts have 43 segments, and more
-    acknowledgements come with them."""
+    """This shows if handling takes longer than everything else. A ring's parts have 43 segments,
+    and with them come more acknowledgements."""
     slow = [with_costs(tmp_path, system, packet_cost=cost) for cost in ("10us", "20us")]
     assert 1 <= (slow[1] - slow[0]) / (2 * packets * 10e-6) <= (1.01 if system == "atp" else 2)
 
@@ -266,7 +269,7 @@ def test_dilated_timers_make_losses_cheap_for_the_hosts(tmp_path):
 
 
 def test_the_same_file_gives_the_same_table_byte_for_byte(tmp_path):
-    """Whatever the hash seed and the number of processes."""
+    """Whatever the hash seed and the number of processes are."""
     asked = data(
         tmp_path,
         backend="packet",
@@ -307,8 +310,8 @@ def test_the_same_file_gives_the_same_table_byte_for_byte(tmp_path):
 
 @pytest.mark.parametrize("system", ["atp", "switchml", "netreduce"])
 def test_a_switch_adds_no_faster_than_its_capacity(system, tmp_path):
-    """A ToR gets three streams at the rate of a link: two workers', and the other rack's sums.
-    NetReduce without a limit is some percent slower than its link."""
+    """A ToR gets three streams at the rate of a link: those of two workers, and the other rack's
+    sums. Without a limit, NetReduce is a few percent slower than its link."""
     seconds = []
     for capacity in (None, "10Gbit"):
         changes = {"fabric__capacity": capacity} if capacity else {}

@@ -1,4 +1,4 @@
-"""TCP of the C core by itself: hosts on one router."""
+"""TCP of the C core on its own: hosts on one router."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_one_sender_fills_a_link():
 
 @pytest.mark.parametrize(("senders", "idle"), [(4, 0.01), (8, 0.01), (16, 0.25)])
 def test_senders_share_a_link(senders, idle):
-    """Their queue overflows. Of 16 senders the last one may wait for a timeout, alone."""
+    """Their queue overflows. With 16 senders, the last one may wait for a timeout on its own."""
     took, counted = incast(senders, 8_000_000)
     assert least(senders, 8_000_000) <= took <= least(senders, 8_000_000) * (1 + idle)
     assert sum(each.recoveries for each in counted) > 0
@@ -76,7 +76,8 @@ def test_senders_share_a_link(senders, idle):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_timeouts_do_not_grow_with_gaps(seed):
-    """What arrives behind a gap is acknowledged late, which says nothing about the round trip."""
+    """What arrives behind a gap is acknowledged late, and this says nothing about the round
+    trip."""
     took, _ = incast(2, 400_000, loss=0.1, seed=seed)
     assert took < 5
 
@@ -96,8 +97,9 @@ def test_a_lost_segment_does_not_cost_a_timeout():
 
 
 def test_a_shaper_lets_a_frame_go_before_it_counts_it():
-    """HTB with a burst of two frames: three leave an idle link at once, and each other one as soon
-    as the one before has been counted. A wire delivers a frame when its last bit has passed."""
+    """HTB with a burst of two frames: three frames leave an idle link at once, and each further one
+    as soon as the previous one has been counted. A wire delivers a frame when its last bit has
+    passed."""
     frame = (MSS + HEADERS) * 8 * SECOND // RATE
     alone, _ = incast(1, 3 * MSS, gather_time=0, burst=2 * frame)
     assert alone * SECOND == pytest.approx(2 * MICROSECOND, rel=0.01)

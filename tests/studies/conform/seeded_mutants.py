@@ -1,9 +1,9 @@
-"""Twenty mutants of our own P4 program, a line each: does ``ina-testbed conform`` find them?
+"""Twenty mutants of our own P4 program, each of one line: does ``ina-testbed conform`` find them?
 
     python -m tests.studies.conform.seeded_mutants            # says by which rule, and how soon
     python -m tests.studies.conform.seeded_mutants --record   # compiles them again (needs p4c)
 
-They are recorded as p4c compiled them, so that the tests need no compiler.
+They are stored as p4c compiled them, so that the tests need no compiler.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FREE = "} else if (meta.record.contributors == 0 && hdr.ina.slot < meta.slots) {
 
 @dataclass(frozen=True)
 class Mutant:
-    """In ``file``, the first ``line`` becomes ``becomes``; ``protocol`` uses it."""
+    """In ``file``, the first ``line`` is replaced by ``becomes``; ``protocol`` uses it."""
 
     what: str
     protocol: str

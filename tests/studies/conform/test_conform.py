@@ -1,4 +1,4 @@
-"""``conform``: our own program keeps every rule, mutants of it do not."""
+"""``conform``: our own program keeps every rule, and its mutants do not."""
 
 from __future__ import annotations
 

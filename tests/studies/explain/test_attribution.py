@@ -1,4 +1,4 @@
-"""The parts add up, and each cause's gain is what the experiment without it shows."""
+"""The parts add up, and each cause's gain is what a run without the cause shows."""
 
 from __future__ import annotations
 
@@ -40,8 +40,14 @@ def deployed(text):
     return Deployments().of(Experiment.model_validate_json(text))
 
 
+@cache
+def explained_once(text):
+    return explain(deployed(text))
+
+
 def explained(found):
-    return explain(deployed(found.model_dump_json(exclude_none=True)))
+    """Explained once, for all tests that this process runs."""
+    return explained_once(found.model_dump_json(exclude_none=True))
 
 
 def part(found, name):

@@ -1,4 +1,4 @@
-"""The verb: what it prints and writes, and what it refuses."""
+"""The verb ``explain``: what it prints and writes, and what it refuses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_rows_of_other_back_ends_are_explained_by_their_tables(tmp_path):
 
 
 def test_an_emulated_row_says_what_was_measured_and_what_is_not_known(tmp_path):
-    """Tables of a run in packets, told as an emulated one: they have the same columns."""
+    """The tables are those of a run in packets, marked as emulated: they have the same columns."""
     paused = {"at": "400us", "until": "2ms", "host": "h0"}
     path = ring(
         tmp_path,

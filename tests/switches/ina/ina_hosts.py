@@ -1,6 +1,6 @@
 """Correct hosts, reduced to the packets that the protocol allows: a member, and a tree's root.
 
-They do not decide when to send: the test does, at the worst moments. A sum of their values shows
+They do not decide when to send: the test does, at the worst moments. The sum of their values shows
 which ranks contributed.
 """
 
@@ -40,13 +40,13 @@ FIRST_SEQUENCE = 0xFFFF_FFFC  # so that it wraps around
 
 def contribution(tree: int, rank: int, sequence: int, style: TreeProtocol) -> np.ndarray:
     drawn = values(tree << 48 | rank << 34 | (sequence % (1 << 32)) << 1)
-    # Small enough not to overflow, for the protocol that watches overflow.
+    # Small enough not to overflow, for protocols that watch for overflow.
     return (drawn // 128).astype(">i4") if style.watches_overflow else drawn
 
 
 @dataclass
 class Host:
-    """``name``'s role in a tree. ``send`` gives a packet to the network."""
+    """The role of ``name`` in a tree. ``send`` gives a packet to the network."""
 
     name: str
     allocation: Allocation
@@ -75,13 +75,14 @@ class Host:
         """Send fragment ``s``, which is due."""
 
     def hear(self, packet: Packet) -> None:
-        """Take a packet that arrived."""
+        """Process a packet that arrived."""
 
     def slot(self, s: int) -> int:
         return (FIRST_SEQUENCE + s) % (2 * WINDOW)
 
     def priority(self, s: int) -> int:
-        """0 where it does not count; where it does, all members agree on it."""
+        """The priority of fragment ``s``: 0 if priorities do not count, otherwise one on which all
+        members agree."""
         counts = any(self.style.priorities({}, [Unit(0, 1, 0.0)], 1))
         return 1 + (s + 3 * self.allocation.number) % wire.MOST_PRIORITY if counts else 0
 
@@ -175,7 +176,7 @@ class Root(Host):
             self._answer(s, child)
 
     def _answer(self, s: int, to: str) -> None:
-        """Send the true sum. The test makes sure that arrived packets add up to it."""
+        """Send the true sum. The test ensures that the packets that arrived add up to it."""
         tree, sums = self.allocation.tree, self.style is not RACK
         kind = wire.KIND_RESULT if sums or self.multicasts else wire.KIND_ACK
         slot = self.slots.get(s, self.slot(s))
@@ -220,7 +221,7 @@ class Root(Host):
 
 @dataclass
 class Neighbour(Host):
-    """NetReduce: sends on its connection to the next rank, and gets sums from the one before."""
+    """NetReduce: sends on its connection to the next rank, and gets sums from the previous one."""
 
     after: Neighbour | None = None
     passes: bool = True  # whether its ToR sees what it sends to the next rank
@@ -284,7 +285,7 @@ def contributors(packet: Packet, tree: Tree) -> frozenset[int]:
 
 
 def total(tree: int, ranks: Iterable[int], sequence: int, style: TreeProtocol) -> np.ndarray:
-    """What a slot makes of these ranks' contributions: their sum, for most protocols."""
+    """What a slot holds after these ranks' contributions: for most protocols, their sum."""
     parts = [contribution(tree, rank, sequence, style) for rank in ranks]
     return style.reference.total(parts).astype(">i4")
 

@@ -96,7 +96,7 @@ _registers = cache(registers)
 
 
 def forget(switch: Control, program: Path = PROGRAM) -> None:
-    """Lose all memory, like a switch that restarts."""
+    """Clear all memory, like a switch that restarts."""
     for register in _registers(program):
         switch.reset_register(register)
 

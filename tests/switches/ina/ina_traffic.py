@@ -43,7 +43,7 @@ LONGEST = 9000
 
 
 def values(seed: int, lanes: int = wire.VALUES) -> np.ndarray:
-    """Random int32, or mostly those at the limits; the same on every machine."""
+    """Random int32, or mostly values at the limits; the same on every machine."""
     drawn = hashlib.shake_128(seed.to_bytes(8, "big")).digest(4 * lanes)
     found = np.frombuffer(drawn, ">i4")
     return EXTREMES[found % len(EXTREMES)].astype(">i4") if seed % 2 else found
@@ -89,8 +89,8 @@ class Traffic:
         return self.random.randrange(one_in) == 0
 
     def _due(self, number: int, wanted: Iterable[Due]) -> Due | None:
-        """A missing contribution to the tree's current fragment or message. If there is none, None,
-        and the next call is about the next one."""
+        """A missing contribution to the tree's current fragment or message. If none is missing,
+        returns None, and the next call is for the next fragment or message."""
         missing = sorted(set(wanted) - self._sent[number])
         if not missing:
             self._sent[number].clear()
@@ -217,7 +217,8 @@ class Traffic:
         return ADDRESSING.port(SWITCH, hop), bytes(packet)
 
     def _mangled(self, port: int, frame: bytes) -> Arrival:
-        """A packet cut, lengthened, at another port, or with some bytes of its headers changed."""
+        """A packet that is cut, lengthened, at another port, or changed in some bytes of its
+        headers."""
         how = self.random.randrange(4)
         if how == 0:
             return port, frame[: self.random.randrange(14, len(frame) + 1)]

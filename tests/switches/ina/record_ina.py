@@ -2,8 +2,8 @@
 
     sudo python tests/switches/ina/record_ina.py
 
-The files ``recorded/*.npz`` replace BMv2 where it is not installed. They hold the first bytes and a
-digest of every packet that left; the packets that arrived are drawn again from the seed.
+The files ``recorded/*.npz`` replace BMv2 where it is not installed. They have the first bytes and a
+digest of every packet that left. The packets that arrived are generated again from the seed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Correct hosts and a hostile network: every packet carries the sum of exactly the ranks it names.
+"""Correct hosts on a hostile network: every packet carries the sum of exactly the ranks it names.
 
-This holds if packets are reordered, repeated and lost, and if switches lose their memory. Once the
-network is reliable again, and if no memory was lost, every fragment is completed.
+This holds even if packets are reordered, repeated and lost, and if switches lose their memory. If
+no memory was lost, every fragment is completed once the network is reliable again.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Network:
         self.under_way.append((tor, ADDRESSING.port(tor, name), bytes(packet)))
 
     def deliver(self, lose: float = 0.0, double: float = 0.0) -> None:
-        """Move a packet by one hop, preferably a recent one, so that some become very old."""
+        """Move a packet by one hop, preferably a recent packet, so that some become very old."""
         youngest = 6 if self.random.random() < 0.9 else len(self.under_way)
         at = max(0, len(self.under_way) - 1 - self.random.randrange(youngest))
         node, port, frame = self.under_way[at]
@@ -169,7 +169,7 @@ class Network:
                 forget(self.random.choice(list(self.switches.values())))
 
     def calm(self, rounds: int) -> None:
-        """All packets arrive, in any order, and all hosts retransmit what is missing."""
+        """Let all packets arrive, in any order, and all hosts retransmit what is missing."""
         for _ in range(rounds):
             while self.under_way:
                 self.deliver()
@@ -187,7 +187,7 @@ ADDRESSING_OF = {
 
 
 def operations(trees) -> list[bool]:
-    """Whether to multicast: protocol RACK does both, multicast and reduce."""
+    """The operations to test, True for multicast: protocol RACK does both, multicast and reduce."""
     return [False, True] if trees[0].tree.protocol is RACK else [False]
 
 

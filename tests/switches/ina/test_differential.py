@@ -38,7 +38,7 @@ def sanitized():
 
 
 def compare(switch, styles, random, count):
-    """Returns the events, which show what the traffic has tested."""
+    """Compare switch and reference; returns the events, which show what the traffic has tested."""
     forget(switch)
     before = counted(switch)
     reference = ReferenceSwitch(SWITCH, FABRIC, ALLOCATIONS)

@@ -56,7 +56,8 @@ COMMITTED, SATURATING = [Build(size) for size in PROGRAMS], Build(wire.VALUES, s
 
 
 def targets():
-    """Committed programs are tested everywhere, others only where p4c can compile them."""
+    """The targets and builds. Committed programs are tested everywhere, others only if p4c can
+    compile them."""
     compiled = [
         pytest.mark.bmv2,
         pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed"),
@@ -146,7 +147,7 @@ def three(first, second, lanes):
 
 
 def test_every_pair_of_limits_in_every_lane(target):
-    """Neighbouring lanes have other limits, and carries and borrows must not cross over."""
+    """Neighbouring lanes have different limits; carries and borrows must not cross lanes."""
     lanes = target.build.lanes
     pairs = np.array([(x, y) for x in LIMITS for y in LIMITS])
     for shift in range(len(pairs)):

@@ -27,13 +27,14 @@ VALUES = (0, 1, -1, 2**31 - 1, -(2**31), 2**30)
 
 
 def drawn(random, entries):
-    """One packet's pairs. Few indices, so that many entries agree; values at the limits."""
+    """One packet's pairs. There are few indices, so that many entries agree; values are at the
+    limits."""
     pairs = [(random.choice(INDICES), random.choice(VALUES)) for _ in range(entries)]
     return np.array(pairs, np.int64).astype(np.int32).ravel()
 
 
 def merged(packets):
-    """Entry by entry: the least index, and the values of those that have it."""
+    """For each entry, the lowest index, and the sum of the values that have it."""
     found = []
     for entry in zip(*(each.reshape(-1, 2).tolist() for each in packets), strict=True):
         sums = defaultdict(int)

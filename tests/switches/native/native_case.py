@@ -18,10 +18,11 @@ Packet = tuple[int, bytes]  # port and bytes
 
 @dataclass(frozen=True)
 class Case:
-    """``packets`` are the same at every call. ``counters``, with their sizes, are read at the end.
+    """``packets`` returns the same packets at every call. ``counters``, with their sizes, are read
+    at the end.
 
-    In packets shorter than ``least`` bytes the program reads headers that do not exist. P4 leaves
-    this undefined: BMv2 reads those of an earlier packet, the native switch zeros.
+    In packets shorter than ``least`` bytes, the program reads headers that do not exist. In P4 this
+    is undefined: BMv2 reads those of an earlier packet, the native switch reads zeros.
     """
 
     set_up: Callable[[Control], None]

@@ -1,4 +1,4 @@
-"""Clones, resubmits, recirculates, truncations: each of ingress with each of egress."""
+"""Clones, resubmits, recirculates and truncations: each one in ingress with each one in egress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets with right and wrong checksums, and bits at odd places."""
+"""Packets with right and wrong checksums, and bit fields at odd offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source routes and labels, whole and broken."""
+"""Source routes and labels, valid and broken."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python tests/switches/native/native_fuzz.py [--minutes 10] [--seed N] [case ...]
 
-The switch must survive all of them: a sanitizer's complaint ends its process, and this program
-fails with the packet that caused it. ``test_native_fuzz.py`` does a short run of each program.
+The switch must survive all of them: a sanitizer's report ends its process, and this program then
+fails with the packet that caused it. ``test_native_fuzz.py`` runs each program for a short time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _seeds(name: str) -> list[bytes]:
 
 
 def mangled(pick: random.Random, seeds: list[bytes]) -> bytes:
-    """A changed copy of a known packet; mostly its first bytes change, where the headers are."""
+    """A changed copy of a known packet. Mostly its first bytes change, where the headers are."""
     packet = bytearray(pick.choice(seeds))
     for _ in range(pick.choice((0, 1, 1, 2, 4, 16))):
         if not packet:
@@ -147,7 +147,7 @@ class Fuzzer:
                 switch._request(struct.pack("=B", operation) + pick.randbytes(pick.randrange(40)))
 
     def number(self, width: int) -> int:
-        """A number of this width: any, one at the limits, or one from a packet."""
+        """A number of this width: a random one, one at the limits, or one from a packet."""
         pick = self.generator
         some = pick.choice(self.seeds)
         at = pick.randrange(len(some) + 1)

@@ -34,7 +34,8 @@ def _command(text: str, folder: Path | None = None) -> str:
 
 @contextlib.contextmanager
 def ends() -> Iterator[dict[int, socket.socket]]:
-    """One veth pair per port, with ``record<port>`` at the switch; sockets at the other ends."""
+    """One veth pair per port, with ``record<port>`` at the switch. Yields sockets at the other
+    ends."""
     sockets: dict[int, socket.socket] = {}
     try:
         for port in PORTS:
@@ -55,8 +56,8 @@ def ends() -> Iterator[dict[int, socket.socket]]:
 def answers(
     sockets: dict[int, socket.socket], port: int, packet: bytes, expected: int | None = None
 ) -> list[Packet]:
-    """The packets that come out. If ``expected`` is given, wait only for this number of packets; an
-    extra packet then appears among the answers to the next one."""
+    """The packets that come out. If ``expected`` is given, wait only for this number of packets. An
+    extra packet then appears among the answers to the next packet."""
     sockets[port].send(packet)
     left: list[Packet] = []
     by_file = {s.fileno(): number for number, s in sockets.items()}

@@ -91,7 +91,7 @@ def shape(interface: str, rate: int) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("size", [1250, 4150])
 def test_a_program_sees_the_queue_of_a_slow_link_grow_and_drain(pairs, size):
-    """Ten packets arrive every 2 ms, and one leaves every 100 ms. Once all are there, one leaves
+    """Ten packets arrive every 2 ms, and one leaves every 100 ms. Once all have arrived, one leaves
     every 5 ms."""
     for name in pairs:
         for end in (name, f"{name}e"):
@@ -157,8 +157,8 @@ UDP_L4, TCP_V4, ECN = 5, 1, 0x80
 
 def superframe(kind: int, carried: int, piece: int) -> bytes:
     """The bytes of a superframe for a packet socket: a struct virtio_net_hdr with the tasks of the
-    hardware, and the frame, whose transport checksum covers only the pseudo header so far. Without
-    a ``piece`` it is a plain frame without its checksum."""
+    hardware, and the frame, whose transport checksum so far covers only the pseudo header. Without
+    a ``piece``, it is a plain frame without a checksum."""
     tcp = kind & ~ECN == TCP_V4
     ends = {"sport": 7, "dport": 8}
     transport = TCP(**ends, seq=2**32 - 150, flags="FPAC") if tcp else UDP(**ends)
@@ -215,7 +215,8 @@ def test_superframes_are_cut_as_the_kernel_cuts_them(pairs, kind, carried, piece
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """A process that does nothing meanwhile, and then finds all that has come at once."""
+    """A context in which a process is stopped; afterwards it finds everything that has come, all at
+    once."""
 
     def is_stopped() -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"

@@ -1,4 +1,4 @@
-"""A program may use any names: C's keywords, and names that look alike in C."""
+"""A program may use any names: C's keywords, and names that would be the same in C."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def renamed(part):
 def test_a_program_does_the_same_under_names_that_are_none_in_c(tmp_path):
     program = json.loads((PROGRAMS / "router.json").read_text())
     for part in ("parsers", "pipelines", "calculations", "checksums", "actions"):
-        # Headers and fields have lists of their own, which stay.
+        # Headers and fields are in lists of their own, which do not change.
         program[part] = renamed(program[part])
     (ipv4,) = (state for state in program["parsers"][0]["parse_states"] if state["name"] == "ipv4")
     ipv4["name"] = "a_b"

@@ -3,7 +3,7 @@
     python record.py plain
     python record.py ddp 1 & python record.py ddp 0
 
-Needs PyTorch; the files were made with 2.14.1. What names the machine is left out.
+Needs PyTorch; the files were made with 2.14.1. Everything that names the machine is left out.
 """
 
 from __future__ import annotations

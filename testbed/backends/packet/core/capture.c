@@ -48,8 +48,8 @@ const struct port *capture_port(const struct capture *capture)
     return capture->port;
 }
 
-/* Values that are counted and not carried, and all data of a segment, are cut off, as tcpdump's
-   snapshot length does. */
+/* Values that are counted but not carried, and the data of segments, are cut off, as by tcpdump's
+   snapshot length. */
 static void put_packet(struct capture *capture, const struct packet *packet, instant at)
 {
     uint8_t headers[TCP_LONGEST];

@@ -1,5 +1,5 @@
-/* The packets of one link, both ways, in a pcap file with times in nanoseconds, as tcpdump writes
-   it at one of the link's ends. */
+/* The packets of one link, in both directions, in a pcap file with times in nanoseconds, as tcpdump
+   writes it at one of the link's ends. */
 #ifndef CAPTURE_H
 #define CAPTURE_H
 
@@ -7,7 +7,7 @@
 
 struct capture;
 
-/* At `port`. NULL, with errno, if the file cannot be written. */
+/* Captures at `port`. NULL, with errno, if the file cannot be written. */
 struct capture *capture_open(const struct port *port, const char *path);
 
 const struct port *capture_port(const struct capture *capture);
@@ -18,7 +18,7 @@ void capture_left(struct capture *capture, const struct packet *packet, instant 
 /* A packet arrives by the port. */
 void capture_arrived(struct capture *capture, const struct packet *packet, instant now);
 
-/* Writes what has left by `now`. Returns 0, or errno if the file is not whole. */
+/* Writes what has left by `now`. Returns 0, or errno if the file is incomplete. */
 int capture_close(struct capture *capture, instant now);
 
 #endif

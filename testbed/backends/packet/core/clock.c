@@ -89,8 +89,8 @@ void clock_cancel(struct clock *clock, struct event *event)
         move(clock, place, last);
 }
 
-/* What happens often sets another event, which then takes the place of the first without a search.
-   Until then the first stays at the root: nothing can be before it. */
+/* Running an event often sets another one, which then takes its place without a search. Until then
+   the first one stays at the root, because no event can be earlier. */
 void clock_step(struct clock *clock)
 {
     struct entry first = clock->heap[0];

@@ -1,5 +1,5 @@
-/* What went over the links, in short: a digest of all packets so far, after every so many packets. Of
-   two runs, the first one that differs tells between which packets they part. */
+/* Digests of what went over the links: after each `every` packets, a digest of all packets so far.
+   The first digest that differs between two runs shows between which packets they diverge. */
 #ifndef DIGESTS_H
 #define DIGESTS_H
 
@@ -20,7 +20,8 @@ static inline uint16_t digests_now(const struct digests *digests)
     return (uint16_t)(digests->state >> 48);
 }
 
-/* Every packet, by three numbers: a bijection of the state for each (as in FNV, by 64 bits). */
+/* Adds a packet, given as three numbers. Each is a bijection of the state (as in FNV, with 64
+   bits). */
 static inline void digests_add(struct digests *digests, uint64_t a, uint64_t b, uint64_t c)
 {
     const uint64_t prime = UINT64_C(0x9e3779b97f4a7c15);
@@ -34,7 +35,7 @@ static inline void digests_add(struct digests *digests, uint64_t a, uint64_t b, 
     digests->kept[digests->count++] = digests_now(digests);
     if (digests->count < MOST_DIGESTS)
         return;
-    /* Each digest covers all packets before it, so every other one can go. */
+    /* Each digest covers all packets before it, so every other one can be dropped. */
     digests->count /= 2;
     for (uint32_t i = 0; i < digests->count; i++)
         digests->kept[i] = digests->kept[2 * i + 1];

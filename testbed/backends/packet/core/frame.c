@@ -26,7 +26,7 @@ static uint32_t get32(const uint8_t *at)
     return get16(at) << 16 | get16(at + 2);
 }
 
-/* Of an even number of bytes; `sum` is what else it covers. */
+/* The checksum of an even number of bytes; `sum` is the sum of what else it covers. */
 static uint32_t checksum(const uint8_t *bytes, size_t length, uint32_t sum)
 {
     for (size_t i = 0; i < length; i += 2)

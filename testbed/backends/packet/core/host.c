@@ -48,7 +48,7 @@ static void settle(struct host *host, instant now)
     instant at = isinf(deadline) ? NEVER
                                  : (instant)ceil(deadline / host->pace * (double)SECOND);
     host->deadline = at > now ? at : now + 1;
-    /* Most deadlines move on with each packet: a timer that is early looks again. */
+    /* Most deadlines are postponed by each packet: a timer that expires early is set again. */
     if (host->deadline != NEVER && (!is_set(&host->timer) || host->timer_at > host->deadline))
         set_timer(host);
     if (host->calls->progress(host->engine))

@@ -42,8 +42,8 @@ void host_open(struct host *host, struct node *node);
 /* Takes a packet for the engine's port, which belongs to the host from then on. */
 void host_take(struct host *host, struct packet *packet, instant now);
 
-/* Stops a host's engine, as its process is stopped, or lets it go on. What arrives meanwhile waits
-   in a socket buffer, and what does not fit is lost. */
+/* Stops a host's engine, as if its process were stopped, or lets it continue. Packets that arrive
+   meanwhile wait in a socket buffer; those that do not fit are lost. */
 void host_pause(struct host *host, bool is_paused, instant now);
 
 /* Runs the engine: after a push, or at its deadline. */

@@ -30,7 +30,7 @@ static struct spells *spells_of(const struct look *look, const struct port *port
     return &look->ports[look->first[port->from] + there->ports[port->to_port]->to_port];
 }
 
-/* A shaper's burst is counted from before `now`, and leaves at once. */
+/* A shaper's burst counts from a time before `now`, but leaves at `now`. */
 static instant not_before(instant at, instant now)
 {
     return at > now ? at : now;

@@ -1,6 +1,6 @@
-/* Looks inside a run without changing it: captures, spells in which links and switches are busy, and
-   the state of queues, connections and engines. Open it when the fabric is complete, and close it
-   before the simulation. */
+/* Looks inside a run without changing it: captures, spells in which links and switches are busy,
+   and the state of queues, connections and engines. Open it when the fabric is complete, and close
+   it before the simulation is closed. */
 #ifndef LOOK_H
 #define LOOK_H
 
@@ -12,7 +12,7 @@ struct look;
 
 struct look *look_open(struct simulation *simulation);
 
-/* Returns 0, or errno of the first capture that is not whole. */
+/* Returns 0, or errno of the first capture that is incomplete. */
 int look_close(struct look *look);
 
 /* Writes the packets of a node's port to a file. Returns 0 or errno. */
@@ -22,7 +22,7 @@ int look_capture(struct look *look, uint32_t node, uint32_t port, const char *pa
    pause in which a port could send `pause` bytes ends a spell. */
 void look_record(struct look *look, uint64_t pause);
 
-/* The spells of a port and of a switch; their number. */
+/* Set `spells` to the spells of a port or of a switch; return their number. */
 uint32_t look_port_spells(const struct look *look, uint32_t node, uint32_t port,
                           const struct spell **spells);
 uint32_t look_switch_spells(const struct look *look, uint32_t node, const struct spell **spells);
@@ -41,7 +41,7 @@ struct listed {
 /* Lists packets number `first` to `last`. */
 void look_list(struct look *look, uint64_t first, uint64_t last);
 
-/* The packets listed so far; their number. */
+/* Sets `listed` to the packets listed so far; returns their number. */
 uint32_t look_listed(const struct look *look, const struct listed **listed);
 
 /* Whether no event is left. */
@@ -55,7 +55,7 @@ struct connection_state {
     struct tcp_state tcp;
 };
 
-/* Connection number `connection`; false if there is none. */
+/* The state of connection number `connection`; false if there is none. */
 bool look_connection(const struct look *look, uint32_t connection, struct connection_state *state);
 
 struct engine_state {
@@ -63,7 +63,7 @@ struct engine_state {
     struct flow_state flow;
 };
 
-/* Flow number `flow` of an engine; false if there is none. */
+/* The state of flow number `flow` of an engine; false if there is none. */
 bool look_engine(const struct look *look, uint32_t engine, uint32_t flow,
                  struct engine_state *state);
 

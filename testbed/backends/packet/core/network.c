@@ -134,7 +134,7 @@ struct node *network_find(const struct network *network, uint32_t address)
     return network->by_address[i];
 }
 
-/* As a router's ECMP: by addresses, ports and protocol, each router with its own salt. */
+/* Hashes like a router's ECMP: addresses, ports and protocol, with a salt for each router. */
 static uint64_t hash(const struct node *node, const struct flow_key *key)
 {
     uint64_t ends = mix(node->salt ^ ((uint64_t)key->source << 32 | key->to));
@@ -213,7 +213,7 @@ void network_charge(struct node *host, instant packet_cost, instant message_cost
     host->message_cost = message_cost;
 }
 
-/* Keeps the processor busy for `cost` more. Returns when it is done. */
+/* Keeps the processor busy for another `cost`. Returns the time when it is done. */
 static instant occupy(struct port *processor, instant cost, instant now)
 {
     instant begins = processor->free_at > now ? processor->free_at : now;

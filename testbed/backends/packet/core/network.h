@@ -70,31 +70,34 @@ void network_name(struct network *network, struct node *node);
 
 struct node *network_find(const struct network *network, uint32_t address);
 
-/* Bytes on a link of a packet of which `length` are carried. */
+/* The bytes on a link of a packet of which `length` bytes are carried. */
 static inline uint32_t counted(const struct network *network, uint32_t length)
 {
     return length + (length > network->values_from ? network->uncarried : 0);
 }
 
-/* Sends packets from one address to another through a port of `node`; the first such call counts. */
+/* Sends packets from one address to another through a port of `node`. The first call for a pair of
+   addresses counts. */
 void network_route(struct node *node, uint32_t source, uint32_t to, uint32_t port);
 
 /* Sends a packet on from `node` by one of the shortest paths. */
 void network_forward(struct node *node, struct packet *packet, instant now);
 
-/* What comes from a host's processor, to the host; not a number of a port. */
+/* The port by which packets from its own processor reach a host; it is not the number of a real
+   port. */
 #define FROM_PROCESSOR UINT32_MAX
 
-/* Makes each packet and each message, sent or received, take so much of a host's time. */
+/* Makes each packet and each message, sent or received, take this much of a host's time. */
 void network_charge(struct node *host, instant packet_cost, instant message_cost);
 
-/* Sends a packet by a host's link, after what its processor has to do before. See port_send. */
+/* Sends a packet by a host's link once the host's processor has done everything before it. See
+   port_send. */
 instant network_send(struct node *host, struct packet *packet, instant now);
 
-/* When a host's processor has handled a message that is there now. */
+/* The time when a host's processor will have handled a message that is there now. */
 instant network_handle(struct node *host, instant now);
 
-/* The next of a stream of 64 random bits. */
+/* The next 64 bits of a random stream. */
 uint64_t random_next(uint64_t *state);
 
 #endif

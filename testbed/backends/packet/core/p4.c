@@ -50,8 +50,8 @@ static unsigned depth(void *owner, unsigned number)
     return port_depth(p4->node->ports[number - 1], p4->now);
 }
 
-/* Whether the switch adds the packet's values to others: gradients that are sent to it, and those
-   on RoCE connections through it unless they are sums already. */
+/* Whether the switch adds the packet's values to others: gradients that are sent to it, and
+   gradients on RoCE connections through it, unless they are already sums. */
 static bool is_contribution(const struct node *node, const struct packet *packet)
 {
     if (packet->key.protocol != PROTOCOL_UDP || packet->length <= node->network->values_from)

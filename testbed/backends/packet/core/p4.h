@@ -22,7 +22,7 @@ struct p4 {
     instant now;
 };
 
-/* `capacity`: gradients that the switch can add, bit/s on a link; 0 for no limit. */
+/* `capacity`: the gradients that the switch can add, in bit/s on a link; 0 for no limit. */
 void p4_open(struct p4 *p4, struct node *node, const struct p4_calls *calls, int64_t capacity);
 
 void p4_close(struct p4 *p4);

@@ -16,7 +16,7 @@ static struct frame *frame_at(const struct port *port, uint32_t index)
     return ring_at(&port->frames, index, sizeof(struct frame));
 }
 
-/* Takes frames whose transmission has begun off the count of waiting bytes. */
+/* Subtracts frames whose transmission has begun from the count of waiting bytes. */
 static void begin(struct port *port, instant now)
 {
     while (port->begun != port->frames.tail && frame_at(port, port->begun)->starts <= now)

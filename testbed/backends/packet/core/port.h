@@ -15,7 +15,7 @@ struct frame {
     uint32_t bytes; /* of the packet, which is not in the cache when it begins */
 };
 
-/* A frame that was sent is lost, corrupted or delivered, and so is each duplicate. */
+/* Each frame that was sent, and each duplicate, is lost, corrupted or delivered. */
 struct port_counters {
     uint64_t sent_bytes, sent_frames, dropped, lost, duplicated;
     uint64_t most_waiting; /* bytes */
@@ -40,8 +40,9 @@ struct port {
     int64_t rate;               /* bit/s */
     instant delay;              /* propagation */
     instant each;               /* of each packet, besides the time of its bytes */
-    /* A shaper's: what an idle link may send at once, as time. A shaper lets a frame go and then
-       counts it (HTB), so the frame arrives when its transmission would begin. 0: a wire. */
+    /* For a shaper: what an idle link may send at once, as a time. A shaper passes a frame on and
+       then counts it (HTB), so the frame arrives when its transmission would begin. 0: a plain
+       wire. */
     instant burst;
     uint64_t limit;             /* bytes that may wait; a frame beyond that is dropped */
     instant jitter;             /* an idle host starts to send up to so much later */
@@ -64,13 +65,13 @@ void port_close(struct port *port);
    NEVER if it was dropped. */
 instant port_send(struct port *port, struct packet *packet, instant now);
 
-/* Frames that are on the wire, in transmission, waiting or held up. */
+/* The number of frames that are on the wire, in transmission, waiting or held up. */
 uint32_t port_holds(const struct port *port);
 
-/* Bytes that wait now. */
+/* Bytes that wait at `now`. */
 uint64_t port_waiting(struct port *port, instant now);
 
-/* Frames that wait now, without the one in transmission. */
+/* Frames that wait at `now`, without the one in transmission. */
 uint32_t port_depth(struct port *port, instant now);
 
 #endif

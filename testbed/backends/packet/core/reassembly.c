@@ -43,7 +43,7 @@ static const struct span *span_with(const struct reassembly *stream, uint64_t po
     return found ? &stream->spans[i] : NULL;
 }
 
-/* Puts the span with `position` in front, and drops those that it has absorbed. */
+/* Moves the span with `position` to the front, and drops the spans that it has absorbed. */
 static void note(struct reassembly *stream, uint64_t position)
 {
     uint64_t kept[SACK_BLOCKS] = {position};

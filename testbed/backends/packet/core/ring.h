@@ -1,5 +1,6 @@
-/* A queue of items of one type, in an array that grows: zeroed, it is empty. Indices count from the
-   start of time and wrap; an item keeps its own while it is in the queue. */
+/* A queue of items of one type, in an array that grows. If all its bytes are zero, it is empty.
+   Indices count all items ever added, and wrap; an item keeps its index while it is in the
+   queue. */
 #ifndef RING_H
 #define RING_H
 
@@ -25,7 +26,7 @@ static inline void *ring_at(const struct ring *ring, uint32_t index, size_t each
     return (char *)ring->items + (index & ring->mask) * each;
 }
 
-/* Room for another item, behind the last. */
+/* Adds room for an item behind the last one. */
 static inline void *ring_add(struct ring *ring, size_t each)
 {
     enum { FIRST = 64 };

@@ -1,5 +1,5 @@
-/* The interface to Python: a fabric is built node by node, and run from one event that a rank waits
-   for to the next. */
+/* The interface to Python: a fabric is built node by node. A run returns at each event for which a
+   rank waits. */
 #ifndef SIMULATION_H
 #define SIMULATION_H
 
@@ -71,41 +71,41 @@ void simulation_program(struct simulation *simulation, uint32_t node, const stru
 void simulation_carry(struct simulation *simulation, uint32_t values_from, uint32_t uncarried);
 
 /* Runs until a stream has reached its expected position, an engine has finished a chunk or a
-   connection was given up (1, in `happening`), until `until` (0), or until no event is left (-1).
-   `happening->at` is the time then. */
+   connection was given up (returns 1, and fills `happening`), until `until` (returns 0), or until
+   no event is left (returns -1). `happening->at` is the time then. */
 int simulation_run(struct simulation *simulation, instant until, struct happening *happening);
 
-/* Takes a port out of service, or back. What leaves or arrives meanwhile is lost. */
+/* Takes a port out of service, or puts it back. What leaves or arrives meanwhile is lost. */
 void simulation_set_down(struct simulation *simulation, uint32_t node, uint32_t port, bool is_down);
 
-/* What the link does to frames that leave by a port, from now on. */
+/* Sets what the link does, from now on, to frames that leave by a port. */
 void simulation_impair(struct simulation *simulation, uint32_t node, uint32_t port,
                        const struct impairment *impaired);
 
-/* Stops a host's engines, or lets them go on: see host_pause. */
+/* Stops a host's engines, or lets them continue: see host_pause. */
 void simulation_pause(struct simulation *simulation, uint32_t node, bool is_paused);
 
-/* Lets a host send a frame that no engine made. One that is not UDP over IPv4 is ignored. */
+/* Lets a host send a frame that no engine made. Anything but UDP over IPv4 is ignored. */
 void simulation_inject(struct simulation *simulation, uint32_t node, const uint8_t *frame,
                        uint32_t length);
 
 /* Frames that are on a port's link, or wait for it. */
 uint32_t simulation_held(const struct simulation *simulation, uint32_t node, uint32_t port);
 
-/* Packets in memory that are neither on a link nor held by a paused host: 0, unless some are lost
-   track of. */
+/* Packets in memory that are neither on a link nor held by a paused host. There are none unless the
+   simulation has lost track of some. */
 uint64_t simulation_unaccounted(const struct simulation *simulation);
 
 uint64_t simulation_hops(const struct simulation *simulation);
 const struct digests *simulation_digests(const struct simulation *simulation);
 const struct port_counters *simulation_port(const struct simulation *simulation, uint32_t node,
                                             uint32_t port);
-/* Those of a node's own queue: a host's processor, a switch's adder. NULL if it has none. */
+/* The counters of a node's own queue: a host's processor, a switch's adder. NULL if it has none. */
 const struct port_counters *simulation_inside(const struct simulation *simulation, uint32_t node);
 const struct tcp_counters *simulation_counters(const struct simulation *simulation,
                                                uint32_t connection);
 
-/* For a look inside; NULL for an engine that there is not. */
+/* For look.c; NULL for an engine that does not exist. */
 struct network *simulation_network(const struct simulation *simulation);
 const struct tcp *simulation_tcp(const struct simulation *simulation);
 const struct host *simulation_host(const struct simulation *simulation, uint32_t engine);

@@ -17,7 +17,7 @@ struct spells {
 
 void spells_close(struct spells *spells);
 
-/* Busy from `from` until `until`. Returns the spell that this is part of. */
+/* Adds a busy time, from `from` until `until`. Returns the spell of which it is part. */
 struct spell *spells_add(struct spells *spells, instant from, instant until);
 
 #endif

@@ -128,7 +128,8 @@ static instant current_timeout(const struct connection *c)
     return least(timeout, settings->longest_timeout);
 }
 
-/* A probe if it may reveal a lost tail, else the timeout; no timer if nothing is in flight. */
+/* Sets a timer for a probe if that may reveal a lost tail, and for the timeout otherwise; no timer
+   if nothing is in flight. */
 static void set_next_timer(struct connection *c, instant now)
 {
     struct sender *s = &c->sender;
@@ -178,8 +179,8 @@ static void leave(struct sender *s, instant at, uint32_t bytes)
     s->leaving_bytes += bytes;
 }
 
-/* As in Linux: what the pacing rate sends in a millisecond, but at least two full frames. Pacing
-   would send twice the window in a round trip in slow start, and 1.2 times later. */
+/* As in Linux: what the pacing rate sends in a millisecond, but at least two full frames. Per round
+   trip, pacing would send twice the window in slow start, and 1.2 times the window later. */
 static uint64_t small_queue(const struct connection *c)
 {
     const struct sender *s = &c->sender;
@@ -195,7 +196,7 @@ static uint64_t small_queue(const struct connection *c)
     return bytes > (double)least_bytes ? (uint64_t)bytes : least_bytes;
 }
 
-/* Whether the host's queue takes another segment of this connection; else sets `room`. */
+/* Whether the host's queue takes another segment of this connection. If not, sets `room`. */
 static bool queue_has_room(struct connection *c, instant now)
 {
     struct sender *s = &c->sender;
@@ -337,8 +338,8 @@ static void mark_lost(struct sender *s, struct sent *sent)
     }
 }
 
-/* Marks segments as lost that were sent well before one that has arrived (RFC 8985, 6.2). Returns
-   when the next one will count as lost; NEVER if none is in doubt. */
+/* Marks those segments as lost that were sent well before one that has arrived (RFC 8985, 6.2).
+   Returns the time when the next one will count as lost; NEVER if none is in doubt. */
 static instant find_lost(struct connection *c, instant now)
 {
     struct sender *s = &c->sender;
@@ -451,7 +452,7 @@ static void timer(struct event *event, instant now)
 static void deliver(struct sender *s, struct sent *sent, instant now, instant *sample)
 {
     instant took = now - sent->at;
-    /* Sooner than any round trip: an acknowledgement of the first transmission. */
+    /* Faster than any round trip, so this acknowledges the first transmission. */
     if (sent->retransmitted && took < s->least_round_trip)
         return;
     if (!sent->retransmitted)
@@ -527,7 +528,7 @@ static void reduce(struct sender *s, uint32_t delivered, bool advanced)
     s->window = flight + (uint32_t)(allowed > 0 ? allowed : 0);
 }
 
-/* Ends a recovery without a loss, as if it had never begun. */
+/* Ends a recovery that turned out to be needless, as if it had never begun. */
 static void undo(struct sender *s)
 {
     for (uint32_t i = s->flight.head; i != s->flight.tail; i++) {
@@ -576,7 +577,7 @@ static void take_acknowledgement(struct connection *c, const struct segment *seg
         sack(s, &segment->blocks[i], now, &sample, &delivered);
     if (sample >= 0)
         take_round_trip(s, sample);
-    /* The echo is older than the first retransmission: the original has arrived (RFC 4015). */
+    /* The echo is older than the first retransmission, so the original has arrived (RFC 4015). */
     if (s->phase != OPEN && advanced && segment->stamp < s->retransmitted_at &&
         s->retransmitted_at != NEVER)
         undo(s);

@@ -38,14 +38,14 @@ struct tcp *tcp_open(struct network *network, const struct tcp_settings *setting
                      struct tcp_listener *listener);
 void tcp_close(struct tcp *tcp);
 
-/* A new connection between two hosts; its number. */
+/* Opens a connection between two hosts; returns its number. */
 uint32_t tcp_connect(struct tcp *tcp, uint32_t source, uint32_t to, uint16_t source_port,
                      uint16_t to_port);
 
 /* Appends to the stream. */
 void tcp_write(struct tcp *tcp, uint32_t connection, uint64_t bytes);
 
-/* Bytes that have arrived, in order. */
+/* The number of bytes that have arrived in order. */
 uint64_t tcp_received(const struct tcp *tcp, uint32_t connection);
 
 const struct tcp_counters *tcp_counters(const struct tcp *tcp, uint32_t connection);
@@ -62,7 +62,7 @@ struct tcp_state {
     instant round_trip;
 };
 
-/* Of the data's direction; NULL if there is no such connection. */
+/* The key of the data's direction; NULL if there is no such connection. */
 const struct flow_key *tcp_key(const struct tcp *tcp, uint32_t connection);
 
 struct tcp_state tcp_look(const struct tcp *tcp, uint32_t connection);

@@ -40,7 +40,7 @@ void switch_open(uint64_t seed) {
     install();
 }
 
-// Sets where packets go, and how to ask how many frames wait at a port.
+// Sets the functions that take outgoing packets, and that tell how many frames wait at a port.
 void switch_attach(void *owner, put_packet *put, depth_of *depth) {
     switch_owner = owner;
     switch_put = put;

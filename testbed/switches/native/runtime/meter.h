@@ -1,5 +1,5 @@
 // Meters: two rates, three colours, as BMv2 computes them. A packet is red, and takes no tokens, if
-// the peak rate's bucket has too few for it; otherwise it is yellow beyond the committed rate.
+// the peak rate's bucket has too few for it. Otherwise it is yellow if the committed rate's has.
 #ifndef METER_H
 #define METER_H
 

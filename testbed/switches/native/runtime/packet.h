@@ -61,7 +61,7 @@ static uint64_t now; // microseconds since the start, as of the current batch
 static uint64_t oversize; // packets beyond the ring's frames, or MAX_PACKET
 static uint64_t endless;  // clones and other passes beyond MAX_PASSES
 
-// Memory for headers that a program adds, until the packets that have them have left. Under a
+// Memory for headers that a program adds, until the packets with these headers have left. Under a
 // sanitizer, unallocated memory is out of bounds, and gaps separate allocations.
 
 #ifdef __SANITIZE_ADDRESS__
@@ -106,8 +106,8 @@ static struct output outputs[MAX_OUTPUTS];
 static struct iovec segments[MAX_SEGMENTS];
 static unsigned output_count, segment_count;
 
-// Defined by the switch around the program: send or collect all outputs; length of a port's queue;
-// a request that not every switch takes.
+// Defined by the switch around the program: send or collect all outputs; the length of a port's
+// queue; handle a request that not every switch supports.
 struct request;
 static void flush(void);
 static unsigned queue_depth(unsigned port);

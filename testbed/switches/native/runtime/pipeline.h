@@ -1,4 +1,4 @@
-// A packet's way through the switch, as in BMv2's simple_switch: parser, ingress, what ingress
+// The stages of a packet in the switch, as in BMv2's simple_switch: parser, ingress, what ingress
 // requested, egress once per copy, checksums, deparser.
 //
 // The program defines struct state, the four stages, and which parts of this file it needs:

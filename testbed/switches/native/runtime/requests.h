@@ -1,5 +1,5 @@
-// What the control plane asks of a switch. Native byte order, as both ends run on one machine;
-// requests.py writes them.
+// Requests of the control plane to a switch, which requests.py writes. They are in native byte
+// order, because both ends run on one machine.
 #ifndef REQUESTS_H
 #define REQUESTS_H
 
@@ -147,7 +147,7 @@ static uint32_t do_mirror(struct request *r) {
 #endif
 }
 
-// Forgets everything that it was told and has counted, as in a restart.
+// Forgets its configuration and its counts, as a restart does.
 static uint32_t do_restart(void) {
     for (unsigned i = 0; i < table_count; i++)
         table_clear(tables[i]);

@@ -38,8 +38,8 @@
 #define CUTS (1 << 18) // bytes of packets cut from superframes and not yet sent
 #define TAG 4          // bytes of a VLAN tag
 // Memory that Linux charges for a frame besides its bytes: headroom and struct skb_shared_info are
-// rounded up with them to a power of two; struct sk_buff is separate. The data of a frame of a page
-// or more is in pages of its own, except for the headers.
+// rounded up with them to a power of two; struct sk_buff is separate. If a frame has a page or
+// more, its data is in separate pages, except for the headers.
 #define HEADROOM 32
 #define SHARED_INFO 320
 #define BUFFER_HEAD 256
@@ -146,9 +146,10 @@ static unsigned charge(size_t headers, size_t rest) {
 // The number of packets that wait to leave a port.
 //
 // The queue is the kernel's: the interface's qdisc (htb on a shaped link). Its length is computed
-// from the memory that the socket's frames hold until the next node has taken them, once per round
-// over all ports: packets sent in a round count from the next one on. The memory per packet is the
-// mean of the packets sent last: small ones hold less, and so do those of a superframe.
+// from the memory that the socket's frames hold until the next node has taken them. That is done
+// once per round over all ports, so packets sent in a round count from the next round on. The
+// memory per packet is the mean of the packets sent last: small packets hold less, and so do those
+// of a superframe.
 static __attribute__((unused)) unsigned queue_depth(unsigned port) {
     struct port *p = port < MAX_PORTS ? port_by_number[port] : NULL;
     if (p == NULL)
@@ -283,8 +284,8 @@ INLINE struct tpacket2_hdr *ring_frame(const struct port *p, unsigned n) {
                                            (n & (p->frame_count - 1)) * p->frame_size);
 }
 
-// Packets come from another processor's cache. While one is processed, the next one is fetched, and
-// the cache line with the size of the one after it.
+// Packets come from another processor's cache. While one packet is processed, the next one is
+// fetched, and also the cache line with the size of the one after it.
 INLINE void ring_prefetch(const struct port *p, unsigned n) {
     const struct tpacket2_hdr *const frame = ring_frame(p, n);
     __builtin_prefetch(ring_frame(p, n + 1));
@@ -295,8 +296,8 @@ INLINE void ring_prefetch(const struct port *p, unsigned n) {
         __builtin_prefetch((const uint8_t *)frame + at);
 }
 
-// The kernel removes a VLAN tag from a packet before a socket sees it. There is room before the
-// packet to put it back.
+// The kernel removes a packet's VLAN tag before a socket sees the packet. There is room before the
+// packet to put the tag back.
 static uint8_t *put_back_tag(const struct tpacket2_hdr *frame, uint8_t *packet) {
     const bool named = frame->tp_status & TP_STATUS_VLAN_TPID_VALID;
     memmove(packet - TAG, packet, 2 * ETH_ALEN);
@@ -316,7 +317,7 @@ static void take_packet(struct port *p, const struct tpacket2_hdr *frame, uint8_
     process(p->number, packet, length);
 }
 
-// Returns the number of packets in it.
+// Processes the packets of a superframe, and returns their number.
 static unsigned take_superframe(struct port *p, const struct tpacket2_hdr *frame,
                                 const struct superframe *f) {
     for (unsigned n = 0; n < f->count; n++) {

@@ -4,7 +4,7 @@
 // supports UDP (Linux 6.2 passes it on) and TCP over IPv4.
 //
 // Packets that leave the switch are joined again where that loses nothing: UDP packets without a
-// checksum, because the one that segments them will add it.
+// checksum, because segmentation will add one.
 #ifndef SUPERFRAME_H
 #define SUPERFRAME_H
 
@@ -26,7 +26,7 @@ struct superframe {
     unsigned protocol, count;
 };
 
-// Completes a checksum left to hardware; its field has the sum of the pseudo header already.
+// Completes a checksum that was left to hardware. Its field already has the pseudo header's sum.
 static void complete_checksum(uint8_t *packet, size_t length, const struct virtio_net_hdr *offload) {
     const size_t start = offload->csum_start, at = start + offload->csum_offset;
     if (start > length || at + 2 > length)
@@ -36,7 +36,7 @@ static void complete_checksum(uint8_t *packet, size_t length, const struct virti
     memcpy(packet + at, &sum, sizeof sum);
 }
 
-// False if this kind cannot be cut.
+// Reads a superframe's headers. False if this kind cannot be cut.
 static bool superframe_open(struct superframe *f, const uint8_t *bytes, size_t length,
                             const struct virtio_net_hdr *offload) {
     const unsigned kind = offload->gso_type & ~VIRTIO_NET_HDR_GSO_ECN;
@@ -57,13 +57,13 @@ static bool superframe_open(struct superframe *f, const uint8_t *bytes, size_t l
     return true;
 }
 
-// Bytes of its n-th packet.
+// The length in bytes of a superframe's n-th packet.
 INLINE size_t superframe_length(const struct superframe *f, unsigned n) {
     const size_t rest = f->length - f->headers - n * f->piece;
     return f->headers + (rest < f->piece ? rest : f->piece);
 }
 
-// Writes the n-th packet.
+// Writes a superframe's n-th packet to `to`.
 static void superframe_cut(const struct superframe *f, unsigned n, uint8_t *to) {
     const size_t length = superframe_length(f, n);
     memcpy(to, f->bytes, f->headers);

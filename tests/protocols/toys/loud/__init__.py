@@ -1,1 +1,1 @@
-"""A toy: a switch that is asked again for a sum sends it again to all members."""
+"""A toy: if a switch is asked again for a sum, it sends the sum again to all members."""

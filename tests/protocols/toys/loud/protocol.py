@@ -9,7 +9,7 @@ from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 
 class Loud(TreeProtocol):
-    """Its hosts behave as SwitchML's."""
+    """Its hosts behave like SwitchML's."""
 
     def role(self, place: Place) -> Role | Neighbours:
         return SWITCHML.role(place)

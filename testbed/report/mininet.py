@@ -1,0 +1,107 @@
+"""Rows measured in Mininet, beside rows of the same setting in packets, and BMv2 beside native
+switches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from testbed.report import data, names
+from testbed.report.evaluated import evaluated
+from testbed.report.settings import PLACE, SERIES, SETTING
+from testbed.report.system_style import Styles
+from testbed.report.tables import Table, number, percent
+from testbed.workload.catalogue import title
+
+_PLACE = ["fabric", "workload", "INA", "system"]
+_TARGET = r"(?:, )?target=(\w+)"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Pairs of rows, and by how much the times of those that are valid differ.
+
+    Attributes:
+        cells: how many cells ran in Mininet, and ``valid`` of ``rows`` are their valid rows.
+        median: of the differences' absolute values; ``most`` is the largest.
+    """
+
+    table: Table
+    cells: int
+    valid: int
+    rows: int
+    median: str
+    most: str
+
+
+def against_packets(run_dirs: Sequence[Path], styles: Styles) -> Comparison:
+    """Mininet against packets in virtual time, setting by setting."""
+    found = evaluated(run_dirs, styles)
+    both = data.beside(found.means)
+    keys = [*SETTING, *PLACE, *SERIES]
+    every = found.means[found.means["backend"] == "emulate"]
+    every = every.merge(both[[*keys, "packets_jct_s", "difference"]], on=keys, how="left")
+    lines = [
+        [
+            *_place(row, found.titles[row["system"], row["variant"]]),
+            number(row["jct_s"]),
+            number(row["packets_jct_s"]),
+            percent(row["difference"]),
+            row["shown"],
+        ]
+        for row in every.to_dict("records")
+    ]
+    columns = [*_PLACE, "Mininet (s)", "packets (s)", "difference", "verdict"]
+    return _comparison((columns, lines), found.rows, both[both["is_valid"]]["difference"])
+
+
+def bmv2_against_native(run_dirs: Sequence[Path], styles: Styles) -> Comparison:
+    """BMv2 against native switches, setting by setting."""
+    found = evaluated(run_dirs, styles)
+    means = found.means.assign(
+        target=found.means["variant"].str.extract(_TARGET)[0],
+        variant=found.means["variant"].str.replace(_TARGET, "", regex=True),
+        valid=data.is_shown(found.means),
+    )
+    keys = [*SETTING, *PLACE, *SERIES]
+    each = {target: own for target, own in means.groupby("target")}
+    both = each["bmv2"].merge(each["native"], on=keys, suffixes=("_bmv2", "_native"))
+    both["difference"] = both["jct_s_bmv2"] / both["jct_s_native"] - 1
+    lines = [
+        [
+            *_place(row, names.variant(styles[row["system"]].title, row["variant"])),
+            number(row["jct_s_bmv2"]),
+            number(row["jct_s_native"]),
+            percent(row["difference"]),
+            f"{row['retransmitted_bmv2']:.0f}",
+            f"{row['retransmitted_native']:.0f}",
+            row["shown_bmv2"],
+            row["shown_native"],
+        ]
+        for row in both.to_dict("records")
+    ]
+    columns = [*_PLACE, "BMv2 (s)", "native (s)", "difference"]
+    columns += ["retransmitted, BMv2", "native", "verdict, BMv2", "native"]
+    good = both[both["valid_bmv2"] & both["valid_native"]]["difference"]
+    return _comparison((columns, lines), found.rows, good)
+
+
+def _place(row: Mapping[Any, Any], system: str) -> list[str]:
+    return [names.fabric(row["fabric"]), title(row["workload"]), row["ina"], system]
+
+
+def _comparison(table: Table, rows: pd.DataFrame, differences: pd.Series) -> Comparison:
+    emulated = rows[rows["backend"] == "emulate"]
+    apart = differences.abs()
+    return Comparison(
+        table=table,
+        cells=int(emulated.groupby(["run", "cell"]).ngroups),
+        valid=int(data.is_valid(emulated).sum()),
+        rows=len(emulated),
+        median=percent(apart.median()).lstrip("+"),
+        most=percent(apart.max()).lstrip("+"),
+    )

@@ -1,0 +1,84 @@
+"""Files that a verb cannot use are a mistake of the user: code 2, and the place."""
+
+from __future__ import annotations
+
+import json
+
+import made_up
+import pytest
+import tiny
+import yaml
+from click.testing import CliRunner
+
+import testbed
+from testbed.cli import main
+from testbed.results import EXPERIMENT, METADATA, RESULTS
+from testbed.studies.baseline import COLUMNS
+from testbed.systems import registry
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+@pytest.mark.parametrize("row", ["0.1,queue_bytes,h0>t0,much", "soon,queue_bytes,h0>t0,1"])
+def test_a_series_with_text_for_a_number(tmp_path, row):
+    path = tmp_path / "series.csv"
+    path.write_text(f"time_s,quantity,place,value\n0,queue_bytes,h0>t0,5\n{row}\n")
+    done = invoke("series", path)
+    assert done.exit_code == 2, done.output
+    assert f"{path}:3: found no number" in done.output
+
+
+def test_a_reference_of_a_run_without_rows(tmp_path):
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump(tiny.data(tmp_path, backend="simulate")))
+    run = tmp_path / testbed.run(file, tmp_path / "results").results.run[0]
+    heading, *_ = (run / RESULTS).read_text().splitlines(keepends=True)
+    (run / RESULTS).write_text(heading)
+    done = invoke("reference", run, "-o", tmp_path / "kept")
+    assert done.exit_code == 2, done.output
+    assert f"{run}: found no row" in done.output
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("key", ["versions", "seeds"])
+def test_a_report_of_a_run_with_odd_facts(tmp_path, key):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0) + made_up.rows("ring", 3.0))
+    path = directory / METADATA
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(known | {key: 5}))
+    (directory / EXPERIMENT).write_text("fabric: 5\n")
+    done = invoke("report", directory, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("row", [[], [None] * len(COLUMNS)], ids=["cut", "empty"])
+def test_a_baseline_with_a_broken_row(tmp_path, row):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0) + made_up.rows("ring", 3.0))
+    path = tmp_path / "base.json"
+    assert invoke("baseline", directory, "-o", path).exit_code == 0
+    assert invoke("compare", path, directory).exit_code == 0
+    content = json.loads(path.read_text())
+    content["runs"][0]["rows"][1] = row
+    path.write_text(json.dumps(content))
+    done = invoke("compare", path, directory)
+    assert done.exit_code == 2, done.output
+    assert "base.json: found no stored baseline" in done.output
+
+
+def no_plan(job, fabric):
+    """As somebody writes it who has forgotten the last line."""
+
+
+@pytest.mark.parametrize("plan", [no_plan, None], ids=["without return", "with an error"])
+def test_a_system_whose_plan_fails_is_shown(monkeypatch, plan):
+    if plan is None:
+        monkeypatch.setattr("testbed.extensions.place_of", lambda error: "mine.py:7")
+    ring = registry["ring"]
+    broken = type(ring)(**{**vars(ring), "plan": plan})
+    monkeypatch.setitem(registry, "ring", broken)
+    done = invoke("systems", "ring")
+    assert done.exit_code == 0, done.output
+    assert "protocols: unknown, its plan fails" in done.output
+    assert invoke("systems").exit_code == 0

@@ -1,0 +1,110 @@
+"""After Ctrl-C and on a full disk each verb says what it leaves, and only what is true for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import tiny
+import yaml
+from click.testing import CliRunner
+
+from testbed.cli import main
+
+RESUMED = "finished rows are kept, and run --resume DIR continues"
+RUNS = "testbed.campaign.evaluation.New.run"
+CALLS = [
+    ("run x.yaml -o out", RUNS, f"; {RESUMED}"),
+    ("run x.yaml -o out", "testbed.campaign.evaluation.plan", ""),
+    ("run x.yaml --dry-run", "testbed.cli.run.announce", ""),
+    ("train learns.yaml -o out", RUNS, f"; {RESUMED}"),
+    ("ladder x.yaml -o out", RUNS, f"; {RESUMED}; then ladder DIR prints the errors"),
+    (
+        "claims ps-incast -o out",
+        RUNS,
+        "; finished rows are kept, and the same command continues",
+    ),
+    ("bench all-reduce -b 1K -e 1K", "testbed.studies.bench.run", ""),
+    (
+        "bench all-reduce -b 1K -e 1K -o b.csv",
+        "testbed.studies.bench.run",
+        "; b.csv is not written",
+    ),
+    ("explain x.yaml", "testbed.studies.explain.study.study", ""),
+    ("validate x.yaml", "testbed.cli.validate.experiments", ""),
+    ("place x.yaml --budget 1", "testbed.placement.advice.advice", ""),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = tiny.data(tmp_path, backend="packet")
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(data))
+    data["jobs"][0] |= {"training": {"rate": 0.05}, "workload": "training/digits-cnn"}
+    (tmp_path / "learns.yaml").write_text(yaml.safe_dump(data))
+    return tmp_path
+
+
+def raising(error):
+    def function(*arguments, **options):
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(("call", "at", "said"), CALLS)
+def test_an_interruption(folder, monkeypatch, call, at, said):
+    monkeypatch.setattr(at, raising(KeyboardInterrupt))
+    done = CliRunner().invoke(main, call.split())
+    assert (done.exit_code, done.stderr.splitlines()[-1:]) == (130, [f"interrupted{said}"])
+
+
+def test_a_full_disk(folder, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device", "results.csv")
+    said = "Error: results.csv: no space left on device; free some space"
+    for call, at, kept in (
+        ("run x.yaml -o out", RUNS, f": {RESUMED}"),
+        ("explain x.yaml", "testbed.studies.explain.study.study", ""),
+    ):
+        monkeypatch.setattr(at, raising(full))
+        done = CliRunner().invoke(main, call.split())
+        assert (done.exit_code, done.stderr.splitlines()[-1]) == (1, said + kept)
+
+
+def test_a_report_that_is_interrupted_names_the_command_that_writes_it(folder, monkeypatch):
+    monkeypatch.setattr("testbed.studies.reporting.report", raising(KeyboardInterrupt))
+    done = CliRunner().invoke(main, ["run", "x.yaml", "-o", "out"])
+    last = done.stderr.splitlines()[-1]
+    assert done.exit_code == 130
+    assert last.startswith("interrupted; all rows are kept, and ina-testbed report out/tiny/")
+    assert last.endswith(" writes the report")
+
+
+KILL = "os.kill(os.getpid(), signal.SIGINT)"
+
+
+@pytest.mark.parametrize(
+    ("click", "before"),
+    [
+        (f"import os, signal; {KILL}", ""),
+        (None, f"import atexit, os, signal; atexit.register(lambda: {KILL}); "),
+    ],
+    ids=["while it is imported", "at its end"],
+)
+def test_no_traceback_outside_a_verb(tmp_path, click, before):
+    if click:
+        (tmp_path / "click.py").write_text(click)
+    program = f"{before}import sys; sys.argv = ['ina-testbed', '--version']"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; from testbed.__main__ import start; start()"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
