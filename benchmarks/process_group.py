@@ -1,8 +1,9 @@
 """All-reduce of one bucket by the backend ina and by gloo, in turns, among ranks on this machine.
 
 The ranks are forked and meet in a file. Wall-clock times are medians of rank 0. Processor times are
-sums of all ranks' medians, and include the switches, which run in rank 0. The ratio is valid on a
-busy machine, too, because the two take turns.
+sums of all ranks' medians, and include the switches, which run in rank 0. The two take turns, so
+that a busy machine slows both. It slows ina more, whose ranks and switch wait for one another more
+often: give the benchmark the processors.
 
     python -m benchmarks.process_group
 """

@@ -28,4 +28,4 @@ from testbed.torch.hook import hook
 
 __all__ = ["Group", "GroupError", "hook"]
 
-_dist.Backend.register_backend("ina", Group, devices=["cpu"])
+_dist.Backend.register_backend("ina", Group, devices=["cpu", "cuda"])

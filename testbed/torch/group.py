@@ -3,13 +3,14 @@ gloo."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from testbed.torch import staging
 from testbed.torch.errors import GroupError
 from testbed.torch.summing import Summing
 from testbed.workload.quantise import Int32
@@ -19,7 +20,13 @@ _SUMS = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
 
 def _by_gloo(name: str) -> Callable[..., Any]:
     def call(group: Group, *arguments: Any, **named: Any) -> Any:
-        return getattr(group._gloo, name)(*arguments, **named)
+        start = getattr(group._gloo, name)
+        if all(each.device.type == "cpu" for each in staging.flat(list(arguments))):
+            return start(*arguments, **named)
+        hosts = staging.nested(name, arguments)
+        # Every collective writes its first argument, except send.
+        written = () if name == "send" else (arguments[0], hosts[0])
+        return _Staged(start(*hosts, **named), *map(staging.flat, written))
 
     return call
 
@@ -28,7 +35,8 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
     """The ranks of a group, as torch.distributed uses them.
 
     Sums and means of float32 go through the switches. Integers, other reductions and all other
-    collectives go through gloo, and so does a group of one rank.
+    collectives go through gloo, and so does a group of one rank. Values of tensors that a GPU or
+    another device has go through host memory.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
@@ -62,27 +70,28 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
     def allreduce(self, tensors: list[Any], opts: Any = None) -> Any:
         opts = dist.AllreduceOptions() if opts is None else opts
         if self._summing is None or not self._is_sum("all_reduce", tensors, opts.reduceOp):
-            return self._gloo.allreduce(tensors, opts)
-        return self._sum(tensors, opts.reduceOp, lambda: None)
+            return _by_gloo("allreduce")(self, tensors, opts)
+        return _Sum(*self._all_reduce(tensors, opts.reduceOp, tensors))
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
         opts = dist.AllreduceCoalescedOptions() if opts is None else opts
         if self._summing is None or not self._is_sum("all_reduce", tensors, opts.reduceOp):
-            return self._gloo.allreduce_coalesced(tensors, opts)
-        return self._sum(tensors, opts.reduceOp, lambda: None)
+            return _by_gloo("allreduce_coalesced")(self, tensors, opts)
+        return _Sum(*self._all_reduce(tensors, opts.reduceOp, tensors))
 
     def reduce_scatter(self, outputs: list[Any], inputs: list[list[Any]], opts: Any = None) -> Any:
         opts = dist.ReduceScatterOptions() if opts is None else opts
         if self._summing is None or not self._is_sum("reduce_scatter", inputs[0], opts.reduceOp):
-            return self._gloo.reduce_scatter(outputs, inputs, opts)
-        whole = torch.cat([each.reshape(-1) for each in inputs[0]])
+            return _by_gloo("reduce_scatter")(self, outputs, inputs, opts)
+        joined = torch.cat([each.reshape(-1) for each in inputs[0]])
+        whole = staging.on_host("reduce_scatter", joined)
         parts = [each.numel() for each in inputs[0]]
         return self._scatter(outputs, [whole], [parts], opts.reduceOp)
 
     def _reduce_scatter_base(self, output: Any, whole: Any, opts: Any = None) -> Any:
         opts = dist.ReduceScatterOptions() if opts is None else opts
         if self._summing is None or not self._is_sum("reduce_scatter", [whole], opts.reduceOp):
-            return self._gloo._reduce_scatter_base(output, whole, opts)
+            return _by_gloo("_reduce_scatter_base")(self, output, whole, opts)
         return self._scatter_equally([output], [whole], opts.reduceOp)
 
     reduce_scatter_single = _reduce_scatter_base
@@ -92,7 +101,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
     ) -> Any:
         opts = dist.ReduceScatterOptions() if opts is None else opts
         if self._summing is None or not self._is_sum("reduce_scatter", inputs, opts.reduceOp):
-            return self._gloo.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
+            return _by_gloo("reduce_scatter_tensor_coalesced")(self, outputs, inputs, opts)
         return self._scatter_equally(outputs, inputs, opts.reduceOp)
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
@@ -107,26 +116,36 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
     all_gather_single_coalesced = _by_gloo("all_gather_single_coalesced")
     alltoall_base = _by_gloo("alltoall_base")
     all_to_all_single = _by_gloo("all_to_all_single")
-    barrier = _by_gloo("barrier")
+    alltoall = _by_gloo("alltoall")
     broadcast = _by_gloo("broadcast")
+    gather = _by_gloo("gather")
     recv = _by_gloo("recv")
+    recv_anysource = _by_gloo("recv_anysource")
+    reduce = _by_gloo("reduce")
+    scatter = _by_gloo("scatter")
     send = _by_gloo("send")
+
+    def barrier(self, opts: Any = None) -> Any:
+        opts = dist.BarrierOptions() if opts is None else opts
+        # PyTorch may name the GPU on which nccl would make it.
+        opts.device_ids, opts.device = [], torch.device("cpu")
+        return self._gloo.barrier(opts)
 
     def mean(self, tensor: Any) -> Any:
         """Replace ``tensor`` by its mean over the ranks; returns a future of it."""
         if self._summing is None:
-            done = torch.futures.Future()
+            done = staging.future([tensor])
             done.set_result(tensor)
             return done
         self._is_sum("all_reduce", [tensor], dist.ReduceOp.AVG)
-        return self._started([tensor], dist.ReduceOp.AVG, lambda: None, tensor)[0]
+        return self._all_reduce([tensor], dist.ReduceOp.AVG, tensor)[0]
 
     def _is_sum(self, what: str, tensors: list[Any], operation: Any) -> bool:
         """Whether switches make this reduction. Raises GroupError if they should make it but
         cannot."""
         for each in tensors:
-            if each.device.type != "cpu":
-                raise GroupError(f"{what}: found a tensor on {each.device}, wanted cpu")
+            if each.layout != torch.strided:
+                raise GroupError(f"{what}: found a tensor in {each.layout}, wanted a dense one")
         types = {each.dtype for each in tensors}
         is_sum = any(operation == each for each in _SUMS)
         if not is_sum or not any(each.is_floating_point or each.is_complex for each in types):
@@ -139,7 +158,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         return True
 
     def _scatter_equally(self, outputs: list[Any], inputs: list[Any], operation: Any) -> Any:
-        wholes = [each.reshape(-1).clone() for each in inputs]
+        wholes = [staging.copied("reduce_scatter", each.reshape(-1)) for each in inputs]
         parts = [[each.numel()] * self.size() for each in outputs]
         return self._scatter(outputs, wholes, parts, operation)
 
@@ -152,17 +171,25 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
             for output, whole, sizes in zip(outputs, wholes, parts, strict=True):
                 output.copy_(whole.split(sizes)[self.rank()].view_as(output))
 
-        return self._sum(wholes, operation, keep)
+        return _Sum(*self._started(wholes, operation, keep, outputs))
 
-    def _sum(self, tensors: list[Any], operation: Any, then: Callable[[], None]) -> Any:
-        return _Sum(*self._started(tensors, operation, then, tensors))
+    def _all_reduce(
+        self, tensors: list[Any], operation: Any, result: Any
+    ) -> tuple[Any, list[BaseException]]:
+        hosts = [staging.on_host("all_reduce", each) for each in tensors]
+
+        def put_back() -> None:
+            for tensor, host in zip(tensors, hosts, strict=True):
+                staging.put_back(tensor, host)
+
+        return self._started(hosts, operation, put_back, result)
 
     def _started(
         self, tensors: list[Any], operation: Any, then: Callable[[], None], result: Any
     ) -> tuple[Any, list[BaseException]]:
-        """Start a sum, followed by ``then``. Returns a future of ``result``, and a list that gets
-        the error, if any."""
-        summing, ended = self._summing, torch.futures.Future()
+        """Start a sum of ``tensors``, which the CPU has, followed by ``then``. Returns a future of
+        ``result``, and a list that gets the error, if any."""
+        summing, ended = self._summing, staging.future(staging.flat(result))
         assert summing is not None
         divisor = self.size() if operation == dist.ReduceOp.AVG else 1
         errors: list[BaseException] = []
@@ -218,6 +245,25 @@ class _Sum(dist.Work):  # type: ignore[misc]
 
     def get_future(self) -> Any:
         return self._future
+
+
+class _Staged(dist.Work):  # type: ignore[misc]
+    """A collective of gloo's on copies in host memory, of which ``hosts`` have what belongs into
+    ``tensors``, on other devices, afterwards."""
+
+    def __init__(self, work: Any, tensors: Sequence[Any] = (), hosts: Sequence[Any] = ()) -> None:
+        super().__init__()
+        self._work, self._pairs = work, list(zip(tensors, hosts, strict=True))
+
+    def wait(self, *timeout: timedelta) -> bool:
+        """Wait for the collective, and fill its tensors."""
+        self._work.wait(*timeout)
+        while self._pairs:
+            staging.put_back(*self._pairs.pop())
+        return True
+
+    def is_completed(self) -> bool:
+        return bool(self._work.is_completed())
 
 
 def _agreement(group: Any) -> Callable[[Int32], None]:

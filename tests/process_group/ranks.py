@@ -12,6 +12,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import device
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -120,8 +121,12 @@ def collectives(rank: int, world: int) -> None:
     assert "found torch.float64, wanted torch.float32" in refused(
         dist.all_reduce, torch.ones(2, dtype=torch.float64)
     )
-    assert "found a tensor on meta, wanted cpu" in refused(
-        dist.group.WORLD.mean, torch.ones(2, device="meta")
+    for call in (dist.group.WORLD.mean, partial(dist.broadcast, src=0)):
+        said = refused(call, torch.ones(2, device="meta"))
+        assert "found a tensor on meta, whose values cannot be copied to the host" in said
+        assert "\n" not in said
+    assert "found a tensor in torch.sparse_coo, wanted a dense one" in refused(
+        dist.all_reduce, torch.ones(2).to_sparse()
     )
     with_integers = [torch.ones(2), torch.ones(2, dtype=torch.int32)]
     assert "found torch.int32, wanted torch.float32" in refused(
@@ -175,11 +180,12 @@ def model() -> torch.nn.Module:
 
 def trained(wrapped: torch.nn.Module, rank: int) -> list[np.ndarray]:
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9)
+    place = next(wrapped.parameters()).device
     for step in range(4):
         optimizer.zero_grad()
-        wrapped(drawn(100 * step + rank, 16, 40)).square().mean().backward()
+        wrapped(drawn(100 * step + rank, 16, 40).to(place)).square().mean().backward()
         optimizer.step()
-    return [each.detach().numpy().copy() for each in wrapped.parameters()]
+    return [each.detach().cpu().numpy().copy() for each in wrapped.parameters()]
 
 
 def summed_locally(group, bucket):
@@ -207,6 +213,94 @@ def training(rank: int, world: int) -> None:
     by_hook = trained(hooked, rank)
     for found, also, right in zip(through_switches, by_hook, wanted, strict=True):
         assert np.array_equal(found, right)
+        assert np.array_equal(also, right)
+    dist.destroy_process_group()
+
+
+def on_a_device(rank: int, world: int) -> None:
+    """Tensors whose memory the host cannot use."""
+    counters = device.load(Path(os.environ["DEVICE"]))
+    dist.init_process_group("ina")
+
+    def there(values) -> torch.Tensor:
+        return torch.as_tensor(values).to(device.NAME)
+
+    values = there(drawn(rank, 3000))
+    dist.all_reduce(values)
+    assert values.device.type == device.NAME
+    whole = block_sum(everyone(world, 3000), PACKET)
+    assert np.array_equal(values.cpu().numpy(), whole)
+    columns = there(drawn(rank, 6, 4))
+    dist.all_reduce(columns[:, 1])  # not contiguous
+    own = np.stack([drawn(r, 6, 4).numpy()[:, 1] for r in range(world)])
+    assert np.array_equal(columns.cpu()[:, 1].numpy(), block_sum(own, PACKET))
+    assert np.array_equal(columns.cpu()[:, 0].numpy(), drawn(rank, 6, 4).numpy()[:, 0])
+
+    # The caller's stream waits for the future, as for those of PyTorch's own backends.
+    future = dist.group.WORLD.mean(there(drawn(rank, 3000)))
+    before = counters.blocked()
+    mean = future.wait()
+    assert counters.blocked() > before
+    torch.testing.assert_close(mean.cpu(), torch.from_numpy(whole / world))
+    before = counters.blocked()
+    dist.all_reduce(there([1.0]), async_op=True).wait()
+    assert counters.blocked() > before
+
+    scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+    part, mine = there(torch.empty(3000 // world)), slice(3000 // world * rank, None)
+    scatter(part, there(drawn(rank, 3000)))
+    assert np.array_equal(part.cpu().numpy(), whole[mine][: len(part)])
+    part.zero_()
+    dist.reduce_scatter(part, list(there(drawn(rank, 3000)).split(len(part))))
+    assert np.array_equal(part.cpu().numpy(), whole[mine][: len(part)])
+    together = [there(drawn(rank, 9)), drawn(rank, 5)]  # on both devices
+    dist.group.WORLD.allreduce_coalesced(together).wait()
+    for each in together:
+        assert np.array_equal(each.cpu().numpy(), block_sum(everyone(world, len(each)), PACKET))
+
+    # Through gloo
+    own, ranks = there([float(rank)] * 2), [float(each) for each in range(world)]
+    number = there([rank, 2])
+    dist.all_reduce(number)
+    assert number.tolist() == [sum(range(world)), 2 * world]
+    largest = own.clone()
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    assert largest.tolist() == [world - 1.0] * 2
+    told = own.clone()
+    dist.broadcast(told, 1)
+    assert told.tolist() == [1.0] * 2
+    gathered = [torch.empty_like(own) for _ in ranks]
+    dist.all_gather(gathered, own)
+    assert [each.tolist() for each in gathered] == [[each] * 2 for each in ranks]
+    everywhere = there(torch.empty(2 * world))
+    dist.all_gather_into_tensor(everywhere, own)
+    assert everywhere.tolist() == [each for each in ranks for _ in range(2)]
+    swapped = there(torch.empty(world))
+    dist.all_to_all_single(swapped, there([float(rank)] * world))
+    assert swapped.tolist() == ranks
+    at_last = [torch.empty_like(own) for _ in ranks] if rank == world - 1 else None
+    dist.gather(own, at_last, world - 1)
+    dist.scatter(told, at_last, world - 1)
+    assert told.tolist() == own.tolist()
+    dist.reduce(number, 0)
+    assert rank or number.tolist() == [world * sum(range(world)), 2 * world**2]
+    sent = dist.isend(own, (rank + 1) % world)
+    dist.recv(told, (rank - 1) % world)
+    sent.wait()
+    assert told.tolist() == [float((rank - 1) % world)] * 2
+    objects = [None] * world
+    dist.all_gather_object(objects, rank)
+    assert objects == list(range(world))
+    dist.barrier(device_ids=[0])
+
+    buckets = {"bucket_cap_mb": 0.2}
+    wanted = trained(DistributedDataParallel(model(), **buckets), rank)
+    found = trained(DistributedDataParallel(model().to(device.NAME), **buckets), rank)
+    hooked = DistributedDataParallel(model().to(device.NAME), **buckets)
+    hooked.register_comm_hook(dist.group.WORLD, testbed.torch.hook)
+    by_hook = trained(hooked, rank)
+    for here, also, right in zip(found, by_hook, wanted, strict=True):
+        assert np.array_equal(here, right)
         assert np.array_equal(also, right)
     dist.destroy_process_group()
 
