@@ -1,23 +1,29 @@
-"""The version of a row: the code, and the files that the experiment names."""
+"""The version of a row: the code that its cell runs, and the files that the experiment names.
+
+A cell runs one back end and the systems of its jobs. Another back end's code, and another system's
+or protocol's, can change without making the row stale.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
 from testbed import extensions
 from testbed.experiment.schema import Experiment
 from testbed.shipped import folder
+from testbed.systems import home, registry
 from testbed.workload.catalogue import path_of
 from testbed.workload.synthetic import SYNTHETIC
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ROOTS = ("testbed.placement.deployments", "testbed.campaign.cell")
 """The modules that make a cell's deployment and run it."""
+_BACK_ENDS = {"simulate": "flow", "packet": "packet", "emulate": "emulation"}
 _OF_C = re.compile(rb"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/)?[ \t]*\n", re.MULTILINE)
 _COMMENTS = {".py": re.compile(rb"^[ \t]*(?:#.*)?\n", re.MULTILINE), ".c": _OF_C, ".h": _OF_C}
 _IMPORT = re.compile(
@@ -31,7 +37,7 @@ def version(experiment: Experiment) -> str:
 
     Rows with the same cell and version are repeats of one another.
     """
-    digest = hashlib.sha256(code().encode())
+    digest = hashlib.sha256(_code_of(experiment.backend, frozenset(_systems(experiment))).encode())
     files = {job.workload for job in experiment.jobs}
     files |= {
         job.training.script for job in experiment.jobs if job.training and job.training.script
@@ -43,37 +49,69 @@ def version(experiment: Experiment) -> str:
     return digest.hexdigest()[:10]
 
 
+def _systems(experiment: Experiment) -> Iterator[str]:
+    """The systems of the jobs, and those that an option names, such as OSP's carrier."""
+    for job in experiment.jobs:
+        if job.system in registry:  # else, a resumed run of another version
+            yield job.system
+            fields = registry[job.system].options.model_fields.items()
+            options = {name: field.default for name, field in fields} | job.options
+            values = filter(lambda value: isinstance(value, str), options.values())
+            yield from registry.keys() & values
+
+
 @cache
 def code() -> str:
     """Digest of all code that a result may depend on, users' extensions included."""
-    digest = hashlib.sha256(digest_of(_PACKAGE, folder("p4") / "build").encode())
-    for name, path in extensions.files():
-        digest.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return _code_of(None, frozenset(registry))
+
+
+@cache
+def _code_of(backend: str | None, systems: frozenset[str]) -> str:
+    """Digest of the code of cells on a back end, or on any, with ``systems``.
+
+    Users' extensions count if they define one of the systems.
+    """
+    found = {path for path in map(home, systems) if path}
+    digest = hashlib.sha256(digest_of(_PACKAGE, folder("p4") / "build", backend, found).encode())
+    if any(path in found for _, path in extensions.files()):
+        for name, path in extensions.files():
+            digest.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 
-def digest_of(package: Path, compiled: Path) -> str:
-    """Digest of the modules of ``package`` that a cell may import, of C sources in the same layers,
-    and of compiled P4."""
-    sources = set(modules(package).values())
-    layers = {path.relative_to(package).parts[0] for path in sources}
-    sources |= {
-        path for path in package.rglob("*.[ch]") if path.relative_to(package).parts[0] in layers
-    }
+def digest_of(package: Path, compiled: Path, backend: str | None, systems: Collection[Path]) -> str:
+    """Digest of the modules of ``package`` that a cell may run, of C sources beside them, and of
+    compiled P4.
+
+    Args:
+        backend: the cell's; None for any.
+        systems: the files of the systems that it runs.
+    """
+    sources = set(modules(package, backend, systems).values())
+    folders = {path.parent for path in sources}
+    sources |= {path for path in package.rglob("*.[ch]") if _home(path) in folders}
     digest = hashlib.sha256()
     for root, paths in ((package, sources), (compiled, filter(Path.is_file, compiled.rglob("*")))):
         for path in sorted(paths):
             digest.update(str(path.relative_to(root)).encode() + b"\0")
-            digest.update(hashlib.sha256(_without_comments(path)).digest())
+            digest.update(
+                hashlib.sha256(_without_comments(path.suffix, path.read_bytes())).digest()
+            )
     return digest.hexdigest()
 
 
-def _without_comments(path: Path) -> bytes:
+def _home(source: Path) -> Path:
+    """The nearest folder of modules above a C file."""
+    return next(each for each in source.parents if any(each.glob("*.py")))
+
+
+@cache
+def _without_comments(suffix: str, content: bytes) -> bytes:
     """A file without docstrings, comments on lines of their own and empty lines: no result depends
     on them."""
-    comment = _COMMENTS.get(path.suffix)
-    content = path.read_bytes()
-    if path.suffix == ".py":
+    comment = _COMMENTS.get(suffix)
+    if suffix == ".py":
         content = _without_docstrings(content)
     return comment.sub(b"", content) if comment else content
 
@@ -91,33 +129,46 @@ def _without_docstrings(content: bytes) -> bytes:
     return b"".join(lines)
 
 
-def modules(package: Path = _PACKAGE) -> dict[str, Path]:
-    """Every module of ``package`` that a cell may import, directly or indirectly, and its file.
+def modules(package: Path, backend: str | None, systems: Collection[Path]) -> dict[str, Path]:
+    """Every module of ``package`` that a cell may run, directly or indirectly, and its file.
 
-    The package itself is left out: it imports `testbed.api`, which no cell uses.
+    The cell runs on ``backend``, or on any if None, and the files ``systems`` define its systems.
+    Registries import all systems and protocols, and ``testbed.campaign`` all back ends. Only what
+    the cell uses counts here. The package itself is left out: it imports `testbed.api`, which no
+    cell uses.
     """
+    others = {name for known, name in _BACK_ENDS.items() if backend not in (None, known)}
+    left_out = tuple(f"testbed.backends.{name}." for name in others)
     found: dict[str, Path] = {}
     waiting = list(_ROOTS)
+    for path in systems:
+        if path.is_relative_to(package):
+            waiting.append(".".join(("testbed", *path.relative_to(package).with_suffix("").parts)))
+        else:
+            waiting += _imported("", path)
     while waiting:
         name = waiting.pop()
+        if name in found or name in ("", "testbed"):
+            continue
+        chooses = name.startswith("testbed.campaign.")
         way = package.joinpath(*name.split(".")[1:])
         for path in (way.with_suffix(".py"), way / "__init__.py"):
-            if way != package and name not in found and path.is_file():
+            if path.is_file():
                 found[name] = path
-                waiting += _imported(name, path)
+                waiting += (
+                    each
+                    for each in _imported(name, path)
+                    if not (chooses and each.startswith(left_out))
+                )
     return found
 
 
 def _imported(name: str, path: Path) -> Iterator[str]:
     """Possible names of the modules that a module imports, inside its functions, too."""
     yield name.rpartition(".")[0]
-    text = path.read_text()
-    for module, parts, alone in _IMPORT.findall(text):
+    for module, parts, alone in _IMPORT.findall(path.read_text()):
         yield module or alone
         yield from (f"{module}.{each}" for each in re.findall(r"\w+", parts))
-    if "import pkgutil" in text:  # a registry, which imports all modules in its folder
-        for below in path.parent.rglob("*.py"):
-            yield ".".join((name, *below.relative_to(path.parent).with_suffix("").parts))
 
 
 @cache

@@ -7,8 +7,7 @@
 - ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
 - ``claims.*``, if the claims page was made, with digests of the code and of the claims files.
 
-The reference becomes stale when code changes on which a row may depend. Comments and docstrings do
-not count.
+A row becomes stale when code changes on which it may depend (`testbed.campaign.version`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Users' own systems are in folders of extensions (`testbed.extensions`).
 from __future__ import annotations
 
 import pkgutil
+import sys
 from pathlib import Path
 
 from testbed import extensions
@@ -13,7 +14,7 @@ from testbed.systems.system import Assignment, System
 
 __path__ += extensions.homes("systems")
 
-__all__ = ["Assignment", "System", "discover", "registry"]
+__all__ = ["Assignment", "System", "discover", "home", "registry"]
 
 
 def discover() -> dict[str, System]:
@@ -35,3 +36,12 @@ def discover() -> dict[str, System]:
 
 
 registry: dict[str, System] = discover()
+
+
+def home(name: str) -> Path | None:
+    """The file that defines a system; None for one that was registered by hand."""
+    for module in pkgutil.iter_modules(__path__):
+        loaded = sys.modules[f"{__name__}.{module.name}"]
+        if loaded.__file__ and getattr(loaded, "SYSTEM", None) is registry[name]:
+            return Path(loaded.__file__)
+    return None

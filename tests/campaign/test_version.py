@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from types import FrameType
 
 import pytest
-from tiny import file
+from tiny import experiment
 
 from testbed.campaign import version
+from testbed.campaign.cell import run_cell
+from testbed.experiment.cells import Cell
+from testbed.experiment.schema import Experiment
+from testbed.placement.deployments import Deployments
+from testbed.studies.torture.cases import world
+from testbed.systems import home, registry
+
+
+def files(package: Path, systems: Collection[str]) -> list[Path]:
+    """The files in ``package`` that define ``systems``."""
+    homes = [path for path in map(home, systems) if path]
+    return [package / path.relative_to(version._PACKAGE) for path in homes]
+
+
+def digest_of(
+    package: Path,
+    compiled: Path,
+    backend: str | None = None,
+    systems: Collection[str] = registry,
+) -> str:
+    return version.digest_of(package, compiled, backend, files(package, systems))
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +46,17 @@ def copied(tmp_path_factory) -> Path:
 def digests(copied, tmp_path):
     """The digests before and after a line is appended to a file."""
 
-    def digests(name: str, text: str = "\nchanged = 1\n") -> tuple[str, str]:
+    def digests(
+        name: str,
+        text: str = "\nchanged = 1\n",
+        backend: str | None = None,
+        systems: Collection[str] = registry,
+    ) -> tuple[str, str]:
         path = copied / name
         content = path.read_bytes() if path.exists() else None
-        before = version.digest_of(copied, tmp_path)
+        before = digest_of(copied, tmp_path, backend, systems)
         path.write_bytes((content or b"") + text.encode())
-        after = version.digest_of(copied, tmp_path)
+        after = digest_of(copied, tmp_path, backend, systems)
         if content is None:
             path.unlink()
         else:
@@ -47,7 +73,6 @@ def digests(copied, tmp_path):
         "plan/cost.py",
         "systems/rina.py",
         "systems/__init__.py",
-        "systems/a_new_one.py",
         "backends/flow/channels.py",
         "backends/emulation/network.py",
         "machine/verdict.py",
@@ -70,7 +95,7 @@ def test_c_and_compiled_p4_make_another_version(copied, digests, tmp_path):
     before, after = digests(str(source.relative_to(copied)))
     assert before != after
     (tmp_path / "ina.json").write_text("{}")
-    assert version.digest_of(copied, tmp_path) != before
+    assert digest_of(copied, tmp_path) != before
 
 
 @pytest.mark.parametrize(
@@ -107,23 +132,68 @@ def test_what_no_cell_needs_does_not(name, digests):
     assert before == after
 
 
-def test_what_a_cell_imports_is_known_before_it_does(tmp_path):
-    """This includes imports inside functions, and those of a registry."""
-    script = """
-import json, sys
-from pathlib import Path
-from testbed.experiment.load import load
-experiment = load(Path(sys.argv[1]))
-before = set(sys.modules)
-from testbed.campaign.cell import run_cell
-from testbed.experiment.cells import expand
-from testbed.placement.deployments import Deployments
-(cell,) = expand(experiment)
-run_cell(cell, Deployments().of(cell.experiment), Path(sys.argv[2]))
-print(json.dumps([name for name in set(sys.modules) - before if name.startswith("testbed.")]))
-"""
-    words = [sys.executable, "-c", script, str(file(tmp_path, backend="simulate")), str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    imported = set(json.loads(done.stdout))
-    assert "testbed.systems.atp" in imported
-    assert imported <= version.modules().keys()
+@pytest.mark.parametrize(
+    ("name", "backend", "system"),
+    [
+        ("systems/rina.py", "packet", "ring"),
+        ("systems/a_new_one.py", "packet", "rina"),
+        ("protocols/netreduce/protocol.py", "packet", "atp"),
+        ("protocols/netreduce/netreduce.c", "emulate", "atp"),
+        ("backends/emulation/network.py", "packet", "atp"),
+        ("backends/packet/loop.py", "emulate", "atp"),
+        ("backends/packet/core/simulation.c", "simulate", "atp"),
+    ],
+)
+def test_what_other_cells_need_does_not(name, backend, system, digests):
+    before, after = digests(name, "\n", backend, [system])
+    assert before == after
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "system"),
+    [
+        ("systems/ring.py", "packet", "rina"),
+        ("protocols/atp/atp.c", "packet", "grid"),
+        ("protocols/atp/protocol.py", "simulate", "a2tp"),
+        ("hosts/engine/window.c", "packet", "atp"),
+        ("hosts/engine/window.c", "emulate", "atp"),
+        ("backends/emulation/network.py", "emulate", "ring"),
+        ("backends/flow/simulate.py", "packet", "ring"),
+    ],
+)
+def test_what_a_cell_needs_indirectly_makes_another_version(name, backend, system, digests):
+    text = "\nint changed;\n" if name.endswith(".c") else "\nchanged = 1\n"
+    before, after = digests(name, text, backend, [system])
+    assert before != after
+
+
+def test_a_system_that_an_option_names_counts(tmp_path):
+    jobs = {"jobs__0__system": "osp", "jobs__0__options": {"carrier": "atp"}}
+    assert {*version._systems(experiment(tmp_path, **jobs))} == {"osp", "atp"}
+
+
+@pytest.mark.parametrize("backend", ["simulate", "packet"])
+@pytest.mark.parametrize("system", registry)
+def test_a_cell_runs_no_other_code(system, backend, tmp_path):
+    """Every function of the package that a cell calls is in a file that its version has."""
+    data, _ = world(system, 1)
+    asked = Experiment.model_validate(
+        {**data, "backend": backend, "emulation": {"scale": data["emulation"]["scale"]}}
+    )
+    called = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run_cell(Cell("cell", asked, {}, 0), Deployments().of(asked), tmp_path)
+    finally:
+        sys.setprofile(before)
+    own = {Path(file) for file in called if Path(file).is_relative_to(version._PACKAGE)}
+    systems = files(version._PACKAGE, {*version._systems(asked)})
+    known = {*version.modules(version._PACKAGE, backend, systems).values()}
+    assert len(own) > 20
+    assert own <= known
