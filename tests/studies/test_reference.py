@@ -186,7 +186,16 @@ def test_a_reference_is_either_made_or_checked(arguments):
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="there is no reports/reference/ yet")
-@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ARTIFACT.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "ARTIFACT.md",
+        "reports/everyone/README.md",
+    ],
+)
 def test_documents_quote_the_reference_as_it_is(name):
     text = (REFERENCE.parents[1] / name).read_text()
     assert filled(text) == text, "run python -m testbed.report.quote on it"
