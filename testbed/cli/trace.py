@@ -72,22 +72,30 @@ def export(workload: str, out: Path) -> None:
 @click.argument("file", type=FILE)
 @click.option(
     "--compute",
-    help="the time of a forward and backward pass, such as 2ms; without it, measured on one core",
+    help="the time of a forward and backward pass, such as 2ms; without it, measured",
+)
+@click.option(
+    "--device",
+    help="where to measure: cpu means one core  [default: cuda where there is a GPU, or cpu]",
 )
 @click.option("--batch", default=16, show_default=True, help="samples in a worker's iteration")
 @_OUT
-def script(file: Path, compute: str | None, batch: int, out: Path) -> None:
+def script(file: Path, compute: str | None, device: str | None, batch: int, out: Path) -> None:
     """Make a trace of a training script's model, with times from --compute, or measured."""
     from testbed.training.errors import TrainingError
     from testbed.training.profile import trace_of
     from testbed.units import parse_time
     from testbed.workload import formats
 
+    if device is not None and compute is not None:
+        raise click.UsageError(
+            "found --device beside --compute, wanted one: a stated time is not measured"
+        )
     if out.suffix != ".trace":
         raise click.BadParameter(f"found {out}, wanted a name that ends in .trace")
     with reading(ValueError, TrainingError):
         compute_s = None if compute is None else parse_time(compute)
-        formats.save(trace_of(file, compute_s, batch), out)
+        formats.save(trace_of(file, compute_s, batch, device=device), out)
     click.echo(f"wrote {out}")
 
 

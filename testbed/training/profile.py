@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 from time import thread_time
+from typing import Any
 
 import numpy as np
 
 from testbed.training import script
 from testbed.training.computation import Computation
-from testbed.training.errors import require_torch
+from testbed.training.errors import TrainingError, require_torch
 from testbed.training.script import Script
 from testbed.units import format_time
 from testbed.workload.trace import Tensor, Trace
@@ -22,9 +23,12 @@ _BATCHES = 8
 _WARMUP, _PASSES = 5, 30
 
 
-def trace_of(path: Path, compute_s: float | None, batch: int, seed: int = 1) -> Trace:
+def trace_of(
+    path: Path, compute_s: float | None, batch: int, seed: int = 1, device: str | None = None
+) -> Trace:
     """The trace of a script's model, whose iteration on a ``batch`` computes for ``compute_s``, or,
-    without that, for as long as one thread of this machine does.
+    without that, for as long as ``device`` does: a name of PyTorch's, such as cuda, or cpu, which
+    means one thread. The default is the GPU where there is one.
 
     With a stated time each tensor takes a share of it in proportion to its values, and gradients
     become ready from the last to the first. PGP, the product of parameter and gradient by which OSP
@@ -44,11 +48,12 @@ def trace_of(path: Path, compute_s: float | None, batch: int, seed: int = 1) -> 
     shares = [float(part.sum() / count) for part in np.split(products, ends[:-1])]
     sizes = [elements for _, elements in computation.tensors]
     if compute_s is None:
-        forward_s, backward, ready = _measured(loaded, batch, seed)
+        clock = _clock(device)
+        forward_s, backward, ready = _measured(loaded, batch, seed, clock)
         forward = [size * (forward_s / len(parameters)) for size in sizes]
-        contents = "layer sizes of a training script, with times measured on a CPU"
+        contents = f"layer sizes of a training script, with times measured on {clock.place}"
         iteration_time = (
-            f"{format_time(forward_s + sum(backward))}, processor time of one thread, medians of"
+            f"{format_time(forward_s + sum(backward))}, {clock.kind}, medians of"
             f" {_PASSES} passes; a tensor's share of forward is in proportion to its values"
         )
     else:
@@ -79,34 +84,91 @@ def trace_of(path: Path, compute_s: float | None, batch: int, seed: int = 1) -> 
     )
 
 
-def _measured(loaded: Script, batch: int, seed: int) -> tuple[float, list[float], tuple[int, ...]]:
+class _Thread:
+    """Processor time of this thread. On a CPU, PyTorch runs the backward pass in the thread that
+    calls it."""
+
+    device, place, kind = "cpu", "a CPU", "processor time of one thread"
+
+    def stamp(self) -> float:
+        return thread_time()
+
+    def seconds(self, before: float, after: float) -> float:
+        return after - before
+
+
+class _Events:
+    """Events in a GPU's stream: an instant is when the work before it was done, not when the host
+    asked for it."""
+
+    def __init__(self, device: str) -> None:
+        self.device, self.kind = device, "time of the device"
+        self.place = f"the device {device}{_name(device)}"
+
+    def stamp(self) -> Any:
+        import torch
+
+        event = torch.Event(device=self.device, enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, before: Any, after: Any) -> float:
+        after.synchronize()
+        return float(before.elapsed_time(after)) / 1e3
+
+
+def _name(device: str) -> str:
+    import torch
+
+    return f", {torch.cuda.get_device_name(device)}" if device.startswith("cuda") else ""
+
+
+def _clock(device: str | None) -> _Thread | _Events:
+    """The clock of ``device``. Raises TrainingError if PyTorch cannot use that here."""
+    import torch
+
+    found = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(1, device=found).cpu()
+        return _Thread() if found == "cpu" else _Events(found)
+    except (AssertionError, RuntimeError) as error:  # PyTorch without CUDA asserts it
+        said = " ".join(str(error).split("\n", 1)[0].split())
+        raise TrainingError(
+            f"--device: found {found}, wanted one that PyTorch can use here, such as cpu ({said})"
+        ) from error
+
+
+def _measured(
+    loaded: Script, batch: int, seed: int, clock: _Thread | _Events
+) -> tuple[float, list[float], tuple[int, ...]]:
     """Seconds of the forward pass, and of the backward pass for each tensor; and the order in which
     gradients become ready.
 
-    A gradient's time is that since the one before it, the last one's until the pass ends. On a CPU,
-    PyTorch runs the backward pass in the thread that calls it.
+    A gradient's time is that since the one before it, the last one's until the pass ends.
     """
     import torch
 
+    # A GPU's deterministic algorithms need a setting of CUDA's, and are not those of users.
+    torch.use_deterministic_algorithms(clock.device == "cpu")
     torch.manual_seed(seed)
-    model = loaded.call("model").train()
-    inputs, targets = (each[:batch] for each in loaded.call("data", 0, 1))
+    model = loaded.call("model").to(clock.device).train()
+    inputs, targets = (each[:batch].to(clock.device) for each in loaded.call("data", 0, 1))
     parameters = [each for each in model.parameters() if each.requires_grad]
-    stamps: list[list[float]] = [[] for _ in parameters]
+    stamps: list[list[Any]] = [[] for _ in parameters]
     for parameter, own in zip(parameters, stamps, strict=True):
-        parameter.register_post_accumulate_grad_hook(lambda _, own=own: own.append(thread_time()))
+        parameter.register_post_accumulate_grad_hook(lambda _, own=own: own.append(clock.stamp()))
     begins, middles, ends = [], [], []
     for _ in range(_WARMUP + _PASSES):
         model.zero_grad(set_to_none=True)
         with loaded.running("loss()"):
-            begins.append(thread_time())
+            begins.append(clock.stamp())
             loss = loaded.module.loss(model, inputs, targets)
-            middles.append(thread_time())
+            middles.append(clock.stamp())
             loss.backward()
-            ends.append(thread_time())
+            ends.append(clock.stamp())
 
-    def middle(of: list[float], since: list[float]) -> float:
-        return median(b - a for a, b in list(zip(since, of, strict=True))[_WARMUP:])
+    def middle(of: list[Any], since: list[Any]) -> float:
+        return median(clock.seconds(*pair) for pair in list(zip(since, of, strict=True))[_WARMUP:])
 
     whole = middle(ends, middles)
     # A tensor without a gradient is ready when the pass ends.

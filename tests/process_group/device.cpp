@@ -13,9 +13,11 @@
 #include <torch/library.h>
 
 #include <atomic>
+#include <chrono>
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr auto OTHER = c10::DeviceType::PrivateUse1;
 std::atomic<int> recorded_events{0}, blocked_streams{0};
 thread_local c10::StreamId current = 0;
@@ -40,15 +42,28 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
         current = next.id();
         return before;
     }
-    void record(void **, const c10::Stream &, c10::DeviceIndex, c10::EventFlag) const override
+    void record(void **event, const c10::Stream &, c10::DeviceIndex, c10::EventFlag) const override
     {
+        if (*event == nullptr)
+            *event = new Clock::time_point;
+        *static_cast<Clock::time_point *>(*event) = Clock::now();
         recorded_events++;
     }
+    double elapsedTime(void *from, void *to, c10::DeviceIndex) const override
+    {
+        const auto *begin = static_cast<Clock::time_point *>(from);
+        const auto *end = static_cast<Clock::time_point *>(to);
+        return std::chrono::duration<double, std::milli>(*end - *begin).count();
+    }
+    void synchronizeEvent(void *) const override {}
     void block(void *, const c10::Stream &) const override { blocked_streams++; }
     bool queryEvent(void *) const override { return true; }
     bool queryStream(const c10::Stream &) const override { return true; }
     void synchronizeStream(const c10::Stream &) const override {}
-    void destroyEvent(void *, c10::DeviceIndex) const noexcept override {}
+    void destroyEvent(void *event, c10::DeviceIndex) const noexcept override
+    {
+        delete static_cast<Clock::time_point *>(event);
+    }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 

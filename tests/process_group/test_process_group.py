@@ -70,18 +70,6 @@ def test_an_unmodified_ddp_script_trains_to_the_same_bits_as_fixed_point_sums_ma
     ranks("training", 2, tmp_path)
 
 
-def test_tensors_of_another_device_go_through_host_memory(tmp_path):
-    """The device is made for this test; its memory has no values that the host could use."""
-    pytest.importorskip("torch")
-    import device
-
-    try:
-        library = device.build(tmp_path)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no device can be built here: {error}")
-    ranks("on_a_device", 2, tmp_path, DEVICE=str(library))
-
-
 def test_an_experiment_says_which_switches_sum_and_how(tmp_path):
     ranks(
         "of_an_experiment",

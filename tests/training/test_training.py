@@ -73,6 +73,21 @@ def test_a_trace_can_be_measured(traced):
     assert found.backward_s > 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--device", "nowhere"], "--device: found nowhere, wanted one that PyTorch can use"),
+        (["--device", "meta"], "--device: found meta, wanted one that PyTorch can use"),
+        (["--device", "cpu", "--compute", "1ms"], "found --device beside --compute"),
+    ],
+)
+def test_a_trace_cannot_be_measured_everywhere(arguments, said, traced):
+    found = called("trace", "script", traced / "mine.py", *arguments, traced / "not.trace")
+    assert found.exit_code == 2
+    assert said in found.output
+    assert not (traced / "not.trace").exists()
+
+
 def test_systems_learn_and_the_report_says_when(traced):
     sweep = {"jobs.0.system": ["ring", "ps", "osp", "asp"]}
     path = file(traced, emulation__repeats=1, sweep=sweep)

@@ -38,7 +38,7 @@ class Transformer(nn.Module):
 
     def forward(self, codes):
         hidden = self.letters(codes) + self.places
-        mask = nn.Transformer.generate_square_subsequent_mask(_LENGTH)
+        mask = nn.Transformer.generate_square_subsequent_mask(_LENGTH, device=codes.device)
         for block in self.blocks:
             hidden = block(hidden, src_mask=mask, is_causal=True)
         return self.out(self.norm(hidden))
