@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import ceil
@@ -29,6 +30,8 @@ from testbed.workload import catalogue
 T = TypeVar("T")
 COLUMN, PAGE = 3.5, 7.16
 """The widths, in inches, of a column and of a page of a two-column paper."""
+LONGEST = 30
+"""Letters in a line of a row's name."""
 MOST_PANELS, FEW_PANELS = 12, 6
 """The most panels of a figure, and how many are drawn if there are more settings than that."""
 HATCH = "////"
@@ -180,6 +183,14 @@ def panels(
             columnspacing=1.2, labelspacing=0.3,
         )  # fmt: skip
     return figure, made
+
+
+def wrapped(name: str) -> str:
+    """A row's name in lines of at most `LONGEST` letters, its settings on lines of their own."""
+    if len(name) <= 20:
+        return name
+    lines = name.replace(" (", "\n(").split("\n")
+    return "\n".join(textwrap.fill(line, LONGEST) for line in lines)
 
 
 def line(style: SystemStyle) -> Line2D:

@@ -46,13 +46,15 @@ def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figur
     if not panels:
         return None
     most = max(len(part[SERIES].drop_duplicates()) for _, part in panels)
-    longest = max(
-        len(styles[key].title)
+    named = {
+        key: canvas.wrapped(styles[key].title)
         for _, part in panels
         for key in zip(part["system"], part["variant"], strict=True)
-    )
+    }
+    longest = max(len(line) for name in named.values() for line in name.split("\n"))
+    tall = 0.19 + 0.11 * max(name.count("\n") for name in named.values())
     figure, all_axes = canvas.panels(
-        [panel.title for panel in panels], height=0.19 * most, below=0.12, head=0.24,
+        [panel.title for panel in panels], height=tall * most, below=0.12, head=0.24,
         left=0.15 + 0.055 * longest, facets=[panel.facets for panel in panels],
     )  # fmt: skip
     for axes, (_, part) in zip(all_axes, panels, strict=True):
@@ -83,7 +85,7 @@ def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figur
         axes.xaxis.tick_top()
         axes.set_ylim(most - 0.5, -0.5)
         axes.spines[:].set_visible(False)
-        axes.set_yticks(range(len(systems)), [styles[key].title for key in systems])
+        axes.set_yticks(range(len(systems)), [named[key] for key in systems])
         axes.tick_params(length=0, labelsize=6.5, pad=2)
         axes.grid(visible=False)
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +26,6 @@ _MOST_DOTS = 60
 """The most settings of a system that are shown, from the lowest to the highest."""
 _HIDDEN = "#c9d3de"
 _LINE = 0.185  # inches
-_LONGEST = 30  # letters in a line of a name
 
 
 def times(panels: Panels, styles: SeriesStyles) -> Figure:
@@ -227,7 +225,7 @@ def _empty(
     """Axes with a line for each row; ``titles``, or the rows' settings, are to the left.
     ``shared``: whether all rows of a panel have its workload and fabric."""
     named = titles or [[styles[key].title for key in _keys(part)] for _, part in panels]
-    named = [[_wrapped(name) for name in own] for own in named]
+    named = [[canvas.wrapped(name) for name in own] for own in named]
     longest = max(len(line) for own in named for name in own for line in name.split("\n"))
     line = _LINE * (1 + 0.35 * max(name.count("\n") for own in named for name in own))
     figure, all_axes = canvas.panels(
@@ -245,13 +243,6 @@ def _empty(
         axes.grid(visible=True, axis="both")
         axes.spines["left"].set_visible(False)
     return figure, all_axes
-
-
-def _wrapped(name: str) -> str:
-    if len(name) <= 20:
-        return name
-    lines = name.replace(" (", "\n(").split("\n")
-    return "\n".join(textwrap.fill(line, _LONGEST) for line in lines)
 
 
 def _keys(part: pd.DataFrame) -> list[Series]:

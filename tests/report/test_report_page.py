@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -185,3 +186,18 @@ def test_a_report_forks_no_process(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fork", fork)
     build([run(tmp_path, rows("ps", 4.0, 4.1))], tmp_path / "out", STYLES)
     assert (tmp_path / "out" / "figures" / "jct.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_long_settings_leave_room_for_the_figures(tmp_path):
+    """As those of experiments/zero-dp.yaml, whose report failed on its links."""
+    options = [
+        {"stage": 2, "collectives": "trees"},
+        {"stage": 3, "collectives": "hierarchical", "reshard_after_forward": False},
+    ]
+    two = [
+        row
+        for cell, given in zip("ab", options, strict=True)
+        for row in rows("zero-dp", 1.0, cell=cell, settings=json.dumps({"jobs.0.options": given}))
+    ]
+    build([run(tmp_path, two)], tmp_path / "out", STYLES)
+    assert (tmp_path / "out" / "figures" / "links.svg").exists()
