@@ -61,6 +61,14 @@ class _Verbs(click.Group):
             if error.errno == errno.EPIPE:  # click ends quietly
                 raise
             raise click.ClickException(failed_file(error)) from error
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except (Exception, SystemExit) as error:
+            from testbed.cli import users_code  # slow to import, and rarely needed
+
+            if (said := users_code.fault(error)) is None:
+                raise
+            raise click.UsageError(said) from error
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_MODULES)

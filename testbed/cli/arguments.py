@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.located import Invalid
+from testbed.results import RESULTS
 
 if TYPE_CHECKING:
     from testbed.experiment.schema import Experiment
 
 
 class Input(click.Path):
-    """A path that exists and can be read to its end: no device and no pipe."""
+    """A path that can be read to its end: neither it nor a file of the runs below it is a device or
+    a pipe."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
@@ -28,6 +30,10 @@ class Input(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, context)))
         if path.exists() and not path.is_file() and not path.is_dir():
             self.fail(f"found a device or a pipe at {path}, wanted a file", param, context)
+        for run in {file.parent for file in path.rglob(RESULTS)} if path.is_dir() else ():
+            for file in run.iterdir():
+                if file.exists() and not file.is_file() and not file.is_dir():
+                    self.fail(f"found a device or a pipe at {file}, wanted a file", param, context)
         return path
 
 
@@ -45,7 +51,7 @@ class Seconds(click.FloatRange):
 
 FILE = Input(exists=True, dir_okay=False, path_type=Path)
 FILE_OR_DIRECTORY = Input(path_type=Path)
-DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+DIRECTORY = Input(exists=True, file_okay=False, path_type=Path)
 
 FILES = click.argument("files", nargs=-1, required=True, type=FILE)
 

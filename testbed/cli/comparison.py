@@ -41,7 +41,7 @@ def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool)
 
 
 @click.command()
-@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("directories", nargs=-1, required=True, type=FILE_OR_DIRECTORY)
 @click.option(
     "-o",
     "--output",

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import experiments
+from testbed.cli.arguments import Input, experiments
 from testbed.cli.failures import reading, running
 
 
 @click.command()
-@click.argument(
-    "path", metavar="RUN|FILE", required=False, type=click.Path(exists=True, path_type=Path)
-)
+@click.argument("path", metavar="RUN|FILE", required=False, type=Input(exists=True, path_type=Path))
 @click.option("--cell", metavar="ID", help="the cell to explain; an id may be cut short")
 @click.option(
     "--job",

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import OUTPUT, experiments
+from testbed.cli.arguments import OUTPUT, Input, experiments
 from testbed.cli.failures import ROWS_ARE_KEPT, reading, running
 from testbed.cli.run import announce
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("paths", nargs=-1, required=True, type=Input(exists=True, path_type=Path))
 @OUTPUT
 def ladder(paths: tuple[Path, ...], output: Path) -> None:
     """Compare closed form, simulator, packets and emulator, and print their errors.

@@ -77,6 +77,14 @@ def scale(values: Iterable[float]) -> tuple[float, float, bool]:
     return 0.0, high * 1.06, False
 
 
+_THOUSANDS = 10_000
+"""From this value on, a tick counts thousands: there is no space for longer numbers."""
+
+
+def _tick(value: float, _: object = None) -> str:
+    return f"{value / 1000:g}k" if value >= _THOUSANDS else f"{value:g}"
+
+
 def set_scale(axes: Axes, which: Literal["x", "y"], limits: tuple[float, float, bool]) -> None:
     """Apply `scale`; logarithmic axes have ticks such as 0.2, 0.5 and 1."""
     low, high, is_logarithmic = limits
@@ -85,17 +93,24 @@ def set_scale(axes: Axes, which: Literal["x", "y"], limits: tuple[float, float, 
         axes.set(**{f"{which}scale": "log"})
         steps = (1.0, 2.0, 5.0) if high < 500 * low else (1.0,)
         axis.set_major_locator(LogLocator(subs=steps, numticks=20))
-        axis.set_major_formatter("{x:g}")
+        axis.set_major_formatter(_tick)
         axis.set_minor_formatter(NullFormatter())
         axis.set_minor_locator(NullLocator())
     else:
         axis.set_major_locator(MaxNLocator(4))
+        if high >= _THOUSANDS:
+            axis.set_major_formatter(_tick)
     axes.set(**{f"{which}lim": (low, high)})
 
 
 def said(label: str, limits: tuple[float, float, bool]) -> str:
     """An axis label, which says so if the scale is logarithmic."""
     return f"{label}, log scale" if limits[2] else label
+
+
+def beside(label: str) -> str:
+    """A label of a y axis, in lines no longer than the axis of a panel of the usual height."""
+    return textwrap.fill(label, 25)
 
 
 def note(artist: Artist, kind: str, **facts: Any) -> None:

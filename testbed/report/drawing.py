@@ -115,7 +115,9 @@ def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) ->
     legend: list[Line2D] = [
         Line2D([], [], marker="s", linestyle="", color=INA_COLOUR, label="switch with INA"),
         Line2D([], [], marker="s", linestyle="", color="black", mfc="white", label="switch"),
-        Line2D([], [], marker="o", linestyle="", color="#808080", markersize=3, label="host"),
+        Line2D([], [], marker="$n$", linestyle="", color="black", label="number of hosts")
+        if hosts
+        else Line2D([], [], marker="o", linestyle="", color="#808080", markersize=3, label="host"),
     ]
     if known:
         legend += [
@@ -126,8 +128,8 @@ def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) ->
         ]
     titles = [load.title for load in known] or [names.fabric(picture.name)]
     figure, all_axes = canvas.panels(
-        titles, height=height, below=0.05, left=0.1, legend=legend, wide=len(places) > 60,
-        facets=[facets] * len(titles),
+        titles, height=height, below=0.2 if hosts else 0.05, left=0.1, legend=legend,
+        wide=len(places) > 60 or len(hosts) > 16, facets=[facets] * len(titles),
     )  # fmt: skip
     for axes, load in zip(all_axes, known or [Load("", "", {})], strict=True):
         _fabric(axes, picture, places, hosts, load)
@@ -198,8 +200,9 @@ def _fabric(
                 color="white" if ina else "black", zorder=3,
             )  # fmt: skip
             if name in hosts:
+                # The names of a rack's neighbours leave no space for more than the number.
                 axes.annotate(
-                    f"{hosts[name]} hosts", places[name], (0, -9), textcoords="offset points",
+                    str(hosts[name]), places[name], (0, -9), textcoords="offset points",
                     ha="center", va="top", fontsize=5,
                 )  # fmt: skip
     axes.margins(0.04, 0.12)

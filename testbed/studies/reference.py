@@ -16,6 +16,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -66,7 +67,8 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
         for end in ("html", "md", "csv"):
             name = f"{claims_page.PAGE}.{end}"
             shutil.copyfile(claims / name, out / name)
-        for image in sorted(claims.glob(f"{claims_page.PAGE}-*.svg")):
+        images = (claims.glob(f"{claims_page.PAGE}-*.{end}") for end in ("pdf", "svg"))
+        for image in sorted(chain(*images)):
             shutil.copyfile(image, out / image.name)
         (out / CLAIMS).write_text(json.dumps(_asked(), indent=1) + "\n")
     return answer.write([out / name for name in names], out, reporting.styles(), claims is not None)

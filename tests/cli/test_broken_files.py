@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import made_up
 import pytest
@@ -82,3 +85,27 @@ def test_a_system_whose_plan_fails_is_shown(monkeypatch, plan):
     assert done.exit_code == 0, done.output
     assert "protocols: unknown, its plan fails" in done.output
     assert invoke("systems").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [
+        *((verb, RESULTS) for verb in ("report", "compare run", "baseline", "watch", "explain",
+                                       "run x.yaml --resume", "ladder", "reference")),
+        ("report", METADATA),
+        ("report", "iterations.csv"),
+    ],
+)  # fmt: skip
+def test_a_pipe_in_a_run_is_refused(verb, name, tmp_path):
+    """To read it would wait for ever."""
+    (tmp_path / "run").mkdir()
+    if name != RESULTS:
+        (tmp_path / "run" / RESULTS).touch()
+    os.mkfifo(tmp_path / "run" / name)
+    (tmp_path / "x.yaml").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed.cli", *verb.split(), "run"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"found a device or a pipe at run/{name}" in done.stderr.replace("\n", " ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -155,6 +156,67 @@ def test_a_broken_file_is_told_with_its_place(content, place, words, here):
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
     assert place in line
     assert words in line
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("PROTOCOL = 5\n", ":1: found PROTOCOL = 5, wanted a Protocol"),
+        ("x = 1\n", ":1: found no PROTOCOL, wanted one"),
+        ("\0", ":1: "),
+        ("raise SystemExit(3)\n", ":1: SystemExit: 3"),
+        (None, "bad: found no protocol.py, wanted one"),
+    ],
+    ids=["type", "none", "binary", "exit", "missing"],
+)
+def test_a_half_written_protocol_is_told_with_its_place(content, said, here):
+    own = here / "extensions" / "protocols" / "bad"
+    own.mkdir(parents=True)
+    (own / "__init__.py").write_text("")
+    if content is not None:
+        (own / "protocol.py").write_text(content)
+    done = verb("systems")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert str(own) in line
+    assert said in line
+
+
+def test_a_protocols_number_that_is_none_is_told_with_its_place(here):
+    call("new", "protocol", "own")
+    path = here / "extensions" / "protocols" / "own" / "protocol.py"
+    path.write_text(re.sub(r"number=\d+", "number='a'", path.read_text()))
+    done = verb("systems")
+    assert done.returncode == 2
+    assert re.search(r"own/protocol.py:\d+: PROTOCOL has number = 'a', wanted int", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("plan=plan", "plan=None", "None is not a callable object"),
+        ("plan=plan", "plan=lambda: 1", "too many positional arguments"),
+        ('name="own"', "name=None", "SYSTEM has name = None, wanted str"),
+    ],
+)
+def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
+    call("new", "system", "own")
+    path = here / "extensions" / "systems" / "own.py"
+    path.write_text(path.read_text().replace(old, new))
+    done = verb("validate", "own.yaml")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert re.search(r"extensions/systems/own.py:\d+: ", done.stderr)
+    assert said in done.stderr
+
+
+def test_a_pipe_among_a_users_systems_is_refused(here):
+    (here / "extensions" / "systems").mkdir(parents=True)
+    os.mkfifo(here / "extensions" / "systems" / "bad.py")
+    done = verb("systems")
+    assert done.returncode == 2
+    assert "systems/bad.py: found no regular file" in done.stderr
 
 
 @pytest.mark.parametrize(

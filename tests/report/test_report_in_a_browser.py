@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -243,3 +244,42 @@ def test_large_tables_are_shown_a_part_at_a_time(tab, root):
     assert "c399" in tab.evaluate(find)
     assert tab.evaluate(count) == 1
     assert tab.complaints == []
+
+
+def test_a_fabric_of_many_racks_and_fast_jobs_have_room_for_their_labels(root, tab):
+    """Of 32 racks with four hosts each, and of over 100,000 samples/s on a logarithmic axis."""
+    tors = [f"t{each}" for each in range(32)]
+    hosts = [(f"h{each}", tors[each // 4]) for each in range(128)]
+    large = Picture(
+        "fat-tree k=8, 32x4",
+        {"s0": "spine", **dict.fromkeys(tors, "tor"), **{host: "host" for host, _ in hosts}},
+        (*hosts, *((tor, "s0") for tor in tors)),
+        frozenset(tors),
+    )
+    table = [
+        replace(row, throughput_samples_s=1e5 / factor)
+        for count, factor in ((0, 30.0), (2, 1.0))
+        for row in rows("atp", factor, 1.1 * factor, cell=f"atp{count}", ina_tors=count)
+    ]
+    built = build([run(root, table, "large")], root / "large", STYLES, lambda *_: large)
+    tab.open(built, DESK)
+    assert "100k" in tab.evaluate("document.querySelector('#figure-throughput-ina').textContent")
+    assert "number of hosts" in tab.evaluate("document.body.textContent")
+    assert not faults(tab, DESK)
+
+
+@pytest.mark.parametrize("shown", ["everyone", "quick"])
+@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "dark"), (DESK, "light")])
+def test_reports_of_the_repository_have_no_faults(tab, shown, width, scheme):
+    """The pages of the reference are left out: they are drawn only when it is made, because the
+    tables of its links and iterations are not kept."""
+    shown = Path(__file__).parents[2] / "reports" / shown / "report.html"
+    tab.open(shown, width, scheme=scheme)
+    assert not faults(tab, width)
+    every = "[...document.querySelectorAll('a[href]')].map(each => each.getAttribute('href'))"
+    missing = [
+        address
+        for address in tab.evaluate(every)
+        if not address.startswith(("#", "http", "data:")) and not (shown.parent / address).exists()
+    ]
+    assert not missing, "links to what is not there"

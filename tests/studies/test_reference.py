@@ -159,9 +159,13 @@ def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path
     (folder / "one.yaml").write_text("title: One\n")
     for end in ("html", "md", "csv"):
         (page / f"claims.{end}").write_text(end)
+    for end in ("pdf", "svg"):  # to which the page links
+        (page / f"claims-one.{end}").write_text(end)
     out = tmp_path / "reference"
     assert "claims.md" in keep([run], page, out).read_text()
     assert (out / "claims.csv").read_text() == "csv"
+    assert (out / "claims-one.pdf").exists()
+    assert (out / "claims-one.svg").exists()
     (folder / "one.yaml").write_text("title: One  # the first\n")
     assert list(stale(out)) == []
     (folder / "one.yaml").write_text("title: Another\n")

@@ -6,7 +6,6 @@ Observations, which are not claims of any paper, have a section of their own.
 from __future__ import annotations
 
 import csv
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +45,8 @@ WORDS = (REPRODUCED, DIRECTION, MORE, NOT, CANNOT, NOT_RUN)
 PAGE, TABLE = "claims", "claims.csv"
 _PUBLISHED, _OURS = "#b8bec6", "#1f77b4"
 _DASHES = (0, (4, 1.5))
+_LINE = 0.14
+"""The space that a line of an axis label takes, in inches."""
 _OTHER = ", by another version of the testbed"
 
 
@@ -195,7 +196,9 @@ class Beside:
 
         colours = {"published": _PUBLISHED, "ours": _OURS}
         legend = [Patch(color=colour, label=label) for label, colour in colours.items()]
-        figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=0.8)
+        label = canvas.beside(self.figure.axis)
+        left = 0.65 + _LINE * label.count("\n")
+        figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=left)
         for at, (bar, _, published, ours) in enumerate(self._each()):
             heights = {"published": published, "ours": getattr(ours, "value", None)}
             for side, (label, height) in enumerate(heights.items()):
@@ -205,8 +208,9 @@ class Beside:
                 (shape,) = axes.bar(place, height, 0.4, color=colours[label])
                 canvas.note(shape, "mark", words=f"{bar.label}: {label} {number(height)}")
                 axes.text(place, height, number(height), ha="center", va="bottom", fontsize=5.5)
+        canvas.set_scale(axes, "y", (0.0, axes.get_ylim()[1], False))
         axes.set_xticks(range(len(self.figure.bars)), [bar.label for bar in self.figure.bars])
-        axes.set_ylabel(textwrap.fill(self.figure.axis, 30))
+        axes.set_ylabel(label)
         return figure
 
     def _lines(self) -> Figure:
@@ -227,7 +231,9 @@ class Beside:
         legend = [line(colour, label, True) for label, colour in colours.items()]
         if any(bar.published for bar in self.figure.bars):
             legend += [line("#606060", "ours", True), line("#606060", "published", False)]
-        figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=0.6, below=0.47)
+        label = canvas.beside(self.figure.axis)
+        left = 0.6 + _LINE * label.count("\n")
+        figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=left, below=0.47)
         places = self.figure.places
         for label, colour in colours.items():
             own = [each for each in self._each() if each[0].label == label]
@@ -248,9 +254,9 @@ class Beside:
                     words = f"{label} at {places[at]}: {side} {number(height)}"
                     canvas.note(mark, "mark", words=words)
         axes.set_xticks(range(len(places)), places)
-        axes.set_ylim(bottom=0)
+        canvas.set_scale(axes, "y", (0.0, axes.get_ylim()[1], False))
         axes.set_xlabel(self.figure.across, labelpad=1)
-        axes.set_ylabel(textwrap.fill(self.figure.axis, 30))
+        axes.set_ylabel(label)
         return figure
 
 
