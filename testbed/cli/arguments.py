@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.located import Invalid
-from testbed.results import RESULTS
 
 if TYPE_CHECKING:
     from testbed.experiment.schema import Experiment
@@ -30,10 +29,15 @@ class Input(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, context)))
         if path.exists() and not path.is_file() and not path.is_dir():
             self.fail(f"found a device or a pipe at {path}, wanted a file", param, context)
-        for run in {file.parent for file in path.rglob(RESULTS)} if path.is_dir() else ():
-            for file in run.iterdir():
-                if file.exists() and not file.is_file() and not file.is_dir():
-                    self.fail(f"found a device or a pipe at {file}, wanted a file", param, context)
+        if path.is_dir():
+            from testbed.results import RESULTS  # slow to import
+
+            for run in {file.parent for file in path.rglob(RESULTS)}:
+                for file in run.iterdir():
+                    if file.exists() and not file.is_file() and not file.is_dir():
+                        self.fail(
+                            f"found a device or a pipe at {file}, wanted a file", param, context
+                        )
         return path
 
 
