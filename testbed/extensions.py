@@ -88,5 +88,5 @@ def files() -> Iterator[tuple[str, Path]]:
     for root in roots():
         for kind in ("systems", "protocols"):
             for path in sorted((root / kind).rglob("*")):
-                if path.suffix in {".py", ".c", ".h"}:
+                if path.suffix in {".py", ".c", ".h"} and path.is_file():
                     yield str(path.relative_to(root)), path

@@ -10,7 +10,7 @@ import pytest
 from testbed.protocols import on_trees
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = (ROOT / "ARCHITECTURE.md").read_text().partition("### Where to find what")[2]
+TABLE = (ROOT / "ARCHITECTURE.md").read_text().partition("## Where to find what")[2]
 PLACES = re.findall(r"`((?:testbed|p4)/[\w./]+)`(?: \(`(\w+)`\))?", TABLE.partition("\n## ")[0])
 
 

@@ -60,7 +60,6 @@ def _systems(experiment: Experiment) -> Iterator[str]:
             yield from registry.keys() & values
 
 
-@cache
 def code() -> str:
     """Digest of all code that a result may depend on, users' extensions included."""
     return _code_of(None, frozenset(registry))
@@ -70,12 +69,13 @@ def code() -> str:
 def _code_of(backend: str | None, systems: frozenset[str]) -> str:
     """Digest of the code of cells on a back end, or on any, with ``systems``.
 
-    Users' extensions count if they define one of the systems.
+    Users' extensions count if they define one of the systems, or if any back end is meant.
     """
     found = {path for path in map(home, systems) if path}
     digest = hashlib.sha256(digest_of(_PACKAGE, folder("p4") / "build", backend, found).encode())
-    if any(path in found for _, path in extensions.files()):
-        for name, path in extensions.files():
+    users = list(extensions.files())
+    if backend is None or any(path in found for _, path in users):
+        for name, path in users:
             digest.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 

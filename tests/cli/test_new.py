@@ -260,9 +260,17 @@ def test_folders_may_be_listed(here, monkeypatch):
 def test_the_version_of_a_row_depends_on_a_users_own_files(here, monkeypatch):
     from testbed.campaign import version
 
-    before = version.code.__wrapped__()
+    def digest(backend: str | None) -> str:
+        return version._code_of.__wrapped__(backend, frozenset({"ring"}))
+
+    before, ring = digest(None), digest("packet")
     call("new", "system", "own")
-    with_own = version.code.__wrapped__()
+    with_own = digest(None)
     path = here / "extensions" / "systems" / "own.py"
     path.write_text(path.read_text() + "X = 1\n")
-    assert len({before, with_own, version.code.__wrapped__()}) == 3
+    assert len({before, with_own, digest(None)}) == 3
+    assert digest("packet") == ring
+    monkeypatch.setattr(version, "home", lambda system: path)
+    own = digest("packet")
+    path.write_text(path.read_text() + "Y = 1\n")
+    assert len({ring, own, digest("packet")}) == 3

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 import subprocess
@@ -32,25 +33,34 @@ def _command(text: str, folder: Path | None = None) -> str:
     return run.stdout + run.stderr  # p4c prints its version on standard error
 
 
+def link(port: int) -> str:
+    """The switch's end of a port's veth pair, which no other process has."""
+    return f"r{os.getpid()}-{port}"
+
+
+def _end(port: int) -> str:
+    return f"e{os.getpid()}-{port}"
+
+
 @contextlib.contextmanager
 def ends() -> Iterator[dict[int, socket.socket]]:
-    """One veth pair per port, with ``record<port>`` at the switch. Yields sockets at the other
+    """One veth pair per port, with ``link(port)`` at the switch. Yields sockets at the other
     ends."""
     sockets: dict[int, socket.socket] = {}
     try:
         for port in PORTS:
-            _command(f"ip link add record{port} type veth peer name recorder{port}")
-            for name in (f"record{port}", f"recorder{port}"):
+            _command(f"ip link add {link(port)} type veth peer name {_end(port)}")
+            for name in (link(port), _end(port)):
                 _command(f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1")
                 _command(f"ip link set {name} up")
             sockets[port] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-            sockets[port].bind((f"recorder{port}", _ALL))
+            sockets[port].bind((_end(port), _ALL))
         yield sockets
     finally:
         for port in PORTS:
             if port in sockets:
                 sockets[port].close()
-            subprocess.run(["ip", "link", "del", f"record{port}"], check=False, capture_output=True)
+            subprocess.run(["ip", "link", "del", link(port)], check=False, capture_output=True)
 
 
 def answers(
@@ -80,7 +90,7 @@ def record(name: str) -> None:
     _command(f"p4c-bm2-ss -o {name}.json {name}.p4", PROGRAMS)
     with ends() as sockets, tempfile.TemporaryDirectory() as folder:
         switch = Bmv2Switch(program, Path(folder) / "log")
-        switch.start({port: f"record{port}" for port in PORTS})
+        switch.start({port: link(port) for port in PORTS})
         try:
             case.set_up(switch)
             steps = [

@@ -8,7 +8,7 @@ import pytest
 from native_case import PORTS, PROGRAMS
 from native_cases import CASES
 from native_fuzz import mangled
-from record_bmv2 import answers, ends
+from record_bmv2 import answers, ends, link
 
 from testbed.switches.bmv2 import Bmv2Switch
 from testbed.switches.native.target import NativeSwitch
@@ -27,7 +27,7 @@ def test_native_equals_bmv2_on_mangled_packets(name, tmp_path):
     bmv2 = Bmv2Switch(program, tmp_path / "log")
     with ends() as sockets, NativeSwitch.offline(program, sanitize=True) as native:
         try:
-            bmv2.start({port: f"record{port}" for port in PORTS})
+            bmv2.start({port: link(port) for port in PORTS})
             for switch in (bmv2, native):
                 case.set_up(switch)
             for _ in range(_PACKETS):
