@@ -189,10 +189,33 @@ def test_a_crash_is_a_verdict_and_the_others_go_on(monkeypatch):
     assert verdicts[2].failure == "crashed: SIGKILL"
 
 
+def _spin(data, bench):
+    while True:
+        pass
+
+
 def test_a_case_that_never_returns_is_a_verdict(monkeypatch):
-    monkeypatch.setattr(judges, "judged_case", lambda data, bench: time.sleep(1000))
+    monkeypatch.setattr(judges, "judged_case", _spin)
     monkeypatch.setattr(judges, "LONGEST_S", 0.2)
+    assert Judge().case(small()).failure == "hangs: nothing in 0.2 s of processor time"
+
+
+def test_a_case_that_waits_for_ever_is_a_verdict(monkeypatch):
+    monkeypatch.setattr(judges, "judged_case", lambda data, bench: time.sleep(1000))
+    monkeypatch.setattr(judges, "SILENCE_S", 0.2)
     assert Judge().case(small()).failure == "hangs: nothing in 0.2 s"
+
+
+def test_a_case_that_waits_for_a_processor_does_not_hang(monkeypatch):
+    """It may get none for minutes on a busy machine."""
+
+    def waiting(data, bench):
+        time.sleep(0.5)
+        return Verdict("", "", 1, 0.0)
+
+    monkeypatch.setattr(judges, "judged_case", waiting)
+    monkeypatch.setattr(judges, "LONGEST_S", 0.2)
+    assert not Judge().case(small()).failure
 
 
 def test_counts_are_said():

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from testbed.campaign.isolation import may_be_interrupted, uninterrupted
@@ -19,8 +20,11 @@ from testbed.studies.torture.cases import PER_WORLD, NoWorld, deployed_seed
 from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
 
 LONGEST_S = 120.0
-"""Seconds of real time after which a case is assumed to run for ever. A case takes some
+"""Seconds of processor time after which a case is assumed to run for ever. A case takes some
 milliseconds."""
+SILENCE_S = 900.0
+"""Seconds of real time after which a case is assumed to wait for ever. On a busy machine a process
+may wait for minutes until it runs."""
 
 Block = tuple[str, int, int]
 """A system, and the seeds of one world: the first, and one past the last."""
@@ -43,7 +47,8 @@ class Judge:
             self._process.start()
         theirs.close()
         self.left: Block = ("", 0, 0)
-        self._since = time.monotonic()
+        self._used = 0.0
+        self._hears()
 
     @property
     def is_busy(self) -> bool:
@@ -64,8 +69,21 @@ class Judge:
         return found
 
     def _ask(self, what: Block | Mapping[str, Any], left: Block) -> None:
-        self.left, self._since = left, time.monotonic()
+        self.left = left
+        self._hears()
         self.connection.send(what)
+
+    def _hears(self) -> None:
+        """Note when the process was last known to go on."""
+        self._since, self._used = time.monotonic(), self._processor_s()
+
+    def _processor_s(self) -> float:
+        """Processor time of the process so far; if it is gone, what was last known."""
+        try:
+            stat = Path(f"/proc/{self._process.pid}/schedstat").read_text()
+        except OSError:
+            return self._used
+        return int(stat.split()[0]) / 1e9
 
     def answers(self) -> Iterator[tuple[str, int, Verdict]]:
         """The system, the seed and the verdict of each schedule that is done. If the process is
@@ -73,7 +91,7 @@ class Judge:
         try:
             while self.is_busy and self.connection.poll():
                 verdict = self.connection.recv()
-                self._since = time.monotonic()
+                self._hears()
                 yield self._next(verdict)
         except (EOFError, OSError):
             self._process.join()
@@ -82,9 +100,16 @@ class Judge:
             self.close()
             yield self._next(Verdict(f"crashed: {name}", "", 0, 0.0))
             return
-        if self.is_busy and time.monotonic() - self._since > LONGEST_S:
-            self.close()
-            yield self._next(Verdict(f"hangs: nothing in {LONGEST_S:g} s", "", 0, 0.0))
+        if not self.is_busy:
+            return
+        if self._processor_s() - self._used > LONGEST_S:
+            said = f"nothing in {LONGEST_S:g} s of processor time"
+        elif time.monotonic() - self._since > SILENCE_S:
+            said = f"nothing in {SILENCE_S:g} s"
+        else:
+            return
+        self.close()
+        yield self._next(Verdict(f"hangs: {said}", "", 0, 0.0))
 
     def _next(self, verdict: Verdict) -> tuple[str, int, Verdict]:
         """The verdict on the first schedule that is left."""
