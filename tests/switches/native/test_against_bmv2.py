@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 from native_case import PORTS, PROGRAMS
 from native_cases import CASES
 from native_fuzz import mangled
+from patience import awaited
 from record_bmv2 import answers, ends, link
 
 from testbed.switches.bmv2 import Bmv2Switch
@@ -38,6 +40,9 @@ def test_native_equals_bmv2_on_mangled_packets(name, tmp_path):
                 theirs = answers(sockets, port, packet, len(ours))
                 shown = f"seed {seed}, port {port}, {packet.hex()}"
                 assert [(o, p.hex()) for o, p in ours] == [(o, p.hex()) for o, p in theirs], shown
+            # A copy that leaves by no port, or is too short to leave, may still be in a queue.
+            with suppress(AssertionError):
+                awaited(lambda: case.count(native) == case.count(bmv2))
             assert case.count(native) == case.count(bmv2)
         finally:
             bmv2.close()
