@@ -18,7 +18,7 @@ from testbed.backends.recording import Recording
 from testbed.campaign.cell import CellResult, run_cell
 from testbed.campaign.isolation import Call, Failed
 from testbed.campaign.planning import Planned
-from testbed.campaign.version import code
+from testbed.campaign.version import version
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
 from testbed.hosts.launcher import RankFailed
@@ -75,7 +75,8 @@ class Local:
         if emulated:
             require()
         training.prepare([each.deployment for each in cells])
-        code()  # cached before the cells are forked
+        for each in cells:
+            version(each.cell.experiment)  # the code's digest is cached before the cells are forked
         # Compile now, so that this does not delay the first cell.
         compiled = {
             (each.emulation.target, each.emulation.p4_program, each.fabric.values)

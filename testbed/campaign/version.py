@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
-from testbed import extensions
+from testbed import extensions, protocols
 from testbed.experiment.schema import Experiment
 from testbed.shipped import folder
 from testbed.systems import home, registry
@@ -23,6 +23,11 @@ from testbed.workload.synthetic import SYNTHETIC
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ROOTS = ("testbed.placement.deployments", "testbed.campaign.cell")
 """The modules that make a cell's deployment and run it."""
+_BETWEEN_RANKS = [
+    f"testbed.protocols.{name}.protocol"
+    for name in protocols.registry.keys() - protocols.on_trees()
+]
+"""The protocols that no system names, because any may use them."""
 _BACK_ENDS = {"simulate": "flow", "packet": "packet", "emulate": "emulation"}
 _OF_C = re.compile(rb"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/)?[ \t]*\n", re.MULTILINE)
 _COMMENTS = {".py": re.compile(rb"^[ \t]*(?:#.*)?\n", re.MULTILINE), ".c": _OF_C, ".h": _OF_C}
@@ -90,7 +95,7 @@ def digest_of(package: Path, compiled: Path, backend: str | None, systems: Colle
     """
     sources = set(modules(package, backend, systems).values())
     folders = {path.parent for path in sources}
-    sources |= {path for path in package.rglob("*.[ch]") if _home(path) in folders}
+    sources |= {path for path in package.rglob("*.[ch]") if _package_of(path) in folders}
     digest = hashlib.sha256()
     for root, paths in ((package, sources), (compiled, filter(Path.is_file, compiled.rglob("*")))):
         for path in sorted(paths):
@@ -101,7 +106,7 @@ def digest_of(package: Path, compiled: Path, backend: str | None, systems: Colle
     return digest.hexdigest()
 
 
-def _home(source: Path) -> Path:
+def _package_of(source: Path) -> Path:
     """The nearest folder of modules above a C file."""
     return next(each for each in source.parents if any(each.glob("*.py")))
 
@@ -140,7 +145,7 @@ def modules(package: Path, backend: str | None, systems: Collection[Path]) -> di
     others = {name for known, name in _BACK_ENDS.items() if backend not in (None, known)}
     left_out = tuple(f"testbed.backends.{name}." for name in others)
     found: dict[str, Path] = {}
-    waiting = list(_ROOTS)
+    waiting = [*_ROOTS, *_BETWEEN_RANKS]
     for path in systems:
         if path.is_relative_to(package):
             waiting.append(".".join(("testbed", *path.relative_to(package).with_suffix("").parts)))

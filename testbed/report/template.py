@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import jinja2
 
+from testbed.report.tables import number
 
+
+@cache
 def environment() -> jinja2.Environment:
-    """The environment that finds templates. A name without a value is an error."""
+    """The environment that finds templates, and compiles each once. A name without a value is an
+    error."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=jinja2.select_autoescape(["html.j2"]),
@@ -16,7 +21,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters["fraction"] = fraction
+    made.filters |= {"fraction": fraction, "number": number}
     return made
 
 

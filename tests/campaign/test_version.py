@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
 
 import pytest
-from tiny import experiment
+from tiny import experiment, file
 
 from testbed.campaign import version
 from testbed.campaign.cell import run_cell
@@ -197,3 +199,26 @@ def test_a_cell_runs_no_other_code(system, backend, tmp_path):
     known = {*version.modules(version._PACKAGE, backend, systems).values()}
     assert len(own) > 20
     assert own <= known
+
+
+def test_what_a_cell_imports_is_known_before_it_does(tmp_path):
+    """This includes imports inside functions, and those of a registry."""
+    script = """
+import json, sys
+from pathlib import Path
+from testbed.experiment.load import load
+experiment = load(Path(sys.argv[1]))
+before = set(sys.modules)
+from testbed.campaign.cell import run_cell
+from testbed.experiment.cells import expand
+from testbed.placement.deployments import Deployments
+(cell,) = expand(experiment)
+run_cell(cell, Deployments().of(cell.experiment), Path(sys.argv[2]))
+print(json.dumps([name for name in set(sys.modules) - before if name.startswith("testbed.")]))
+"""
+    words = [sys.executable, "-c", script, str(file(tmp_path, backend="simulate")), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    imported = set(json.loads(done.stdout))
+    assert "testbed.systems.atp" in imported
+    every = files(version._PACKAGE, registry)
+    assert imported <= version.modules(version._PACKAGE, None, every).keys()

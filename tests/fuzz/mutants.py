@@ -38,9 +38,8 @@ from testbed.switches.compile import PROGRAMS
 from testbed.switches.layer import BTH, INA
 from testbed.workload import formats
 
-LONGEST_S = 4.0 if sys.gettrace() is None else 20.0
-"""Seconds of processor time that a verb may take for a mutant. That is twice what a user may wait,
-since processors that other tests share are slower, and more while coverage is measured."""
+LONGEST_S = 2.0
+"""Seconds of processor time that a verb may take for a mutant."""
 _HANGS_S = 60.0
 """Seconds of real time without any processor time, after which a verb is assumed to hang. However
 busy the machine is, a verb that has something to do gets processor time within it."""

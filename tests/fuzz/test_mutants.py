@@ -31,6 +31,7 @@ def test_mutated_files(base, edits):
     assert not complaint(Mutant(base, tuple(edits)))
 
 
+@pytest.mark.alone  # a report takes most of the time allowed, and more beside other tests
 @pytest.mark.parametrize(
     "mutant",
     [

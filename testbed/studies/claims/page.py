@@ -342,7 +342,6 @@ def write(page: Page, folder: Path) -> Path:
         "rule": RULE,
     }
     environment = template.environment()
-    environment.filters["number"] = number
     for end in ("html", "md"):
         text = environment.get_template(f"claims.{end}.j2").render(context)
         (folder / f"{PAGE}.{end}").write_text(text)
