@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The evaluation: ./run_all.sh [--quick | --reference | EXPERIMENT.yaml ...]
 #   --quick      a small evaluation, a few minutes
-#   --reference  all experiments of reports/reference, and the pages made from them, into results/reference;
+#   --reference  all experiments of reports/reference, papers' claims, and the pages made from them;
 #                run again, it goes on where it was interrupted
 #   no argument  the full evaluation: in packets on two fabrics, then in Mininet (where BMv2 is installed, on it, too)
 #   files        these experiments
@@ -39,6 +39,5 @@ for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
     fi
     runs+=("$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d | sort | tail -n 1 || true)")
 done
-claims=()
-[[ ! -d results/claims ]] || claims=(--claims results/claims)
-exec .venv/bin/ina-testbed reference "${runs[@]}" "${claims[@]}"
+.venv/bin/ina-testbed claims -o results/claims
+exec .venv/bin/ina-testbed reference "${runs[@]}" --claims results/claims

@@ -110,6 +110,7 @@ def ours(traffic: Traffic, loss: float = 0.0, seed: int = 1) -> Outcome:
         least_timeout=round(LEAST_TIMEOUT_S * SECOND),
         longest_timeout=120 * SECOND,
         first_timeout=round(LEAST_TIMEOUT_S * SECOND),  # the handshake measures the round trip
+        timer_slack=SECOND // 500,
         acknowledge_delay=round(ACKNOWLEDGE_S * SECOND),
     )
     with Simulation(len(number), 0, settings) as simulation:

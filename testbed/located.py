@@ -181,6 +181,8 @@ class _Loader(yaml.SafeLoader):
 
 
 _TAG = "tag:yaml.org,2002:"
+_LONGEST_NUMBER = 100
+"""Characters of an integer; Python does not read thousands of digits."""
 for _tag, _regexp, _first in [
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -308,6 +310,10 @@ class _Reading:
                 return None
             if tag == "bool":
                 return {"true": True, "false": False}[text.lower()]
+            if tag == "int" and len(text) > _LONGEST_NUMBER:
+                what = f"found a number of {len(text)} characters, wanted {_LONGEST_NUMBER} at most"
+                self.report(node, place, f"{what}; change it")
+                return None
             if tag == "int":
                 return int(text)
             if tag == "float":

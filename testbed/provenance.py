@@ -44,7 +44,9 @@ def now() -> str:
 
 def command(arguments: list[str]) -> str:
     """A command line with absolute paths made relative, or cut down to their last part."""
-    return " ".join([Path(arguments[0]).name, *map(_without_place, arguments[1:])])
+    program = Path(arguments[0])
+    name = f"python -m {program.parent.name}" if program.name == "__main__.py" else program.name
+    return " ".join([name, *map(_without_place, arguments[1:])])
 
 
 def _without_place(argument: str) -> str:

@@ -575,6 +575,8 @@ def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
             wrong = numbers.astype(float).abs() == math.inf
             if column in filled and columns in (COLUMNS, ITERATION_COLUMNS):
                 wrong |= numbers.isna()
+            if columns == COLUMNS:
+                wrong |= numbers < 0
             if wrong.any():
                 found = str(table[column][wrong].iloc[0])
                 raise ValueError(f"{found[:40]!r} as {column}")

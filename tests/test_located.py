@@ -100,6 +100,7 @@ def test_all_duplicates_are_told_at_once() -> None:
         ("a: .inf\n", (1, 4), "found '.inf', wanted a finite number"),
         ("a: -1e999\n", (1, 4), "found '-1e999', wanted a finite number"),
         ("a: .NaN\n", (1, 4), "found '.NaN', wanted a finite number"),
+        (f"a: {'1' * 5000}\n", (1, 4), "found a number of 5000 characters, wanted 100 at most"),
         ("a: !!binary aGk=\n", (1, 4), "found the tag"),
         ("a: {<<: 3}\n", (1, 9), "the single value '3' after <<"),
     ],

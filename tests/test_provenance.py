@@ -36,6 +36,8 @@ def test_command_keeps_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     words = ["/opt/bin/tool", "run", f"{tmp_path}/a/x.yaml", "--out=/secret/there", "-n", "3"]
     assert provenance.command(words) == "tool run a/x.yaml --out=there -n 3"
+    module = ["/opt/lib/testbed/__main__.py", "validate", "x.yaml"]
+    assert provenance.command(module) == "python -m testbed validate x.yaml"
 
 
 def test_source_tells_the_commit_and_whether_it_was_changed(tmp_path: Path) -> None:

@@ -192,13 +192,13 @@ def test_a_killed_writer_loses_no_finished_row(run: RunDirectory) -> None:
     process.join()
     done = int((run.path / "done").read_text() or "-1")
     run = RunDirectory(run.path)
-    run.append([replace(ROW, repeat=-1)])
+    run.append([replace(ROW, repeat=10**9)])
     table = read(run.path).results
     repeats = table["repeat"].tolist()
     assert len(repeats) > 40
     finished = range(done + 1)
     assert [r for r in repeats if r in finished] == [r for r in finished for _ in "ab"]
-    assert repeats[-1] == -1
+    assert repeats[-1] == 10**9
     assert (table["started_at"] == ROW.started_at).all()
 
 

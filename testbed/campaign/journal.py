@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.results import CELLS, CellEvent
+from testbed.results import CELLS, CellEvent, Unreadable
 
 SESSION, PLANNED, STARTED, FINISHED = "session", "planned", "started", "finished"
 
@@ -178,12 +178,15 @@ def _family(title: str) -> tuple[str, ...]:
 
 
 def read(run: Path) -> Journal:
-    """The journal of a run's directory; empty if an older version wrote it."""
+    """The journal of a run's directory; empty if an older version wrote it. Raises Unreadable."""
+    path = run / CELLS
     try:
-        with (run / CELLS).open(newline="") as file:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
             return Journal(event for row in csv.DictReader(file) if (event := _event(row)))
     except FileNotFoundError:
         return Journal()
+    except csv.Error as error:
+        raise Unreadable(f"{path}: found {error}, wanted what `run` wrote") from error
 
 
 def _event(row: dict[str, str | None]) -> CellEvent | None:

@@ -15,6 +15,7 @@ from testbed.backends.emulation.network import EmulationError, require
 from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
 from testbed.backends.packet import backend as packet
 from testbed.backends.recording import Recording
+from testbed.campaign import devices
 from testbed.campaign.cell import CellResult, run_cell
 from testbed.campaign.isolation import Call, Failed
 from testbed.campaign.planning import Planned
@@ -75,6 +76,7 @@ class Local:
         if emulated:
             require()
         training.prepare([each.deployment for each in cells])
+        devices.check(each.deployment for each in cells)
         for each in cells:
             version(each.cell.experiment)  # the code's digest is cached before the cells are forked
         # Compile now, so that this does not delay the first cell.

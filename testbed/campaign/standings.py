@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite, isnan
 from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
@@ -38,9 +38,18 @@ def records(run: Path) -> Iterator[Record]:
     path = run / RESULTS
     whole = path.read_bytes().rpartition(b"\n")[0].decode(errors="replace")
     table = csv.DictReader(io.StringIO(whole), restval="")
-    if absent := {*_READ} - {*(table.fieldnames or ())}:
-        raise Unreadable(f"{path}: found no column {min(absent)}, wanted what `run` wrote")
-    yield from table
+    try:
+        if absent := {*_READ} - {*(table.fieldnames or ())}:
+            raise Unreadable(f"{path}: found no column {min(absent)}, wanted what `run` wrote")
+        for row in table:
+            if row["verdict"] == VALID and not isfinite(float(row["jct_s"] or "nan")):
+                raise ValueError(f"{row['jct_s']!r} as jct_s")
+            yield row
+    except Unreadable:
+        raise
+    except (csv.Error, ValueError) as error:
+        place = f"{path}:{table.line_num}"
+        raise Unreadable(f"{place}: found {error}, wanted what `run` wrote") from error
 
 
 @dataclass(frozen=True)

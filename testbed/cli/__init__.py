@@ -56,6 +56,13 @@ class _Verbs(click.Group):
             interrupted()
         except extensions.Broken as error:
             raise click.UsageError(str(error)) from error
+        except UnicodeEncodeError as error:
+            if not any("\ud800" <= letter <= "\udfff" for letter in error.object):
+                raise
+            raise click.UsageError(
+                f"found a name that is not UTF-8: {error.object[error.start : error.end]!a};"
+                " rename the file or folder"
+            ) from error
         except OSError as error:
             # A full disk or a missing folder is not an error of the testbed.
             if error.errno == errno.EPIPE:  # click ends quietly
@@ -64,7 +71,7 @@ class _Verbs(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except (Exception, SystemExit) as error:
-            from testbed.cli import users_code  # slow to import, and rarely needed
+            from testbed.deployment import users_code  # slow to import, and rarely needed
 
             if (said := users_code.fault(error)) is None:
                 raise
@@ -78,8 +85,9 @@ class _Verbs(click.Group):
             return None
         module = import_module(f"testbed.cli.{_MODULES[name]}")
         command: click.Command = getattr(module, name)
-        # Click would cut a summary at the end of the line.
-        command.short_help = (command.help or "").partition("\n\n")[0]
+        below = command.commands.values() if isinstance(command, click.Group) else ()
+        for each in (command, *below):  # click would cut a summary at the end of the line
+            each.short_help = (each.help or "").partition("\n\n")[0]
         return command
 
 

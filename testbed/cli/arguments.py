@@ -53,6 +53,16 @@ class Seconds(click.FloatRange):
         return seconds
 
 
+def each_once(
+    _context: click.Context, _parameter: click.Parameter, paths: tuple[Path, ...]
+) -> tuple[Path, ...]:
+    """The paths without a second one to the same place, whose rows would count twice."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        found.setdefault(path.resolve(), path)
+    return tuple(found.values())
+
+
 FILE = Input(exists=True, dir_okay=False, path_type=Path)
 FILE_OR_DIRECTORY = Input(path_type=Path)
 DIRECTORY = Input(exists=True, file_okay=False, path_type=Path)

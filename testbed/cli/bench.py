@@ -41,7 +41,11 @@ def bench() -> None:
     help="the factor from a size to the next",
 )
 @click.option(
-    "--system", "systems", metavar="NAME", multiple=True, help="a system; may be repeated [ring]"
+    "--system",
+    "systems",
+    metavar="NAME",
+    multiple=True,
+    help="a system; may be repeated [ps, or FILE's]",
 )
 @click.option(
     "--experiment",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import FILE_OR_DIRECTORY
+from testbed.cli.arguments import FILE_OR_DIRECTORY, each_once
 from testbed.cli.failures import reading
 
 
@@ -41,7 +41,7 @@ def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool)
 
 
 @click.command()
-@click.argument("directories", nargs=-1, required=True, type=FILE_OR_DIRECTORY)
+@click.argument("directories", nargs=-1, required=True, type=FILE_OR_DIRECTORY, callback=each_once)
 @click.option(
     "-o",
     "--output",

@@ -13,7 +13,7 @@ from testbed.cli.failures import reading, running
 
 @click.command()
 @click.argument("path", metavar="RUN|FILE", required=False, type=Input(exists=True, path_type=Path))
-@click.option("--cell", metavar="ID", help="the cell to explain; an id may be cut short")
+@click.option("--cell", metavar="ID", help="the cell to explain; the start of an id is enough")
 @click.option(
     "--job",
     type=click.IntRange(min=0),
@@ -65,7 +65,7 @@ def explain(
         from testbed.results import Unreadable
 
         with reading(NoCell, Unreadable, Invalid):
-            cells, others = of_run(path, cell, most)
+            cells, others = of_run(path, cell, most, job)
             output = output or path
             for line in lines(path, others):
                 click.echo(line)

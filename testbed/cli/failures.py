@@ -16,8 +16,8 @@ import click
 ROWS_ARE_KEPT = "finished rows are kept, and run --resume DIR continues"
 """For verbs that write results directories."""
 _NOT_A_PLACE = (
-    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM,
-    errno.EROFS,
+    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR,
+    errno.EPERM, errno.EROFS,
 )  # fmt: skip
 """Errors that mean that the place given by the user is not writable."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -39,6 +39,7 @@ def running(kept: str = "") -> Iterator[None]:
 
     try:
         with termination_unwinds():
+            _need_a_cache()
             yield
     except (NoCell, Unrecordable, Unreadable) as error:
         raise click.UsageError(str(error)) from error
@@ -51,6 +52,21 @@ def running(kept: str = "") -> Iterator[None]:
         raise wrong(failed_file(error, kept)) from error
     except (KeyboardInterrupt, Terminated):
         interrupted(kept)
+
+
+def _need_a_cache() -> None:
+    """Make the folder of compiled programs, without which no cell runs."""
+    from testbed.compiler import cache
+
+    try:
+        cache().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        raise click.UsageError(
+            f"{failed_file(error)}; compiled programs are kept in {cache()}: set HOME or"
+            " XDG_CACHE_HOME to a folder that you can write to"
+        ) from error
 
 
 def interrupted(kept: str = "") -> NoReturn:
@@ -81,9 +97,11 @@ def failed_file(error: OSError, kept: str = "") -> str:
     what is ``kept``."""
     if error.errno is None:  # one of ours, a sentence
         return str(error)
-    if error.filename is None:
-        return f"a file, or the current folder, cannot be used: {error.strerror or error}".lower()
-    said = f"{error.filename}: {(error.strerror or str(error)).lower()}"
+    said = (error.strerror or str(error)).lower()
+    if error.filename is not None:
+        said = f"{error.filename}: {said}"
+    elif error.errno not in _FULL:
+        return f"a file, or the current folder, cannot be used: {said}"
     if error.errno in _FULL:
         return f"{said}; free some space" + (f": {kept}" if kept else "")
     return said

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import DIRECTORY
+from testbed.cli.arguments import DIRECTORY, each_once
 from testbed.cli.failures import reading
 
 
 @click.command()
-@click.argument("runs", nargs=-1, type=DIRECTORY)
+@click.argument("runs", nargs=-1, type=DIRECTORY, callback=each_once)
 @click.option("--check", is_flag=True, help="only say whether it is up to date with the code")
 @click.option(
     "--claims", type=DIRECTORY, help="the directory with the claims page, such as results/claims"
@@ -31,7 +31,7 @@ def reference(
     RUNS are results directories. With --check nothing is written; if the reference is stale, it
     says why and exits with 1.
     """
-    if check == bool(runs):
+    if check == bool(runs) or (check and claims):
         raise click.UsageError("wanted either RUNS, to make a reference, or --check alone")
     from testbed.deployment.errors import DeploymentError
     from testbed.located import Invalid

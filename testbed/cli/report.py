@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import DIRECTORY
+from testbed.cli.arguments import DIRECTORY, each_once
 from testbed.cli.failures import reading
 
 
 @click.command()
-@click.argument("directories", nargs=-1, required=True, type=DIRECTORY)
+@click.argument("directories", nargs=-1, required=True, type=DIRECTORY, callback=each_once)
 @click.option(
     "-o",
     "--output",

@@ -13,7 +13,9 @@ from testbed.cli.arguments import DIRECTORY, FILE, OUTPUT, deploying, experiment
 from testbed.cli.failures import ROWS_ARE_KEPT, running
 
 if TYPE_CHECKING:
+    from testbed.backends.recording import Recording
     from testbed.campaign.evaluation import Evaluation
+    from testbed.campaign.local import Executor
 
 
 @click.command()
@@ -136,20 +138,35 @@ def run(
             return
         if executor == "local" and not force:
             refuse([each for evaluation in evaluations for each in evaluation.planned])
+    sources = files if resume is None or files else (resume / EXPERIMENT,)
+    report_on(run_all(sources, evaluations, recording, where))
+
+
+def run_all(
+    sources: Sequence[Path],
+    evaluations: Sequence[Evaluation],
+    recording: Recording,
+    where: Executor,
+) -> list[tuple[Path, int]]:
+    """Run evaluations, each from its source. Returns their directories and numbers of failed
+    cells."""
+    finished = []
     with running(ROWS_ARE_KEPT):
-        finished = [evaluation.run(recording, where) for evaluation in evaluations]
-    report_on(finished)
+        for path, evaluation in zip(sources, evaluations, strict=True):
+            with deploying(path):
+                finished.append(evaluation.run(recording, where))
+    return finished
 
 
 def report_on(finished: Sequence[tuple[Path, int]]) -> None:
     """Report on runs, given as directories and numbers of failed cells. Exit with 1 if any cell
     failed."""
-    from testbed.experiment.findings import counted
-    from testbed.studies.reporting import report
-
     directories = [directory for directory, _ in finished]
     again = f"ina-testbed report {' '.join(map(str, directories))}"
     with running(f"all rows are kept, and {again} writes the report"):
+        from testbed.experiment.findings import counted
+        from testbed.studies.reporting import report
+
         click.echo(f"report: {report(directories, directories[-1])}")
     if failures := sum(failed for _, failed in finished):
         click.echo(f"{counted(failures, 'cell')} failed; see the report", err=True)

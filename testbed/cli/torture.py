@@ -68,7 +68,8 @@ def torture(
             "found --case with --system, --seeds or --seconds, wanted it without them"
         )
     if cases:
-        sys.exit(_judge(cases))
+        with running():
+            sys.exit(_judge(cases))
     for name in systems:
         if name not in registry:
             raise click.UsageError(f"found {name!r}, wanted one of {', '.join(registry)}")
@@ -115,6 +116,8 @@ def _judge(paths: tuple[Path, ...]) -> int:
 
     verdict_on, status = one_by_one(Judge), 0
     for path, experiment in zip(paths, experiments(paths), strict=True):
+        if experiment.sweep:
+            raise click.UsageError(f"{path}: found a sweep, wanted a single cell; remove it")
         verdict = verdict_on(experiment.data())
         said = verdict.failure or (f"ended with {verdict.error}" if verdict.error else "exact")
         click.echo(f"{path}: {said}")

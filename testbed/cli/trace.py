@@ -78,7 +78,13 @@ def export(workload: str, out: Path) -> None:
     "--device",
     help="where to measure: cpu means one core  [default: cuda where there is a GPU, or cpu]",
 )
-@click.option("--batch", default=16, show_default=True, help="samples in a worker's iteration")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="samples in a worker's iteration",
+)
 @_OUT
 def script(file: Path, compute: str | None, device: str | None, batch: int, out: Path) -> None:
     """Make a trace of a training script's model, with times from --compute, or measured."""

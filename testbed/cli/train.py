@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.arguments import FILES, OUTPUT, experiments
-from testbed.cli.failures import ROWS_ARE_KEPT, running
-from testbed.cli.run import report_on
+from testbed.cli.arguments import FILES, OUTPUT, deploying, experiments
+from testbed.cli.failures import running
+from testbed.cli.run import report_on, run_all
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from testbed.experiment.schema import Experiment
 
 
 @click.command()
 @FILES
 @OUTPUT
-def train(files: tuple[Path, ...], output: Path) -> None:
+@click.option(
+    "--device",
+    help="where PyTorch computes gradients, such as cuda, for all jobs  [default: the files' key"
+    " training.device, or cpu]",
+)
+def train(files: tuple[Path, ...], output: Path, device: str | None) -> None:
     """Train models over the fabric, and report accuracy over time.
 
     PyTorch computes the gradients for real; in virtual time this takes as long as the workload's
     trace says, and communication takes its simulated time. With backend: emulate, jobs train in
-    Mininet. Jobs without the key training only replay gradients.
+    Mininet. Jobs without the key training only replay gradients. On the CPU the same seed gives the
+    same bits; on a GPU that depends on the model's operations.
 
     Root: needed for cells with backend: emulate; packet and simulate run without.
     """
@@ -40,12 +49,46 @@ def train(files: tuple[Path, ...], output: Path) -> None:
     from testbed.campaign.local import Local
 
     with running():
-        evaluations = [New(experiment, output) for experiment in wanted]
-    with running(ROWS_ARE_KEPT):
-        finished = [evaluation.run(NOTHING, Local()) for evaluation in evaluations]
+        if device is not None:
+            wanted = _moved([*zip(files, wanted, strict=True)], device)
+        evaluations = []
+        for path, experiment in zip(files, wanted, strict=True):
+            with deploying(path):
+                evaluations.append(New(experiment, output))
+    finished = run_all(files, evaluations, NOTHING, Local())
     for line in summary(results.read_training([directory for directory, _ in finished])):
         click.echo(line)
     report_on(finished)
+
+
+def _moved(experiments: Sequence[tuple[Path, Experiment]], device: str) -> list[Experiment]:
+    """The experiments with all jobs that learn on ``device``."""
+    from testbed.campaign.devices import fault
+    from testbed.experiment.cells import distinct
+    from testbed.training.errors import require_torch
+
+    require_torch()
+    if (said := fault(device)) is not None:
+        raise click.BadParameter(said, param_hint="--device")
+    found = []
+    for path, experiment in experiments:
+        jobs = tuple(
+            job.model_copy(
+                update={"training": job.training.model_copy(update={"device": device})}
+                if job.training
+                else {}
+            )
+            for job in experiment.jobs
+        )
+        moved = experiment.model_copy(update={"jobs": jobs})
+        swept = (job for cell in distinct(moved) for job in cell.experiment.jobs)
+        if any(job.training and job.training.device != device for job in swept):
+            raise click.UsageError(
+                f"{path}: found --device beside a sweep of devices, wanted one of them; remove the"
+                " other"
+            )
+        found.append(moved)
+    return found
 
 
 def summary(training: pd.DataFrame) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from testbed.deployment import users_code
 from testbed.experiment.load import load, loads
 from testbed.experiment.schema import Experiment
 from testbed.systems import registry
@@ -23,5 +24,7 @@ def reads(text: str) -> Experiment:
 
 
 def known() -> dict[str, Any]:
-    """The systems and workloads that an experiment may name."""
+    """The systems and workloads that an experiment may name. Raises Broken if a user's system or
+    protocol is wrong."""
+    users_code.check()
     return {"systems": registry, "workloads": (*catalogue.names(), *catalogue.trained())}

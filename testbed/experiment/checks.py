@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -26,6 +26,14 @@ MOST_ITERATIONS = 1_000_000
 """The most iterations of all workers of a job together: they are recorded one by one."""
 
 
+class Declared(Takes, Protocol):
+    """What a system declares that checks need to know."""
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether switches sum for it by default."""
+
+
 @dataclass(frozen=True)
 class Known:
     """Names of systems and workloads, from higher layers; None accepts every name.
@@ -33,7 +41,7 @@ class Known:
     ``systems`` may map each name to the options and servers that the system takes.
     """
 
-    systems: Collection[str] | Mapping[str, Takes] | None = None
+    systems: Collection[str] | Mapping[str, Declared] | None = None
     workloads: Collection[str] | None = None
 
     @property
@@ -63,6 +71,17 @@ class Known:
         """The model of a system's options; None if that is not known."""
         known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
         return known.options if known is not None else None
+
+    def may_use_slots(self, system: str) -> bool:
+        """Whether switches may sum for a system, by default or with an option; true if that is not
+        known."""
+        known = self.systems.get(system) if isinstance(self.systems, Mapping) else None
+        # Only systems that can send through switches have a window that needs slots.
+        return (
+            known is None
+            or known.aggregates
+            or known.options.least_slots is not options.Options.least_slots
+        )
 
 
 def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
@@ -393,19 +412,25 @@ def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[
 
 
 def _priorities(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
-    """Priorities of jobs need several jobs, and switches whose memory they share."""
-    if len(jobs) > 1 and fabric.ina not in (0, (), "none"):
-        return
+    """Priorities of jobs need several jobs whose memory in switches they share."""
+    sums = fabric.ina not in (0, (), "none")
+    sharing = {index for index, job in jobs.items() if known.may_use_slots(job.system)}
     for index, job in jobs.items():
         model = known.options(job.system)
         if model is None or any(options.check(job.system, model, job.options)):
             continue
+        if sums and sharing - {index}:
+            continue
+        missing, fix = "no switch that sums", "give switches INA (fabric.ina)"
+        if len(jobs) == 1:
+            missing, fix = "a single job", "add a job"
+        elif sums:
+            missing, fix = "no other job that switches sum for", "add one"
         for name in model.model_validate(job.options).ranks_jobs():
-            missing = "a single job" if len(jobs) == 1 else "no switch that sums"
             yield Finding(
                 ("jobs", index, "options", name),
                 f"found it with {missing}, wanted jobs that share switches' memory; remove it, or"
-                f" {'add a job' if len(jobs) == 1 else 'give switches INA (fabric.ina)'}",
+                f" {fix}",
                 at_key=True,
             )
 

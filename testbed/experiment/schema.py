@@ -100,6 +100,12 @@ class Training(Model):
         " own, beside its trace",
         examples=["mine.py"],
     )
+    device: str | None = Field(
+        default=None,
+        description="the device of PyTorch's that computes gradients, such as cuda or cuda:1;"
+        " unset, the CPU, on which the same seed gives the same bits",
+        examples=["cuda"],
+    )
     optimizer: Literal["sgd", "adam"] = Field(
         default="sgd", description="the optimizer: sgd (with momentum) or adam", examples=["sgd"]
     )

@@ -243,6 +243,7 @@ class Endpoint(Engine):
 
     ``tick_s`` is how long packets may gather after a wake-up before they are read, like a network
     card's interrupt moderation. ``burst`` packets may leave back to back, each of ``values`` int32.
+    ``pace`` is how many seconds pass on the engine's clock in a second.
     Raises ``BuildError`` without a C compiler, and OSError as sockets do.
     """
 
@@ -253,9 +254,10 @@ class Endpoint(Engine):
         burst: int = 1,
         values: int = wire.VALUES,
         port: int = wire.PORT,
+        pace: float = 1.0,
     ) -> None:
         self._address, self._port = address, port
-        self._tick_s, self._burst = tick_s, burst
+        self._tick_s, self._burst, self._pace = tick_s, burst, pace
         super().__init__(values)
 
     def _make(self) -> int:
@@ -265,6 +267,7 @@ class Endpoint(Engine):
             self._port,
             self._tick_s,
             self._burst,
+            self._pace,
             ctypes.byref(error),
         )
         if self._endpoint is None:
@@ -321,7 +324,7 @@ def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
         "engine_pump": (None, engine, c_double),
         "engine_deadline": (c_double, engine),
         "engine_next": (c_size_t, engine, c_void_p, POINTER(c_uint32)),
-        "endpoint_open": (c_void_p, c_uint32, c_uint16, c_double, c_int, POINTER(c_int)),
+        "endpoint_open": (c_void_p, c_uint32, c_uint16, c_double, c_int, c_double, POINTER(c_int)),
         "endpoint_close": (None, endpoint),
         "endpoint_engine": (c_void_p, endpoint),
         "endpoint_descriptor": (c_int, endpoint),

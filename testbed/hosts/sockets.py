@@ -45,7 +45,12 @@ class Sockets:
                 continue
             if self._endpoint is None:
                 self._endpoint = Endpoint(
-                    address, task.tick_s, task.burst, task.layout.carried, role.protocol.port
+                    address,
+                    task.tick_s,
+                    task.burst,
+                    task.layout.carried,
+                    role.protocol.port,
+                    task.engine_pace,
                 )
             self.flows[tree] = TreeFlow(self._endpoint, self._endpoint.add(role))
 

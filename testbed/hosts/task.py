@@ -37,6 +37,7 @@ class Task:
         step_s: how long a host takes for each transfer before it starts.
         tick_s: how long packets may gather after a wake-up before the rank is woken again, like
             a network card's interrupt moderation.
+        engine_pace: seconds that pass on the engine's clock, by which it retransmits, in a second.
         values: int32 values in an INA packet.
         carried: how many of them the packet really carries, None for all; see `layout`.
         burst: packets that may leave back to back, whatever the link's rate.
@@ -59,6 +60,7 @@ class Task:
     start_s: float = 0.0
     step_s: float = 0.0
     tick_s: float = 0.0
+    engine_pace: float = 1.0
     values: int = wire.VALUES
     carried: int | None = None
     burst: int = 1

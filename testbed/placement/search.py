@@ -88,7 +88,9 @@ def place(
     every = _different(search, switches, budget, most_exact)
     best = search.best(_greedy(search, switches, budget) if every is None else every)
     if best is None:
-        raise ValueError(f"the jobs cannot run with any {budget} of {len(switches)} switches")
+        tried = f"with any {budget} of {len(switches)} switches" if budget else "without INA"
+        more = "; allow more" if budget < len(switches) else ""
+        raise ValueError(f"the jobs cannot run {tried}{more}")
     simulated = search.simulated
     return Placed(
         tuple(switch for switch in switches if switch in best),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 
 from testbed.plan.trees import Tree
@@ -32,7 +31,7 @@ class Part:
         return self.ip(self.switch)
 
     def ip(self, node: str) -> int:
-        return int(ipaddress.ip_address(self.addressing.ip(node)))
+        return self.addressing.ip_number(node)
 
     @property
     def number(self) -> int:

@@ -87,10 +87,12 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     found = evaluated(parts.matrix, styles)
     rows = found.rows
     table = winners(found.rankings, found.titles)
+    about = [*found.about.values()]
+    about += [runs.read(run) for run in run_dirs if run not in parts.matrix]
     context: dict[str, Any] = {
         "table": table,
-        "runs": [*found.about.values()]
-        + [runs.read(run) for run in run_dirs if run not in parts.matrix],
+        "runs": about,
+        "machines": len({run.machine for run in about}),
         "figure": (out / "figures" / f"{FIGURE}.svg").exists(),
         "figure_name": FIGURE,
         "claims": claims,

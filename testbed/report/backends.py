@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from testbed.results import Unreadable
+
 SIMULATED = "simulate"
 RUN_BY = {"simulate": "simulation", "packet": "packets in virtual time", "emulate": "emulation"}
 SHORTLY = {"simulate": "simulated", "packet": "packets", "emulate": "emulated"}
@@ -14,3 +18,9 @@ up; for the emulator, it is how far apart runs of the same plan were."""
 def mark(backend: str) -> str:
     """How a back end is named in a list of settings; empty for the emulator."""
     return {"simulate": " (simulated)", "packet": " (packets)"}.get(backend, "")
+
+
+def check(backends: Iterable[str]) -> None:
+    """Raise Unreadable if results have a back end that this version does not know."""
+    if unknown := sorted({*backends} - FLOOR.keys()):
+        raise Unreadable(f"found rows of the back end {unknown[0]!r}, wanted {', '.join(FLOOR)}")

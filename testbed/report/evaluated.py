@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from testbed import results
-from testbed.report import data, links, runs, settings, sharing, training
+from testbed.report import backends, data, links, runs, settings, sharing, training
 from testbed.report.drawing import Picture
 from testbed.report.ranking import Ranking, rankings
 from testbed.report.system_style import Series, Styles, SystemStyle, references, series_styles
@@ -69,12 +69,14 @@ class Evaluated:
 
 
 def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = False) -> Evaluated:
-    """Read runs. Raises FileNotFoundError if a directory holds no results.
+    """Read runs. Raises FileNotFoundError if a directory holds no results, and Unreadable if they
+    are damaged.
 
     ``include_invalid`` makes rows count in every mean that are not valid.
     """
     found = results.read(run_dirs)
     about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
+    backends.check(found.results["backend"])
     rows = settings.label(found.results, {run: each.experiment for run, each in about.items()})
     means = data.summary(rows, styles, include_invalid)
     return Evaluated(

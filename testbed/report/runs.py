@@ -43,6 +43,11 @@ class Run:
         return str(self.experiment.get("description") or "")
 
     @property
+    def machine(self) -> tuple[str, ...]:
+        """Its processor and number of cores, as far as they are known."""
+        return tuple(text for title, text in self.facts if title in ("processor", "cores"))
+
+    @property
     def fabric(self) -> str:
         fabric = self.experiment.get("fabric")
         return drawing.words(fabric if isinstance(fabric, dict) else {})

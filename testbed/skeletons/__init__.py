@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from testbed import extensions, protocols, systems
+from testbed.deployment.users_code import names_of
 from testbed.switches.compile import COMPILER
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -72,8 +73,9 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    texts = {}
     for path, template in paths.items():
-        text = environment.get_template(template).render(
+        texts[path] = environment.get_template(template).render(
             name=name,
             module=module,
             title=" ".join(words),
@@ -82,11 +84,20 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
             file=homes.get(kind),
             p4c=shutil.which(COMPILER),
         )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x") as file:
-            file.write(text)
-    if kind == "workload":
-        runpy.run_path(str(next(iter(paths))))
+    written: list[Path] = []
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x") as file:
+                written.append(path)
+                file.write(text)
+        if kind == "workload":
+            written += made
+            runpy.run_path(str(next(iter(paths))))
+    except OSError:
+        for path in written:  # half of the files would be in the way of the next attempt
+            path.unlink(missing_ok=True)
+        raise
     return [*made, *paths]
 
 
@@ -100,8 +111,10 @@ def _check(kind: str, name: str, module: str) -> None:
         raise Refused(f"found {name}, a word of Python, wanted another name; write my-{name}")
     packages = {"system": [systems], "protocol": [systems, protocols]}
     for package in packages.get(kind, []):
+        what = package.__name__.rpartition(".")[2]
+        if module in names_of(package.__name__):
+            raise Refused(f"found {name}, a name that the package of {what} uses, wanted another")
         if name in package.registry or find_spec(f"{package.__name__}.{module}") is not None:
-            what = package.__name__.rpartition(".")[2]
             raise Refused(f"found {name}, which {what} have already, wanted another name")
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from testbed import results
 from testbed.experiment.schema import Experiment
-from testbed.report import data, runs
+from testbed.report import backends, data, runs
 from testbed.results import Unreadable
 from testbed.studies.divergence import Key, Record, records
 
@@ -81,6 +81,7 @@ def directories(paths: Sequence[Path]) -> Outcome:
         experiments[name] = _filled(runs.read(Path(name)).experiment)
         metadata = results.read_metadata(name)
         facts[name] = {key: metadata[key] for key in _FACTS if metadata.get(key) is not None}
+    backends.check(rows["backend"])
     return Outcome(rows, experiments, facts, records(tables, results.digests(paths)))
 
 
@@ -138,7 +139,9 @@ def _parsed(content: Any, path: Path) -> Outcome:
             experiments[name], facts[name] = _filled(run["experiment"]), run["facts"]
             for cell, repeat, job, *record in run.get("records", ()):
                 kept[name, cell, repeat, job] = Record.of(*record)
-        return Outcome(pd.concat(tables, ignore_index=True), experiments, facts, kept)
+        rows = pd.concat(tables, ignore_index=True)
+        backends.check(rows["backend"])
+        return Outcome(rows, experiments, facts, kept)
     except Unreadable:
         raise
     except (KeyError, TypeError, ValueError) as error:

@@ -82,6 +82,8 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
     for run in kept:
         try:
             yield from (f"{run.name}: {said}" for said in _changes(run))
+        except results.Unreadable as error:
+            yield f"{run.name}: cannot be read: {error}"
         except (OSError, located.Invalid, ValidationError, DeploymentError, ValueError) as error:
             yield f"{run.name}: this version can no longer deploy it: {error}"
     path = reference / CLAIMS

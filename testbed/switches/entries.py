@@ -148,7 +148,7 @@ def _forwarding(
         match = Lpm(int(network.network_address), network.prefixlen)
         entries.append(_forward("routes", (match,), "route", group(hops), len(hops), multiplier))
     for flow, hop in diversions.items():
-        ends = tuple(Exact(int(ipaddress.ip_address(addressing.ip(end)))) for end in flow)
+        ends = tuple(Exact(addressing.ip_number(end)) for end in flow)
         entries.append(_forward("flows", ends, "via", group((hop,))))
     return entries
 

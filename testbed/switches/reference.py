@@ -201,14 +201,15 @@ class ReferenceSwitch:
     # Configuration
 
     def _ip(self, node: str) -> int:
-        return int(ipaddress.ip_address(self._addressing.ip(node)))
+        return self._addressing.ip_number(node)
 
     def _hop(self, node: str) -> Hop:
         (hop,) = self._fabric.next_hops(self._name, node)
         return Hop(self._addressing.port(self._name, hop), self._addressing.mac(hop))
 
     def _hop_to_address(self, address: int) -> Hop:
-        return next(hop for net, hop in self._routes if net == ipaddress.ip_network(address))
+        alone = ipaddress.ip_network(address)
+        return next(hop for net, hop in self._routes if net == alone)
 
     def _part(self, allocation: Allocation) -> Part:
         tree = allocation.tree

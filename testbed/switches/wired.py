@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ipaddress
 import os
 import select
 import socket
@@ -134,9 +133,7 @@ def wired_bmv2(
             subprocess.run([*inside, "sh", "-e", "-c", script], check=True)
         switch = WiredBmv2(program, log)
         switch.ends = {port: stack.enter_context(_open(namespace, f"e{port}")) for port in ports}
-        switch.behind = {
-            port: int(ipaddress.ip_address(addressing.ip(each))) for port, each in ports.items()
-        }
+        switch.behind = {port: addressing.ip_number(each) for port, each in ports.items()}
         stack.callback(switch.close)
         switch.start({port: f"p{port}" for port in ports}, inside)
         yield switch

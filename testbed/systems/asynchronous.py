@@ -9,8 +9,8 @@ from testbed.systems.system import Assignment
 READING = (
     "Servers hold parameters and add unmodified gradients to them, in int32 with wrap-around. An "
     "answer says how many updates of each worker it contains, and is checked bit by bit.",
-    "Partitions, credit and sharding over several servers are those of ps; each partition of each "
-    "server's share is pushed, added and pulled on its own.",
+    "Partitions, credit and sharding over several servers are those of ps by default; each "
+    "partition of each server's share is pushed, added and pulled on its own.",
     "Worker r of N starts r/N of an iteration late, so the steady state with evenly spaced workers "
     "is measured. Each worker's time counts from its own start.",
 )

@@ -25,7 +25,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     options = SYSTEM.settle({}) | dict(job.options)
     if job.trace is None:
         raise ValueError("osp needs a trace: what it defers depends on sizes and compute")
-    given = {name: options[name] for name in ("window", "servers") if options[name]}
+    given = {name: options[name] for name in ("window", "servers", "partition") if options[name]}
     carried = _carrier_plan(job, fabric, options["carrier"], given)
     pace = model.seconds_per_byte(carried, fabric)
     hidden = job.trace.compute_s / pace if pace else float(job.trace.bytes)
@@ -175,6 +175,13 @@ class OspOptions(WithWindow):
         default="dedicated",
         description="which hosts serve if the carrier is ps, one of dedicated, best or colocated",
         examples=["dedicated"],
+    )
+    partition: int | None = Field(
+        default=None,
+        ge=4,
+        description="the bytes of the largest piece of a tensor that is pushed on its own if the"
+        " carrier is ps or byteps, a whole number of at least 4; unset, the carrier's",
+        examples=[128_000],
     )
     seed: int = Field(
         default=1,

@@ -19,7 +19,12 @@ PIPELINING = Pipelining(partition=4_000_000, credit=4)
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """Workers push their chunks to servers: the job's own, workers' hosts, or both."""
-    asked = (SYSTEM.settle({}) | dict(job.options))["servers"]
+    options = SYSTEM.settle({}) | dict(job.options)
+    pipelining = Pipelining(options["partition"], options["credit"] or None)
+    return replace(_placed(job, options["servers"]), pipelining=pipelining)
+
+
+def _placed(job: Assignment, asked: str) -> Plan:
     workers, spare = len(job.workers), len(job.servers)
     # A job that places servers on workers' hosts wants exactly these servers.
     if asked == "dedicated" or not set(job.workers).isdisjoint(job.servers):
@@ -75,6 +80,21 @@ class PsOptions(Options):
         " colocated (workers' hosts only)",
         examples=["best"],
     )
+    partition: int = Field(
+        default=4_000_000,
+        ge=4,
+        description="the bytes of the largest piece of a tensor that is pushed on its own, a whole"
+        " number of at least 4; the fastest is one with which the pieces in flight of a worker fit"
+        " into a port's queue",
+        examples=[128_000],
+    )
+    credit: int = Field(
+        default=4,
+        ge=0,
+        description="the pieces that a worker has in flight at most, a whole number of at least 0;"
+        " 0 for any number",
+        examples=[4],
+    )
 
 
 SYSTEM = System(
@@ -90,8 +110,10 @@ SYSTEM = System(
         "The baseline is the best of its kind, so all machines serve, with BytePS's shares: of n "
         "machines with workers and k < n without, each of the k holds 2(n-1)/D of every tensor, "
         "each of the n holds (n-k)/D, where D = n^2+kn-2k.",
-        "Tensors are cut into partitions of at most 4 MB, of which a worker has 4 in flight, so "
-        "that push and pull overlap. The system byteps has BytePS's own rules for this.",
+        "Tensors are cut into partitions (option partition, 4 MB), of which a worker has some in "
+        "flight (option credit, 4), so that push and pull overlap. Over TCP, what all workers have "
+        "in flight to a server must not overflow its port's queue: ByteScheduler tunes both "
+        "values. The system byteps has BytePS's own rules for this.",
         "With as many spare machines as workers, or more, only they serve, with equal shares; so "
         "do the job's servers with servers: dedicated, workers' hosts with servers: colocated, and "
         "servers that the job places on workers' hosts.",

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
-from typing import Literal
+from operator import add
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from testbed.plan import chain as dependencies
+from testbed.plan import cost
 from testbed.plan.program import (
     Multicast,
-    Operation,
     Pipelining,
     Plan,
+    Program,
     Sharding,
     SwitchReduce,
 )
 from testbed.plan.stages import Stages
 from testbed.plan.trees import Tree
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
-from testbed.systems import atp, hierarchical_ring, ring
+from testbed.systems import atp, hierarchical_ring, rina, ring, shard_ring
 from testbed.systems.grid import streams
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import spread
+from testbed.workload.buckets import BUCKET_BYTES
 
 PIPELINING = Pipelining(partition=4_000_000)
 """Used on trees, so that the parameters of one piece go down while the gradients of the next go
 up."""
 
 
+Halves: TypeAlias = tuple[Plan, Sequence[Program], Sequence[Program]]
+"""The plan of stage 2, and its programs that reduce-scatter and that all-gather."""
+
+
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """A chunk for each owner, on trees towards it and from it; rings where no switch sums."""
+    """A chunk for each owner, summed on the way to it and copied from it; rings where no switch
+    sums."""
     options = SYSTEM.settle({}) | dict(job.options)
     sharded, reshard = options["stage"] == 3, options["reshard_after_forward"]
     if not (sharded or reshard):
@@ -41,31 +50,83 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
             "zero-dp: option reshard_after_forward: found false, wanted true or nothing in stage 2,"
             " where parameters stay in all workers; write stage: 3 with it"
         )
-    owners = range(len(job.workers))
-    trees = options["collectives"] == "trees"
-    up = [_tree(job, fabric, owner) for owner in owners] if trees else []
-    if not any(tree.switches for tree in up):
-        make = hierarchical_ring.plan if options["collectives"] == "hierarchical" else ring.plan
-        rings = replace(make(replace(job, options={}), fabric), system="zero-dp")
+
+    def staged(halves: Halves) -> Plan:
+        whole, scatter, gather = halves
         if not sharded:
-            return rings
-        assert isinstance(rings.programs, Stages)
-        scatter, gather = rings.programs.halves()
-        return replace(rings, programs=scatter, sharding=Sharding(gather, reshard))
-    reduced = [SwitchReduce(owner, owner) for owner in owners]
-    copied = [Multicast(owner, len(up) + owner) for owner in owners]
-    around: Iterable[Operation] = chain.from_iterable(zip(reduced, copied, strict=True))
-    program = tuple(reduced if sharded else around)
+            return whole
+        sharding = Sharding(gather, reshard)
+        return replace(whole, programs=scatter, pipelining=Pipelining(), sharding=sharding)
+
+    collectives = options["collectives"]
+    rings = hierarchical_ring.plan if collectives == "hierarchical" else ring.plan
+    alone = staged(_on_rings(rings(replace(job, options={}), fabric)))
+    if collectives == "trees" and (on_trees := _on_trees(job, fabric)):
+        return staged(on_trees)
+    if collectives == "rina" and (grouped := _on_groups(job, fabric)):
+        return min(alone, staged(grouped), key=lambda each: _seconds(each, fabric))
+    return alone
+
+
+def _on_rings(rings: Plan) -> Halves:
+    assert isinstance(rings.programs, Stages)
+    return replace(rings, system="zero-dp"), *rings.programs.halves()
+
+
+def _on_trees(job: Assignment, fabric: Fabric) -> Halves | None:
+    """A tree towards each owner, and from it. None if no switch sums."""
+    owners = range(len(job.workers))
+    up = [_tree(job, fabric, owner) for owner in owners]
+    if not any(tree.switches for tree in up):
+        return None
+    scatter = tuple(SwitchReduce(owner, owner) for owner in owners)
+    gather = tuple(Multicast(owner, len(up) + owner) for owner in owners)
+    program: Program = tuple(chain.from_iterable(zip(scatter, gather, strict=True)))
+    routes = spread(fabric, streams(up, [Fraction(1, len(up))] * len(up)))
+    whole = replace(_whole(job, (program,) * len(up), up), routes=routes)
+    return whole, (scatter,) * len(up), (gather,) * len(up)
+
+
+def _on_groups(job: Assignment, fabric: Fabric) -> Halves | None:
+    """Rina's ring, in which racks are groups. None if there is no group."""
+    groups = rina.groups(replace(job, options={}), fabric)
+    if not any(group.tor for group in groups):
+        return None
+    scatter, gather, trees = shard_ring.collectives(groups, job.workers)
+    whole = _whole(job, tuple(map(add, scatter, gather)), trees)
+    flows = cost.flows(whole)
+    # First come the streams of reduce-scatter, which all go the same way around the ring. Those of
+    # all-gather take the links that are left.
+    forwards = {edge: flows[edge] for tree in trees for edge in tree.parent.items()}
+    routes = spread(fabric, flows, spread(fabric, forwards))
+    return replace(whole, routes=routes), scatter, gather
+
+
+def _whole(job: Assignment, programs: Sequence[Program], trees: Sequence[Tree]) -> Plan:
+    """The plan of stage 2 on ``trees``, which serve reduce-scatter first and then all-gather."""
     return Plan(
         system="zero-dp",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=len(job.workers),
-        programs=(program,) * len(job.workers),
-        trees=(*up, *up),
-        pipelining=Pipelining() if sharded else PIPELINING,
-        sharding=Sharding((tuple(copied),) * len(job.workers), reshard) if sharded else None,
-        routes=spread(fabric, streams(up, [Fraction(1, len(up))] * len(up))),
+        programs=programs,
+        trees=(*trees, *trees),
+        pipelining=PIPELINING,
+    )
+
+
+def _seconds(plan: Plan, fabric: Fabric) -> float:
+    """The time of a bucket among others. In stage 3 the forward pass only gathers, so nothing
+    uses the links of the other direction meanwhile."""
+    passes = [plan]
+    if plan.sharding is not None:
+        (scatter, _), (gather, _) = plan.collectives
+        once = replace(plan, sharding=replace(plan.sharding, reshard=False))
+        passes = [gather, once if plan.sharding.reshard else scatter]
+    return sum(
+        BUCKET_BYTES * cost.seconds_per_byte(each, fabric)
+        + fabric.step_latency * dependencies.length(each)
+        for each in passes
     )
 
 
@@ -93,11 +154,12 @@ class ZeroOptions(WithWindow):
         examples=[False],
     )
 
-    collectives: Literal["trees", "ring", "hierarchical"] = Field(
+    collectives: Literal["trees", "ring", "hierarchical", "rina"] = Field(
         default="trees",
         description="what carries reduce-scatter and all-gather, one of trees (switches sum towards"
-        " each owner and copy its parameters; a ring where none sums), ring or hierarchical (rings"
-        " within racks and across them)",
+        " each owner and copy its parameters; a ring where none sums), ring, hierarchical (rings"
+        " within racks and across them) or rina (a ring of racks, whose ToRs sum and copy, and of"
+        " single workers; a ring of workers where that is as fast)",
         examples=["trees"],
     )
 
@@ -133,6 +195,13 @@ SYSTEM = System(
         "where switches copy them. So a worker sends and receives about M, as in in-network "
         "all-reduce. Pieces of at most 4 MB follow one another, so that one "
         "goes down while the next goes up.",
+        "With collectives: rina the ring is Rina's with its reading: stream. Rina splits the model "
+        "by the number of groups, but ZeRO needs a shard for each worker. So a shard passes all "
+        "other groups, a rack's ToR adds its workers' packets to the stream, and the last ToR "
+        "sends the sum to the owner, not to the rack's agent. Rina's sources do not say how "
+        "all-gather goes around: here the owner's parameters take the same way back, and ToRs "
+        "copy them. Groups form only if buckets that follow one another take less time with them "
+        "in closed form; otherwise there is a ring of workers.",
     ),
     servers=(0, 0),
     aggregates=True,

@@ -7,6 +7,8 @@ hop depends only on the node.
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
+
 from testbed.topology.fabric import Fabric, Kind
 
 LONGEST_INTERFACE = 15  # IFNAMSIZ, less the terminating zero
@@ -22,20 +24,21 @@ class Addressing:
     """
 
     def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
-        self._ip: dict[str, str] = {}
-        self._mac = {name: 0x02_00_00_00_00_01 + index for index, name in enumerate(fabric.nodes)}
+        crowded = [tor for tor in fabric.tors if len(fabric.rack_hosts(tor)) > MOST_IN_RACK]
         self._above = [each for each in fabric.switches if fabric.nodes[each].kind is not Kind.TOR]
-        for index, switch in enumerate(self._above):
-            self._ip[switch] = f"10.255.0.{index + 1}"
-        for tor in fabric.tors:
-            self._ip[tor] = f"10.{fabric.nodes[tor].rack}.255.254"
-            for index, host in enumerate(fabric.rack_hosts(tor)):
-                self._ip[host] = f"10.{fabric.nodes[tor].rack}.0.{index + 1}"
-                if index >= MOST_IN_RACK:
-                    raise ValueError(f"{tor}: more than {MOST_IN_RACK} hosts in a rack")
+        if crowded:
+            raise ValueError(f"{crowded[0]}: more than {MOST_IN_RACK} hosts in a rack")
         if len(fabric.tors) > MOST_RACKS or len(self._above) > MOST_IN_RACK:
             raise ValueError(f"more than {MOST_RACKS} racks, or switches above them")
+        self._fabric = fabric
+        self._ip: dict[str, IPv4Address] = {}
+        self._mac = {name: 0x02_00_00_00_00_01 + index for index, name in enumerate(fabric.nodes)}
+        for index, switch in enumerate(self._above):
+            self._ip[switch] = IPv4Address(f"10.255.0.{index + 1}")
+        for tor in fabric.tors:
+            self._ip[tor] = IPv4Address(f"10.{fabric.nodes[tor].rack}.255.254")
+            for index, host in enumerate(fabric.rack_hosts(tor)):
+                self._ip[host] = IPv4Address(f"10.{fabric.nodes[tor].rack}.0.{index + 1}")
         for link in fabric.links:
             if len(name := self.interface(link.a, link.b)) > LONGEST_INTERFACE:
                 raise ValueError(
@@ -43,7 +46,11 @@ class Addressing:
                 )
 
     def ip(self, node: str) -> str:
-        return self._ip[node]
+        return str(self._ip[node])
+
+    def ip_number(self, node: str) -> int:
+        """The IPv4 address as a number, its first byte the highest."""
+        return int(self._ip[node])
 
     def mac(self, node: str) -> int:
         return self._mac[node]

@@ -48,6 +48,9 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         backend = torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo("gloo")
         # Collectives that are not defined here go to the backend of the tensor's device.
         self._register_backend(*backend)
+        # The flight recorder, which is on where there is a GPU, takes the group's name from it.
+        if hasattr(self, "_set_default_backend"):  # not in old versions
+            self._set_default_backend(backend[1])
         self._gloo = dist.ProcessGroup(rank, size)
         self._gloo._register_backend(*backend)
         self._summing: Summing | None = None

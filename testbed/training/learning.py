@@ -14,6 +14,7 @@ from testbed.training import script
 from testbed.training.asynchronous import Asynchronous
 from testbed.training.computation import Computation, check_trace
 from testbed.training.curve import Point
+from testbed.training.device import CPU, described
 from testbed.training.errors import TrainingError, require_torch
 from testbed.training.places import places
 from testbed.training.script import Script
@@ -77,7 +78,10 @@ class _Job:
     def __init__(self, job: DeployedJob, seed: int) -> None:
         self._job, self._seed = job, seed
         self._script = load(job)
-        self._computation = Computation(self._script, job.plan.workers, job.trace.batch, seed)
+        self._device = device(job)
+        self._computation = Computation(
+            self._script, job.plan.workers, job.trace.batch, seed, self._device
+        )
         check_trace(self._computation.tensors, job.trace, self._script.path)
         self._places = places(job)
 
@@ -101,7 +105,7 @@ class _Job:
                 self._job.job, self._job.plan.workers, self._places, self._computation
             )
             servers.learn(measured.updates, start)
-            return Learnt(self._script, tuple(servers.points), HERE)
+            return Learnt(self._script, tuple(servers.points), self._noted(HERE))
         if not online:
             self.sums.learn()
         # If gradients travelled, the workers' digests must be those of local sums.
@@ -111,7 +115,17 @@ class _Job:
                 f" are not those of local sums, {self.sums.weights}"
             )
         points = _timed(self.sums.points, measured, start)
-        return Learnt(self._script, points, THROUGH if any(measured.weights) else HERE)
+        return Learnt(self._script, points, self._noted(THROUGH if any(measured.weights) else HERE))
+
+    def _noted(self, sums: str) -> str:
+        where = "" if self._device == CPU else f"; gradients computed on {described(self._device)}"
+        return sums + where
+
+
+def device(job: DeployedJob) -> str:
+    """The device of PyTorch's on which a job that learns computes."""
+    assert job.job.training is not None
+    return job.job.training.device or CPU
 
 
 def load(job: DeployedJob) -> Script:

@@ -11,6 +11,7 @@ import numpy as np
 
 from testbed.training import script
 from testbed.training.computation import Computation
+from testbed.training.device import CPU, check, described
 from testbed.training.errors import TrainingError, require_torch
 from testbed.training.script import Script
 from testbed.units import format_time
@@ -88,7 +89,7 @@ class _Thread:
     """Processor time of this thread. On a CPU, PyTorch runs the backward pass in the thread that
     calls it."""
 
-    device, place, kind = "cpu", "a CPU", "processor time of one thread"
+    device, place, kind = CPU, "a CPU", "processor time of one thread"
 
     def stamp(self) -> float:
         return thread_time()
@@ -103,7 +104,7 @@ class _Events:
 
     def __init__(self, device: str) -> None:
         self.device, self.kind = device, "time of the device"
-        self.place = f"the device {device}{_name(device)}"
+        self.place = f"the device {described(device)}"
 
     def stamp(self) -> Any:
         import torch
@@ -117,25 +118,16 @@ class _Events:
         return float(before.elapsed_time(after)) / 1e3
 
 
-def _name(device: str) -> str:
-    import torch
-
-    return f", {torch.cuda.get_device_name(device)}" if device.startswith("cuda") else ""
-
-
 def _clock(device: str | None) -> _Thread | _Events:
     """The clock of ``device``. Raises TrainingError if PyTorch cannot use that here."""
     import torch
 
-    found = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    found = device or ("cuda" if torch.cuda.is_available() else CPU)
     try:
-        torch.empty(1, device=found).cpu()
-        return _Thread() if found == "cpu" else _Events(found)
-    except (AssertionError, RuntimeError) as error:  # PyTorch without CUDA asserts it
-        said = " ".join(str(error).split("\n", 1)[0].split())
-        raise TrainingError(
-            f"--device: found {found}, wanted one that PyTorch can use here, such as cpu ({said})"
-        ) from error
+        check(found)
+    except TrainingError as error:
+        raise TrainingError(f"--device: {error}") from error
+    return _Thread() if found == CPU else _Events(found)
 
 
 def _measured(
@@ -149,7 +141,7 @@ def _measured(
     import torch
 
     # A GPU's deterministic algorithms need a setting of CUDA's, and are not those of users.
-    torch.use_deterministic_algorithms(clock.device == "cpu")
+    torch.use_deterministic_algorithms(clock.device == CPU)
     torch.manual_seed(seed)
     model = loaded.call("model").to(clock.device).train()
     inputs, targets = (each[:batch].to(clock.device) for each in loaded.call("data", 0, 1))

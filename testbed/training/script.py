@@ -2,11 +2,11 @@
 
 A script is a Python file with four functions:
 
-- ``model()``: the ``torch.nn.Module`` that learns, with float32 parameters;
+- ``model()``: the ``torch.nn.Module`` that learns, with float32 parameters, on the CPU;
 - ``data(rank, world)``: the samples of one worker, as a pair of tensors (inputs, targets) whose
   first dimension is the sample;
 - ``loss(model, inputs, targets)``: the mean loss of a batch, a tensor with one value;
-- ``evaluate(model)``: a number, on data that no worker has.
+- ``evaluate(model)``: a number, on data that no worker has, which it moves to the model's device.
 
 and two optional values: ``metric``, the name of that number (default: ``accuracy``), and
 ``higher_is_better`` (default: True).
@@ -14,6 +14,7 @@ and two optional values: ``metric``, the name of that number (default: ``accurac
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ class Script:
 
     @property
     def metric(self) -> str:
-        return str(getattr(self.module, "metric", "accuracy"))
+        return " ".join(str(getattr(self.module, "metric", "accuracy")).split())
 
     @property
     def higher_is_better(self) -> bool:
@@ -80,14 +81,15 @@ def _one_line(path: Path, what: str) -> Iterator[None]:
         yield
     except TrainingError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that exits must not look like success
+        own = os.path.abspath(path)  # the name that its code has
         lines = [
             frame.lineno
             for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == str(path)
+            if frame.filename == own
         ]
-        if isinstance(error, SyntaxError) and error.filename == str(path):
+        if isinstance(error, SyntaxError) and error.filename == own:
             lines = [error.lineno]
         at = f":{lines[-1]}" if lines else ""
-        said = " ".join(str(error).split())
-        raise TrainingError(f"{path}{at}: {what} raised {type(error).__name__}: {said}") from error
+        said = f": {text}" if (text := " ".join(str(error).split())) else ""
+        raise TrainingError(f"{path}{at}: {what} raised {type(error).__name__}{said}") from error

@@ -24,6 +24,7 @@ from testbed.workload.trace import Trace
 from testbed.workload.values import Sample, load
 
 _ITERATIONS = 2
+_DRAWINGS = (".png", ".pdf", ".svg")
 _COLOURS = {"forward": "#4477aa", "wait": "#ee6677", "backward": "#228833", "network": "#ccbb44"}
 
 
@@ -44,6 +45,8 @@ def show(
     """
     trace = formats.load(name_or_path)
     buckets = fill(trace, parse_size(bucket), parse_size(first_bucket))
+    if output is not None and output.suffix not in _DRAWINGS:
+        raise ValueError(f"found {output}, wanted a name that ends in {', '.join(_DRAWINGS)}")
     if not (bits := parse_rate(rate)) > 0:
         raise ValueError(f"found {rate!r}, wanted a rate above 0; write for example 10Gbit")
     shown = timeline(trace, buckets, bits, priority)

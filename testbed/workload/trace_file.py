@@ -83,7 +83,8 @@ def load(path: Path) -> Trace:
 def save(trace: Trace, path: Path) -> None:
     """Write ``trace`` with its checksum. Times are rounded to a nanosecond.
 
-    Raises ValueError for a provenance key that is not in PROVENANCE_KEYS.
+    Raises ValueError for a provenance key that is not in PROVENANCE_KEYS, and TraceError for a
+    trace that could not be read again, such as one with a tab in a name.
     """
     unknown = sorted(set(trace.provenance) - set(PROVENANCE_KEYS))
     if unknown:
@@ -110,7 +111,9 @@ def save(trace: Trace, path: Path) -> None:
         micros = [f"{seconds * 1e6:.3f}" for seconds in times]
         lines.append("\t".join([t.name, str(t.elements), str(place[index]), *micros]))
     lines.insert(seal, f"sha256: {_checksum(_text(lines))}")
-    path.write_bytes(_text(lines))
+    content = _text(lines)
+    _Reader(str(path), content).trace()
+    path.write_bytes(content)
 
 
 def _text(lines: list[str]) -> bytes:

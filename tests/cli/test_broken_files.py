@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 import testbed
 from testbed.cli import main
-from testbed.results import EXPERIMENT, METADATA, RESULTS
+from testbed.results import CELLS, EXPERIMENT, METADATA, RESULTS
 from testbed.studies.baseline import COLUMNS
 from testbed.systems import registry
 
@@ -54,6 +55,24 @@ def test_a_report_of_a_run_with_odd_facts(tmp_path, key):
     (directory / EXPERIMENT).write_text("fabric: 5\n")
     done = invoke("report", directory, "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
+
+
+def test_a_time_below_zero_is_refused(tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0) + made_up.rows("ring", 3.0))
+    path = directory / RESULTS
+    path.write_text(path.read_text().replace(",3.0,", ",-3.0,"))
+    done = invoke("report", directory, "-o", tmp_path / "out")
+    assert done.exit_code == 2, done.output
+    assert "results.csv: found '-3.0' as jct_s, wanted a table that `run` wrote" in done.output
+
+
+def test_a_run_named_by_two_paths_counts_once(tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0) + made_up.rows("ring", 3.0))
+    another = directory / ".." / directory.name
+    once = invoke("baseline", directory, "-o", tmp_path / "once.json")
+    twice = invoke("baseline", directory, another, "-o", tmp_path / "twice.json")
+    assert once.exit_code == twice.exit_code == 0, twice.output
+    assert (tmp_path / "once.json").read_text() == (tmp_path / "twice.json").read_text()
 
 
 @pytest.mark.parametrize("row", [[], [None] * len(COLUMNS)], ids=["cut", "empty"])
@@ -109,3 +128,40 @@ def test_a_pipe_in_a_run_is_refused(verb, name, tmp_path):
     )  # fmt: skip
     assert done.returncode == 2
     assert f"found a device or a pipe at run/{name}" in done.stderr.replace("\n", " ")
+
+
+def changed(directory, column, value):
+    """Set a column of the first row of a run's results."""
+    path = directory / RESULTS
+    heading, row, *others = list(csv.reader(path.read_text().splitlines()))
+    row[heading.index(column)] = value
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([heading, row, *others])
+
+
+@pytest.mark.parametrize("verb", ["report DIR -o out", "compare DIR DIR", "baseline DIR -o b.json"])
+def test_rows_of_an_unknown_back_end(verb, tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0) + made_up.rows("ring", 3.0))
+    changed(directory, "backend", "quantum")
+    places = {"DIR": directory, "out": tmp_path / "out", "b.json": tmp_path / "b.json"}
+    done = invoke(*(places.get(word, word) for word in verb.split()))
+    assert done.exit_code == 2, done.output
+    assert "found rows of the back end 'quantum', wanted simulate, packet, emulate" in done.output
+
+
+@pytest.mark.parametrize("value", ["", "soon", "nan"])
+def test_watch_of_a_valid_row_without_a_time(value, tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0))
+    changed(directory, "jct_s", value)
+    done = invoke("watch", directory, "--once")
+    assert done.exit_code == 2, done.output
+    assert f"{directory / RESULTS}:2: found " in done.output
+
+
+@pytest.mark.parametrize("name", [RESULTS, CELLS])
+def test_watch_of_a_binary_table(name, tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0))
+    (directory / name).write_bytes(b"\xff" * 200_000 + b"\n\xff\n")  # csv reads 131072 at most
+    done = invoke("watch", directory, "--once")
+    assert done.exit_code == 2, done.output
+    assert f"{directory / name}" in done.output

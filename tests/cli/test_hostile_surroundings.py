@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tiny
 import yaml
 from made_up import rows, run
+
+from testbed import skeletons
+from testbed.cli.failures import failed_file
 
 
 def called(line, folder, **environment):
@@ -94,3 +99,43 @@ def test_a_folder_that_is_gone(tmp_path):
     line = 'mkdir gone && cd gone && rmdir ../gone && "$@" systems'
     code, said = called(line, tmp_path)
     assert (code, "the current folder" in said) == (1, True), said
+
+
+@pytest.mark.parametrize("verb", ["run x.yaml", "torture --seeds 1", "torture --case x.yaml"])
+def test_a_home_that_cannot_be_written(verb, tmp_path):
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
+    line = f'env -u XDG_CACHE_HOME HOME=/dev/null/home "$@" {verb}'
+    code, said = called(line, tmp_path)
+    assert (code, "set HOME or XDG_CACHE_HOME to a folder" in said) == (2, True), said
+
+
+def test_a_name_that_is_not_utf_8(tmp_path):
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
+    code, said = called("\"$@\" run x.yaml -o $'out\\xff'", tmp_path)
+    assert (code, "found a name that is not UTF-8: '\\udcff'" in said) == (2, True), said
+
+
+def test_a_full_disk_is_said_where_no_file_is_known():
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert failed_file(error, "kept") == "no space left on device; free some space: kept"
+
+
+@pytest.mark.parametrize("kind", ["protocol", "workload"])
+def test_new_leaves_nothing_on_a_full_disk(kind, tmp_path, monkeypatch):
+    opens, opened = Path.open, []
+
+    def full(path, mode="r", *arguments, **settings):
+        file = opens(path, mode, *arguments, **settings)
+        if mode != "x":
+            return file
+        opened.append(path)
+        if len(opened) == 1:
+            return file
+        file.close()
+        return opens(Path("/dev/full"), "w", buffering=1)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(OSError, match="No space left"):
+        skeletons.write(kind, "own", tmp_path)
+    assert len(opened) == 2
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -12,10 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from matplotlib.lines import Line2D
 
 from testbed import extensions, skeletons
 from testbed.cli import main
+from testbed.deployment.users_code import MARKERS, wrong_fields
+from testbed.protocols import on_trees
+from testbed.protocols import registry as protocols
+from testbed.shipped import folder
 from testbed.switches.compile import COMPILER
+from testbed.systems import registry as systems
 
 CHECKED = """
 import sys, testbed
@@ -195,19 +201,74 @@ def test_a_protocols_number_that_is_none_is_told_with_its_place(here):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("plan=plan", "plan=None", "None is not a callable object"),
+        ("plan=plan", "plan=None", "SYSTEM has plan = None, wanted Callable"),
         ("plan=plan", "plan=lambda: 1", "too many positional arguments"),
         ('name="own"', "name=None", "SYSTEM has name = None, wanted str"),
+        ("servers=(0, 0)", 'servers=("a", None)', "servers = ('a', None), wanted tuple[int, int]"),
+        ("options=OwnOptions", "options=int", "options = <class 'int'>, wanted type[Options]"),
+        ('published=("One', 'published="text",  # ("One', "published = 'text', wanted tuple[str"),
+        (r'colour="[^"]*"', "colour=None", "SYSTEM has colour = None, wanted str"),
+        (r'colour="[^"]*"', 'colour="red"', "SYSTEM has colour = 'red', wanted a colour such as"),
+        (r'marker="[^"]*"', 'marker="zz"', "SYSTEM has marker = 'zz', wanted one of . , o"),
     ],
 )
 def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
     call("new", "system", "own")
     path = here / "extensions" / "systems" / "own.py"
-    path.write_text(path.read_text().replace(old, new))
+    pattern = old if old.startswith(("colour", "marker")) else re.escape(old)
+    path.write_text(re.sub(pattern, new, path.read_text()))
     done = verb("validate", "own.yaml")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert re.search(r"extensions/systems/own.py:\d+: ", done.stderr)
+    assert said in done.stderr
+
+
+def test_the_markers_are_those_that_figures_know():
+    assert {*MARKERS} == {each for each in Line2D.markers if isinstance(each, str)} - {
+        "None", "none", " ", "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "constant"),
+    [(each, "SYSTEM") for each in systems.values()]
+    + [(each, "PROTOCOL") for each in protocols.values()]
+    + [(each.reference, "MODEL") for each in on_trees().values()],
+)
+def test_nothing_is_wrong_with_our_own(own, constant):
+    assert not [*wrong_fields(own, constant)]
+
+
+@pytest.mark.parametrize("name", ["sys", "registry"])
+def test_a_name_that_the_registry_uses_is_refused(name, here):
+    assert "the package of systems uses" in call("new", "system", name).output
+    call("new", "system", "own")
+    home = here / "extensions" / "systems"
+    (home / "own.py").rename(home / f"{name}.py")
+    done = verb("validate", "own.yaml")
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert f"systems/{name}.py: found a name that the testbed uses itself" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("MODEL = \n", "own/reference.py:1:9: SyntaxError: invalid syntax"),
+        ("MODEL = None\n", "own/reference.py:1: found no MODEL, wanted one: a Model"),
+        ("x = 1\n", "own/reference.py:1: found no MODEL, wanted one: a Model"),
+        (None, "protocols/own: found no reference.py, wanted one"),
+    ],
+)
+def test_a_half_written_reference_is_told_with_its_place(content, said, here):
+    call("new", "protocol", "own")
+    path = here / "extensions" / "protocols" / "own" / "reference.py"
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    program = str(folder("p4") / "build" / "ina.json")
+    done = verb("conform", program, "--protocol", "own", "--sequences", "1")
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
     assert said in done.stderr
 
 
@@ -274,3 +335,15 @@ def test_the_version_of_a_row_depends_on_a_users_own_files(here, monkeypatch):
     own = digest("packet")
     path.write_text(path.read_text() + "Y = 1\n")
     assert len({ring, own, digest("packet")}) == 3
+
+
+def test_a_file_made_meanwhile_is_kept(tmp_path, monkeypatch):
+    mine = tmp_path / "extensions" / "systems" / "mine.py"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("somebody's")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", lambda path: False)  # as it was a moment ago
+        with pytest.raises(FileExistsError):
+            skeletons.write("system", "mine", tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
+    assert mine.read_text() == "somebody's"

@@ -22,6 +22,9 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
     (tmp_path / "file").write_text("hi")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    swept = tiny.data(tmp_path, sweep={"product": {"jobs.0.workers": [2, 4]}})
+    (tmp_path / "swept.yaml").write_text(yaml.safe_dump(swept))
     return tmp_path
 
 
@@ -42,10 +45,14 @@ def folder(tmp_path, monkeypatch):
         ("report empty", "Error: found no results.csv in empty"),
         ("torture --system nothere", "found 'nothere', wanted one of "),
         ("torture --seconds nan", "found nan, wanted a number of seconds"),
+        ("run x.yaml -o loop", "too many levels of symbolic links"),
+        ("torture --case swept.yaml", "swept.yaml: found a sweep, wanted a single cell"),
+        ("reference --check --claims empty", "wanted either RUNS, to make a reference, or --check"),
         ("torture --case x.yaml --system ring", "found --case with --system"),
         ("reference --check -o nothere", "found no directory nothere"),
         ("series x.yaml", "Error: x.yaml: found "),
         ("claims nothere", "found 'nothere', wanted a claim"),
+        ("trace show resnet50 -o drawn", "found drawn, wanted a name that ends in .png, .pdf"),
         ("systems nothere", "found 'nothere', wanted a system"),
         ("bench all-reduce --system nothere", "found 'nothere', wanted a known system"),
         ("bench all-reduce -b 1K -e 1K -o nothere/x.csv", "found no folder nothere"),

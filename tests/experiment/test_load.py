@@ -36,6 +36,7 @@ class Taken(NamedTuple):
     servers: tuple[int, int]
     options: type[Options] = AnyOptions
     sparse: bool = False
+    aggregates: bool = False
 
 
 SYSTEMS = {"ps": Taken((1, 64)), "ring": Taken((0, 0)), "atp": Taken((1, 1))}

@@ -78,19 +78,26 @@ def test_the_schema_knows_the_options_of_each_system(system):
     check.validate({**job, "options": {k: v for k, v in defaults.items() if v is not None}})
 
 
-SECOND = """\
-  - {system: atp, workload: resnet50, workers: 2}
-"""
-
-
-@pytest.mark.parametrize(("ina", "accepted"), [("all", True), ("none", False)])
-def test_a_priority_among_jobs_needs_switches_that_sum(ina, accepted):
-    text = EXPERIMENT.format(system="esa", options="priority: 3") + SECOND
+@pytest.mark.parametrize(
+    ("second", "ina", "lacks"),
+    [
+        ("atp", "all", ""),
+        ("switchml", "all", ""),
+        ("osp", "all", ""),  # with carrier: atp its sums need slots
+        ("atp", "none", "no switch that sums"),
+        ("ring", "all", "no other job that switches sum for"),
+        ("ps", "all", "no other job that switches sum for"),
+        ("ring", "none", "no switch that sums"),
+    ],
+)
+def test_a_priority_among_jobs_needs_switches_that_sum_for_several(second, ina, lacks):
+    text = EXPERIMENT.format(system="esa", options="priority: 3")
+    text += f"  - {{system: {second}, workload: resnet50, workers: 2}}\n"
     text = text.replace("slots: 64}", f"slots: 64, ina: {ina}}}").replace(
         "workers: 3", "workers: 2"
     )
-    if accepted:
+    if not lacks:
         assert loads(text, "file.yaml", systems=registry, workloads=["resnet50"])
         return
-    with pytest.raises(Invalid, match=r"9:7: .*found it with no switch that sums, wanted jobs"):
+    with pytest.raises(Invalid, match=rf"9:7: .*found it with {lacks}, wanted jobs that share"):
         loads(text, "file.yaml", systems=registry, workloads=["resnet50"])

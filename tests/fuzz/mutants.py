@@ -313,16 +313,19 @@ def _tried(seed: int) -> tuple[int, str]:
 
 def main_(count: int, first: int) -> int:
     found: Counter[str] = Counter()
-    # Threads of this process could hold a lock when a process is forked.
-    with get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool:
-        for seed, told in pool.imap(_tried, range(first, first + count), chunksize=25):
-            if told:
-                key = told.partition(":")[0] + told.strip().splitlines()[-1]
-                found[key] += 1
-                if found[key] == 1:
-                    print(f"seed {seed}: {drawn(seed)}\n{told}\n", flush=True)
-            if (seed + 1 - first) % 500 == 0:
-                print(f"{seed + 1 - first} mutants; the next seed is {seed + 1}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as home:
+        # The pool kills its processes at the end, and they do not remove their folders.
+        os.environ["TMPDIR"] = home
+        # Threads of this process could hold a lock when a process is forked.
+        with get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool:
+            for seed, told in pool.imap(_tried, range(first, first + count), chunksize=25):
+                if told:
+                    key = told.partition(":")[0] + told.strip().splitlines()[-1]
+                    found[key] += 1
+                    if found[key] == 1:
+                        print(f"seed {seed}: {drawn(seed)}\n{told}\n", flush=True)
+                if (seed + 1 - first) % 500 == 0:
+                    print(f"{seed + 1 - first} mutants; the next seed is {seed + 1}", flush=True)
     print(f"{count} mutants, {found.total()} not taken well, in {len(found)} ways")
     return 1 if found else 0
 

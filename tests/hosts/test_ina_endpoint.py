@@ -229,6 +229,18 @@ class TestWait:
             assert endpoint.wait(begin + 0.1) == Wake.DEADLINE
             assert time.monotonic() - begin < 30
 
+    def test_a_slower_pace_retransmits_later(self):
+        sent_again = {}
+        for pace in (1.0, 0.001):
+            with Endpoint(address(0), pace=pace) as endpoint:
+                flow = endpoint.add(member(0, ATP, 4))
+                push(endpoint, flow, Operation.ALL_REDUCE, drawn(1, wire.VALUES))
+                # Nobody answers. At pace 1, the first timeout is over after 0.2 s.
+                assert endpoint.wait(time.monotonic() + 0.5) == Wake.DEADLINE
+                sent_again[pace] = endpoint.counters(flow).retransmitted
+        assert sent_again[1.0] > 0
+        assert sent_again[0.001] == 0
+
     def test_comes_back_for_another_file(self):
         order, told = os.pipe()
         try:

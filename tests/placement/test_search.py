@@ -76,8 +76,10 @@ def test_choices_with_which_a_job_cannot_run_are_left_out():
     # SwitchML without a server needs all ToRs of its workers.
     switchml = jobs(("switchml", UNEVEN.hosts[:11], ()))
     assert place(UNEVEN, 3, switchml).switches == ("t0", "t1", "t2")
-    with pytest.raises(ValueError, match="cannot run with any 2 of 3"):
+    with pytest.raises(ValueError, match="cannot run with any 2 of 3 switches; allow more"):
         place(UNEVEN, 2, switchml)
+    with pytest.raises(ValueError, match="cannot run without INA; allow more"):
+        place(UNEVEN, 0, switchml)
     with pytest.raises(ValueError, match="budget: found -1"):
         place(UNEVEN, -1, switchml)
 

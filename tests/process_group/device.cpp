@@ -106,11 +106,17 @@ at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> type,
                                      type.value_or(at::kFloat), format);
 }
 
+// Inverted booleans are bytes: a copy of booleans would make them 0 or 1 again.
+at::ScalarType held(const at::Tensor &tensor)
+{
+    return tensor.scalar_type() == at::kBool ? at::kByte : tensor.scalar_type();
+}
+
 // The device's memory as a tensor of the CPU, with all bits inverted.
 at::Tensor raw(const at::Tensor &tensor)
 {
     return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(),
-                         tensor.options().device(at::kCPU));
+                         tensor.options().device(at::kCPU).dtype(held(tensor)));
 }
 
 at::Tensor inverted(const at::Tensor &tensor)
@@ -124,11 +130,11 @@ at::Tensor copy_from(const at::Tensor &self, const at::Tensor &to, bool)
 {
     if (self.numel() == 0)
         return to;
-    const auto values = self.is_cpu() ? self : inverted(raw(self));
+    const auto values = self.is_cpu() ? self : inverted(raw(self)).view(self.scalar_type());
     if (to.is_cpu())
         to.copy_(values);
     else
-        raw(to).copy_(inverted(values.to(to.scalar_type()).expand(to.sizes())));
+        raw(to).copy_(inverted(values.to(to.scalar_type()).expand(to.sizes())).view(held(to)));
     return to;
 }
 

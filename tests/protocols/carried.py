@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import numpy as np
@@ -145,9 +146,7 @@ class Loopback(Addressing):
         super().__init__(fabric)
         net = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
         self.addresses = {node: f"{net}.{at + 1}" for at, node in enumerate(fabric.nodes)}
-
-    def ip(self, node: str) -> str:
-        return self.addresses[node]
+        self._ip = {node: IPv4Address(ip) for node, ip in self.addresses.items()}
 
     def routes(self, switch: str) -> dict[str, str]:
         return {f"{self.ip(node)}/32": node for node in self.addresses if node != switch}

@@ -20,6 +20,12 @@ def invoke(*arguments):
     return CliRunner().invoke(main, ["bench", "all-reduce", *map(str, arguments)])
 
 
+def test_the_help_names_the_default_system():
+    usual = bench.experiment(None, [], [1024]).sweep
+    assert usual is not None
+    assert f"[{usual.zip['jobs.0.system'][0]}, or FILE's]" in invoke("--help").output
+
+
 @pytest.mark.parametrize(
     ("text", "size"), [("8", 8), ("1K", 1024), ("3m", 3 << 20), ("1G", 1 << 30)]
 )

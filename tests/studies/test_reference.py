@@ -92,6 +92,18 @@ def test_a_study_of_one_factor_says_where_the_answer_changes(run, tmp_path):
     assert (out / "figures/rates.svg").exists()
     assert "rates" not in (out / "winners.md").read_text()
     assert list(stale(out)) == []
+    assert "All runs are from one kind of machine. The folders" in page
+
+
+def test_a_reference_says_how_many_kinds_of_machine_it_is_from(run, tmp_path):
+    study, _ = New(reads(TEXT.replace("name: small", "name: again")), tmp_path).run(
+        NOTHING, Local(), quiet=True
+    )
+    facts = json.loads((study / "run.json").read_text())
+    (study / "run.json").write_text(json.dumps(facts | {"cpu": "Another"}))
+    page = keep([run, study], None, tmp_path / "reference").read_text()
+    assert "The runs are from 2 kinds of machine ([the list](#what-was-run))" in page
+    assert "one kind" not in page
 
 
 def test_an_answer_changes_where_no_leader_stays():
@@ -149,6 +161,14 @@ def test_a_reference_is_stale_once_code_has_changed(run, tmp_path, monkeypatch):
     monkeypatch.setattr(reference, "digest", lambda job: "other")
     (said,) = stale(out)
     assert "6 of them now have a different plan: jobs.0.system: " in said
+
+
+def test_a_damaged_run_makes_a_reference_stale(run, tmp_path):
+    kept = tmp_path / "kept"
+    keep([run], None, kept)
+    table = next(kept.glob("*/results.csv"))
+    table.write_text("broken\n1\n")
+    assert any(f"cannot be read: {table}: found no column" in said for said in stale(kept))
 
 
 def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path, monkeypatch):

@@ -52,6 +52,19 @@ def test_what_once_failed(kept, bench):
         assert not verdict.error
 
 
+def test_no_process_is_begun_that_has_nothing_to_do(monkeypatch):
+    begun = []
+
+    class Counted(Judge):
+        def __init__(self):
+            super().__init__()
+            begun.append(self)
+
+    monkeypatch.setattr(judges, "Judge", Counted)
+    assert len([*judged(blocks(["ring"], 0, 1), 64)]) == 1
+    assert len(begun) == 1
+
+
 def test_a_seed_is_the_same_case_and_the_same_run_each_time(bench):
     first, second = (case("atp", 7) for _ in range(2))
     assert first == second

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from testbed.training import script
@@ -33,6 +35,8 @@ def test_a_script_has_defaults(tmp_path):
         ("import nothing_of_this_name", r"mine.py:1: import raised ModuleNotFoundError: "),
         ("def model(:", r"mine.py:1: import raised SyntaxError: "),
         ("def model(): pass", r"found no function data, loss, evaluate, wanted model, data, "),
+        ("x = 1\nraise SystemExit(0)", r"mine.py:2: import raised SystemExit: 0"),
+        ("assert False", r"mine.py:1: import raised AssertionError$"),
         ("x = 1\n1 / 0", r"mine.py:2: import raised ZeroDivisionError: division by zero"),
     ],
 )
@@ -40,6 +44,18 @@ def test_a_script_that_cannot_be_used(text, said, tmp_path):
     with pytest.raises(TrainingError, match=said) as caught:
         script.load(written(tmp_path, text))
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_is_named_below_a_relative_path_too(tmp_path, monkeypatch):
+    written(tmp_path, "x = 1\n1 / 0")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TrainingError, match=r"^mine.py:2: import raised ZeroDivisionError"):
+        script.load(Path("mine.py"))
+
+
+def test_a_metric_is_one_line(tmp_path):
+    found = script.load(written(tmp_path, f"{WHOLE}\nmetric = 'top\\n5'"))
+    assert found.metric == "top 5"
 
 
 def test_a_function_that_raises(tmp_path):

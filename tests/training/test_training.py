@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -29,6 +30,13 @@ def loss(model, inputs, targets):
 def evaluate(model):
     inputs, targets = data(99, 100)
     return (model(inputs).argmax(1) == targets).float().mean()
+"""
+
+NAMED = """
+def named(*layers):
+    found = torch.nn.Sequential(*layers)
+    found.register_parameter("a\\nb", torch.nn.Parameter(torch.zeros(1)))
+    return found
 """
 
 
@@ -86,6 +94,28 @@ def test_a_trace_cannot_be_measured_everywhere(arguments, said, traced):
     assert found.exit_code == 2
     assert said in found.output
     assert not (traced / "not.trace").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "arguments", "said"),
+    [
+        ("return inputs, (", "return torch.ones(()), (", [], "whose first dimension is the sample"),
+        ("Sequential(", "Identity(", [], "model() found no parameter that learns"),
+        ("Linear(6, 8)", "LazyLinear(8)", [], "parameter 0.weight has no values"),
+        ("import torch", "import torch; raise SystemExit(0)", [], "raised SystemExit: 0"),
+        ("return torch.nn.Sequential(", "return named(", [], "columns, wanted 7"),
+        ("", "", ["--compute", "99999999h"], "wanted microseconds"),
+        ("", "", ["--batch", "0"], "0 is not in the range x>=1"),
+        ("", "", ["--batch", "-3"], "-3 is not in the range x>=1"),
+    ],
+)
+def test_no_trace_is_made_of_what_cannot_be_used(old, new, arguments, said, tmp_path):
+    pytest.importorskip("torch")
+    path, out = tmp_path / "mine.py", tmp_path / "mine.trace"
+    path.write_text((SCRIPT.replace(old, new) if old else SCRIPT) + NAMED)
+    found = called("trace", "script", path, "--compute", "1ms", *arguments, out)
+    assert (found.exit_code, out.exists()) == (2, False), found.output
+    assert said in found.output
 
 
 def test_systems_learn_and_the_report_says_when(traced):
@@ -166,6 +196,12 @@ def test_without_a_barrier_a_job_does_not_learn_in_emulation(traced):
     [
         ("Linear(6, 8)", "Linear(6, 8).double()", "0.weight is torch.float64"),
         ("randn(64,", "randn(3,", "found 3 inputs and 3 targets, wanted as many of both"),
+        ("return (model", "return float('inf') * (model", "evaluate() found inf, wanted a finite"),
+        (
+            "return (model",
+            "raise SystemExit(0)\n    (model",
+            "mine.py:16: evaluate() raised SystemE",
+        ),
         ("Linear(8, 2)", "Linear(8, 3)", "does not fit the workload mine"),
         ("return torch.nn.functional", "return torch.nn.fictional", "mine.py:12: loss() raised"),
     ],
@@ -178,6 +214,30 @@ def test_a_wrong_script_is_one_line(old, new, said, traced):
     rows = "".join(path.read_text() for path in traced.glob("out/*/*/results.csv"))
     assert said in found.output + rows
     assert "Traceback" not in found.output
+
+
+@pytest.mark.parametrize("verb", ["train", "run"])
+def test_a_device_that_cannot_be_used_is_an_error_of_the_file(verb, traced):
+    path = file(traced)
+    asked = yaml.safe_load(path.read_text())
+    asked["jobs"][0]["training"]["device"] = "nowhere"
+    path.write_text(yaml.safe_dump(asked))
+    found = called(verb, path, "-o", traced / "out")
+    assert found.exit_code == 2
+    assert re.search(r"mine.yaml:\d+:\d+: found nowhere, wanted one that PyTorch", found.output)
+    assert not (traced / "out").exists()
+    chosen = called("train", path, path, "--device", "meta", "-o", traced / "out")
+    assert chosen.exit_code == 2
+    assert "--device: found meta, wanted one that PyTorch can use here" in chosen.output
+    twice = called("train", path, path, "--device", "cpu", "-o", traced / "out")
+    assert twice.exit_code == 0, twice.output
+
+
+def test_an_option_does_not_contradict_a_sweep_of_devices(traced):
+    path = file(traced, sweep={"jobs.0.training.device": ["cpu", "cuda"]})
+    found = called("train", path, "--device", "cpu", "-o", traced / "out")
+    assert found.exit_code == 2
+    assert "found --device beside a sweep of devices, wanted one of them" in found.output
 
 
 def test_without_pytorch_one_line_says_so(tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ def test_the_timeline_is_drawn(end: str, tmp_path: Path) -> None:
         (["show", "resnet50", "--rate", "3"], "without a unit"),
         (["show", "resnet50", "--rate", "0bit"], "wanted a rate above 0"),
         (["show", "resnet50", "--bucket", "0B"], "at least 1 byte"),
-        (["show", "synthetic/1MB", "-o", "x.none"], "not supported"),
+        (["show", "synthetic/1MB", "-o", "x.none"], "wanted a name that ends in .png"),
         (["show", "nowhere.et"], "cannot be read"),
         (["export", "resnet50", "x.none"], "wanted a name that ends in"),
         (["export", "resnet50", "/nowhere/x.csv"], "cannot be written"),

@@ -38,5 +38,6 @@ def loss(model, inputs, targets):
 
 
 def evaluate(model):
-    right = model(_inputs[_test]).argmax(1) == _targets[_test]
+    place = next(model.parameters()).device
+    right = model(_inputs[_test].to(place)).argmax(1) == _targets[_test].to(place)
     return right.float().mean()

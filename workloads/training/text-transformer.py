@@ -58,5 +58,5 @@ def loss(model, inputs, targets):
 
 
 def evaluate(model):
-    held = _windows[_cut:][:256]
+    held = _windows[_cut:][:256].to(model.places.device)
     return loss(model, held[:, :-1], held[:, 1:])

@@ -12,6 +12,7 @@ from testbed.backends.emulation.run import Conditions, Observation, emulate
 from testbed.backends.links import shares
 from testbed.backends.measurements import Measurements, of_ranks, span_s
 from testbed.backends.recording import NOTHING, Recording
+from testbed.backends.timeouts import engine_pace
 from testbed.deployment.deploy import Deployment
 from testbed.deployment.memory import allocate
 from testbed.deployment.tasks import tasks
@@ -82,7 +83,7 @@ def observe(deployment: Deployment, log_dir: Path, recording: Recording = NOTHIN
         {switch: targets.make(target, log_dir / f"{switch}.log", program) for switch in summing},
         [each for own in allocations for each in own],
         lambda network: [
-            task
+            replace(task, engine_pace=engine_pace(emulation.dilation))
             for job, own in zip(jobs, allocations, strict=True)
             for task in tasks(
                 job,

@@ -10,14 +10,11 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from testbed.backends.shaping import burst_bytes
+from testbed.backends.timeouts import least_tcp_timeout_s
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric, Kind, Link
 from testbed.topology.framing import framing, superframe
 from testbed.topology.paths import Flow, Routes, diverted
-
-TCP_RTO_MIN_MS = 10
-"""TCP's minimum retransmission timeout in milliseconds. At a dilation of 200, the kernel's 200 ms
-would be 1 ms of the real cluster, and longer than some whole transfers here."""
 
 TCP_CONGESTION_CONTROL = "reno"
 
@@ -85,7 +82,7 @@ def script(
             [f"link set {name} gso_max_segs {superframe(fabric)}" for name in interfaces.values()],
         )
     commands = [f"link set {name} mtu {fabric.mtu}" for name in interfaces.values()]
-    commands += _ip(node, fabric, addressing, interfaces, p4)
+    commands += _ip(node, fabric, addressing, interfaces, p4, dilation)
     if router:
         commands += _diverted(addressing, interfaces, node, diverted(fabric, routes or {}, node))
     lines += _batch("ip", commands)
@@ -150,7 +147,12 @@ def _batch(tool: str, commands: list[str]) -> list[str]:
 
 
 def _ip(
-    node: str, fabric: Fabric, addressing: Addressing, interfaces: Mapping[str, str], p4: bool
+    node: str,
+    fabric: Fabric,
+    addressing: Addressing,
+    interfaces: Mapping[str, str],
+    p4: bool,
+    dilation: float | None,
 ) -> list[str]:
     commands = ["link set lo up"]
     if p4:
@@ -171,7 +173,7 @@ def _ip(
         tor = fabric.tor_of(node)
         commands.append(
             f"route add default via {addressing.ip(tor)} dev {interfaces[tor]} onlink"
-            f" rto_min {TCP_RTO_MIN_MS}ms"
+            f" rto_min {round(1000 * least_tcp_timeout_s(dilation or 1.0))}ms"
         )
         return commands
     for prefix, destination in addressing.routes(node).items():

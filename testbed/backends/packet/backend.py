@@ -35,6 +35,7 @@ from testbed.backends.packet.simulation import (
 )
 from testbed.backends.packet.wiring import numbered, port_numbers, share, wire_up
 from testbed.backends.recording import NOTHING, Recording
+from testbed.backends.timeouts import engine_pace, least_tcp_timeout_s
 from testbed.compiler import BuildError
 from testbed.deployment.deploy import Deployment
 from testbed.deployment.errors import DeploymentError
@@ -283,7 +284,9 @@ def _dilation(emulation: Emulation) -> float:
 
 
 def _pace(emulation: Emulation) -> float:
-    return ENGINE_PACE if emulation.timers == "real" else _dilation(emulation)
+    if emulation.timers == "real":
+        return ENGINE_PACE
+    return engine_pace(_dilation(emulation)) * _dilation(emulation)
 
 
 def carried(deployment: Deployment) -> int:
@@ -301,12 +304,14 @@ def _carried(emulation: Emulation, fabric: Fabric) -> int:
 def tcp_settings(fabric: Fabric, dilation: float = 1.0) -> TcpSettings:
     """Linux's defaults, except for the minimum timeout of 10 ms, which is usual in data centres.
 
-    With a ``dilation``, the kernel's times are shorter by that factor, as in the emulator.
+    With a ``dilation``, times are shorter by that factor, as in the emulator, except for the
+    minimum timeout (`timeouts`).
     """
 
     def time(seconds: float) -> int:
         return round(seconds * SECOND / dilation)
 
+    least_timeout = time(least_tcp_timeout_s(dilation))
     return TcpSettings(
         mss=framing(fabric).mss,
         overhead=TCP_HEADERS,
@@ -314,10 +319,13 @@ def tcp_settings(fabric: Fabric, dilation: float = 1.0) -> TcpSettings:
         receive_window=3 << 20,
         queued_time=time(0.001),
         most_queued=4 << 20,
-        least_timeout=time(0.01),
+        least_timeout=least_timeout,
         longest_timeout=time(120),
-        first_timeout=time(0.01),  # the handshake has measured the round trip
-        acknowledge_delay=time(0.04),
+        first_timeout=least_timeout,  # the handshake has measured the round trip
+        timer_slack=time(0.002),
+        # Linux 6.7 and later keep it a tick below the minimum timeout, so that nothing is
+        # retransmitted while its acknowledgement waits.
+        acknowledge_delay=time(min(0.04, least_tcp_timeout_s(dilation) - LONGEST_TICK_S)),
         gather_time=time(GATHER_S) if dilation == 1 else time(LONGEST_TICK_S),
     )
 

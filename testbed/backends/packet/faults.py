@@ -3,7 +3,6 @@ that pause or die, packets of strangers."""
 
 from __future__ import annotations
 
-import ipaddress
 import random
 import struct
 from collections import Counter
@@ -126,7 +125,7 @@ def _frame(fabric: Fabric, host: str, to: str, port: int, payload: bytes) -> byt
     """A UDP packet of a host. The simulated routers do not look at Ethernet addresses or
     checksums."""
     addressing = Addressing(fabric)
-    source, destination = (ipaddress.IPv4Address(addressing.ip(end)).packed for end in (host, to))
+    source, destination = (addressing.ip_number(end).to_bytes(4, "big") for end in (host, to))
     udp = struct.pack(">HHHH", port, port, 8 + len(payload), 0) + payload
     ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0x4000, 64, 17, 0)
     return bytes(12) + b"\x08\x00" + ip + source + destination + udp

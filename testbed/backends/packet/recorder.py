@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 
@@ -87,9 +86,9 @@ class Recorder:
             look.list(*recording.packets)
         if isinstance(self._simulation, SampledSimulation):
             addressing = Addressing(fabric)
-            addresses = {host: addressing.ip(host) for host in fabric.hosts}
+            hosts = {addressing.ip_number(host): host for host in fabric.hosts}
             path, nodes = self._log_dir / SERIES, list(fabric.nodes)
-            series = Series(path, look, self._ports, nodes, addresses, self._occupancies())
+            series = Series(path, look, self._ports, nodes, hosts, self._occupancies())
             self._simulation.sample_with(self._open.enter_context(series), look)
 
     def _occupancies(self) -> dict[str, Occupancy]:
@@ -105,13 +104,13 @@ class Recorder:
             return
         names = list(self._number)
         addressing = Addressing(self._deployment.fabric)
-        by_address = {addressing.ip(name): name for name in names}
+        by_address = {addressing.ip_number(name): name for name in names}
         with (self._log_dir / PACKETS).open("w", newline="") as file:
             table = csv.writer(file, lineterminator="\n")
             table.writerow(("packet", "time_s", "link", "bytes", "protocol", "flow"))
             for each in self._look.listed():
                 source, to = (
-                    f"{by_address.get(str(IPv4Address(address)), address)}:{port}"
+                    f"{by_address.get(address, address)}:{port}"
                     for address, port in (each.source, each.to)
                 )
                 link = ">".join(names[node] for node in each.ends)

@@ -12,7 +12,6 @@ that what does not change takes no space:
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +30,7 @@ class Series:
 
     Args:
         ports: the two nodes of each port, in the order of nodes and their ports.
-        addresses: each host's IPv4 address.
+        hosts: each host by its IPv4 address as a number.
         switches: the slots of each switch that sums.
     """
 
@@ -41,12 +40,12 @@ class Series:
         look: Look,
         ports: Sequence[tuple[str, str]],
         nodes: Sequence[str],
-        addresses: Mapping[str, str],
+        hosts: Mapping[int, str],
         switches: Mapping[str, Occupancy],
     ) -> None:
         self._path, self._look, self._nodes, self._switches = path, look, nodes, switches
         self._ports = [f"{here}>{there}" for here, there in ports]
-        self._host = {int(ipaddress.IPv4Address(ip)): name for name, ip in addresses.items()}
+        self._host = hosts
         self._last: dict[tuple[str, str], float] = {}
 
     def __enter__(self) -> Series:

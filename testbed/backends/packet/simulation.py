@@ -54,6 +54,7 @@ class TcpSettings(ctypes.Structure):
         ("least_timeout", c_int64),
         ("longest_timeout", c_int64),
         ("first_timeout", c_int64),
+        ("timer_slack", c_int64),
         ("acknowledge_delay", c_int64),
         ("gather_time", c_int64),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from hashlib import blake2b
 
 from testbed.backends.links import Shares
@@ -59,7 +58,7 @@ def wire_up(
     number, addressing = numbered(fabric), Addressing(fabric)
     for name, node in fabric.nodes.items():
         kind = HOST if node.kind is Kind.HOST else ROUTER
-        address = int(ipaddress.IPv4Address(addressing.ip(name)))
+        address = addressing.ip_number(name)
         simulation.node(number[name], kind, address, _draw(seed, name))
         packet_cost = fabric.packet_costs.get(name, fabric.packet_cost)
         if kind == HOST and (packet_cost or fabric.message_cost):
@@ -92,8 +91,8 @@ def wire_up(
             if to != name and (hops := fabric.next_hops(name, to)):
                 simulation.next_hops(number[name], number[to], [ports[name][hop] for hop in hops])
         for (source, to), hop in diverted(fabric, routes, name).items():
-            first, last = (int(ipaddress.IPv4Address(addressing.ip(end))) for end in (source, to))
-            simulation.route(number[name], first, last, ports[name][hop])
+            ends = addressing.ip_number(source), addressing.ip_number(to)
+            simulation.route(number[name], *ends, ports[name][hop])
 
 
 def share(ratio: float) -> int:

@@ -14,10 +14,11 @@ static const double FULL_SOCKET = 0.001; /* retry time: no event reports that th
 struct endpoint {
     struct engine *engine;
     struct socket socket;
-    double tick, quiet_until;
+    double tick, quiet_until, pace;
 };
 
-struct endpoint *endpoint_open(uint32_t address, uint16_t port, double tick, int burst, int *error)
+struct endpoint *endpoint_open(uint32_t address, uint16_t port, double tick, int burst, double pace,
+                               int *error)
 {
     struct endpoint *endpoint = calloc(1, sizeof *endpoint);
     struct engine *engine = engine_open();
@@ -29,6 +30,7 @@ struct endpoint *endpoint_open(uint32_t address, uint16_t port, double tick, int
     }
     endpoint->engine = engine;
     endpoint->tick = tick;
+    endpoint->pace = pace;
     return endpoint;
 }
 
@@ -56,7 +58,7 @@ static int receive(struct endpoint *endpoint)
     int count = socket_receive(socket);
     double now = monotonic();
     for (int i = 0; i < count; i++)
-        engine_take(endpoint->engine, &socket->arrived[i], socket->sizes[i], now);
+        engine_take(endpoint->engine, &socket->arrived[i], socket->sizes[i], now * endpoint->pace);
     if (count > 0 && endpoint->tick > 0)
         endpoint->quiet_until = now + endpoint->tick;
     return count;
@@ -88,14 +90,15 @@ int endpoint_wait(struct endpoint *endpoint, double deadline, int other)
         if (count < 0)
             return count;
         now = monotonic();
-        engine_pump(endpoint->engine, now);
+        engine_pump(endpoint->engine, now * endpoint->pace);
         int error = flush(endpoint);
         if (error)
             return error;
         int reasons = engine_progress(endpoint->engine) ? PROGRESS : 0;
         if (now >= deadline)
             reasons |= DEADLINE;
-        double next = endpoint->socket.blocked ? now + FULL_SOCKET : engine_deadline(endpoint->engine);
+        double next = endpoint->socket.blocked ? now + FULL_SOCKET
+                                               : engine_deadline(endpoint->engine) / endpoint->pace;
         double until = fmin(fmin(deadline, signals), next);
         if (reasons || now >= signals || count == BATCH) {
             until = now;

@@ -83,7 +83,7 @@ def run(
     for name in asked:
         if name not in given:
             fix = suggestion(name, given)
-            fix = fix if fix.startswith("did") else f"choose of {listed(given, most=80)}"
+            fix = fix if fix.startswith("did") else f"choose one of {listed(given, most=80)}"
             raise ValueError(f"found {name!r}, wanted a claim or a file of claims; {fix}")
     page = Page()
     for file in files:

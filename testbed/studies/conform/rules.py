@@ -8,7 +8,7 @@ from random import Random
 
 from testbed import wire
 from testbed.studies.conform.scene import Scene
-from testbed.studies.conform.traffic import Hosts, Setting, Step, connects, plain
+from testbed.studies.conform.traffic import Answered, Hosts, Setting, Step, connects, plain
 
 Forge = Callable[[Random, Scene, Step], Step]
 """Turns a host's next packet into one that no host sends."""
@@ -39,7 +39,7 @@ class Rule:
     def applies(self, scene: Scene) -> bool:
         return any(place in scene.places for place in self.places)
 
-    def steps(self, setting: Setting, random: Random, count: int) -> list[Step]:
+    def drawn(self, setting: Setting, random: Random, count: int) -> list[Answered]:
         """A random sequence of at most ``count`` packets."""
         return list(_Drawn(self, setting, random).steps(count))
 
@@ -52,8 +52,9 @@ class _Drawn:
     setting: Setting
     random: Random
     sent: list[Step] = field(default_factory=list)
+    known: set[Step] = field(default_factory=set)  # the same, for fast look-ups
 
-    def steps(self, count: int) -> Iterator[Step]:
+    def steps(self, count: int) -> Iterator[Answered]:
         places = self.setting.scene.places
         names = [name for name in self.rule.places if name in places]
         names = [name for name in names if self.random.random() < 0.7] or names[:1]
@@ -66,8 +67,10 @@ class _Drawn:
             if step is None:
                 return
             self.sent.append(step)
-            yield step
-            left = reference.process(self.setting.frame(step)[1])
+            self.known.add(step)
+            arrived = self.setting.frame(step)
+            left = reference.process(arrived[1])
+            yield Answered(step, arrived, left)
             for name, node, fragment in self.hosts.receive(left):
                 if node not in places[name].children:
                     if self.hosts.complete(name, fragment) and not places[name].multicasts:
@@ -102,7 +105,7 @@ class _Drawn:
             for fragment in range(_RECENT * 4):
                 step = Step(name, place.parent, wire.KIND_RESULT, fragment)
                 if not self.hosts.complete(name, fragment):
-                    if self.hosts.may_send(step) and (step not in self.sent or self.rule.lost):
+                    if self.hosts.may_send(step) and (step not in self.known or self.rule.lost):
                         yield step
                     break
         elif place.parent is not None:
@@ -114,7 +117,7 @@ class _Drawn:
             if place.multicasts:
                 for fragment in sorted(knows):
                     step = Step(name, child, wire.KIND_RECEIPT, fragment)
-                    if step not in self.sent:
+                    if step not in self.known:
                         yield step
                 continue
             for fragment in range(_RECENT * 8):
@@ -123,7 +126,7 @@ class _Drawn:
                     break
                 if fragment in knows:
                     continue
-                if step not in self.sent:
+                if step not in self.known:
                     yield step
                     if not connects(place, step):
                         break

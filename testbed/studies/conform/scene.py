@@ -7,8 +7,8 @@ Everything follows from the protocol's declarations, so that any protocol on tre
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -36,6 +36,9 @@ SHARED_SLOTS = 3
 _MANY = 900
 """This is added to ranks, so that a bitmap has no bit for them."""
 
+Frame = tuple[int, bytes]
+"""A port of the switch, and a frame."""
+
 NAMES: Mapping[str, str] = {ADDRESSING.ip(node): node for node in FABRIC.nodes}
 """The nodes by their addresses."""
 
@@ -59,7 +62,7 @@ class Place:
     def parent(self) -> str | None:
         return self.tree.parent.get(SWITCH)
 
-    @property
+    @cached_property
     def on_connections(self) -> bool:
         return self.tree.protocol.port == wire.ROCE_PORT
 
@@ -83,6 +86,8 @@ class Scene:
 
     protocol: TreeProtocol
     lanes: int
+    frames: dict[Hashable, Frame] = field(default_factory=dict, compare=False, repr=False)
+    """The frames made so far; most packets occur in many sequences."""
 
     @cached_property
     def places(self) -> dict[str, Place]:

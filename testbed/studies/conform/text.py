@@ -12,8 +12,8 @@ from scapy.packet import Packet
 from scapy.utils import wrpcap
 
 from testbed.experiment.findings import counted
-from testbed.studies.conform.scene import FABRIC, NAMES, SWITCH, Place
-from testbed.studies.conform.traffic import Frame, seen
+from testbed.studies.conform.scene import FABRIC, NAMES, SWITCH, Frame, Place
+from testbed.studies.conform.traffic import seen
 from testbed.studies.conform.trial import Counterexample, Exchange, Verdict
 from testbed.switches.decode import line
 

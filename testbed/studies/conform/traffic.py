@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed import wire
 from testbed.protocols import protocol_of
-from testbed.studies.conform.scene import ADDRESSING, FABRIC, MESSAGE, SWITCH, WINDOW, Place, Scene
+from testbed.studies.conform.scene import (
+    ADDRESSING,
+    FABRIC,
+    MESSAGE,
+    SWITCH,
+    WINDOW,
+    Frame,
+    Place,
+    Scene,
+)
 from testbed.switches.frames import BTH, LINK, UDP, Packet, parse, set_checksum, set_number
 
 Values = npt.NDArray[np.int32]
-Frame = tuple[int, bytes]
-"""A port of the switch, and a frame."""
 
 _SPACE = 1 << 32
 _EXTREMES = np.array([-(2**31), 2**31 - 1, -1, 0, 1, 2**30], np.int64)
@@ -45,6 +53,15 @@ class Step:
         return replace(self, honest=False, changes=(*self.changes, *fields.items()))
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A step, its frame, and the frames with which the reference answers it."""
+
+    step: Step
+    arrived: Frame
+    wanted: list[Frame]
+
+
 @dataclass(frozen=True)
 class Setting:
     """What the packets of a sequence have in common: the number of each tree's first fragment, and
@@ -64,9 +81,12 @@ class Setting:
 
     def frame(self, step: Step) -> Frame:
         """The frame of a step, and the port at which it arrives."""
-        hop = next(iter(FABRIC.next_hops(SWITCH, step.sender)))
-        port = ADDRESSING.port(SWITCH, hop)
-        return port, step.plain or bytes(self._packet(step))
+        frames, key = self.scene.frames, (self.first, self.extreme, step)
+        if key not in frames:
+            hop = next(iter(FABRIC.next_hops(SWITCH, step.sender)))
+            port = ADDRESSING.port(SWITCH, hop)
+            frames[key] = port, step.plain or bytes(self._packet(step))
+        return frames[key]
 
     def _packet(self, step: Step) -> Packet:
         place = self.scene.places[step.place]
@@ -142,6 +162,18 @@ class Setting:
         return values
 
 
+def answered(setting: Setting, steps: Iterable[Step]) -> Iterator[Answered]:
+    """The steps, up to the first one that a correct host would not send."""
+    reference, hosts = setting.scene.reference(), Hosts(setting)
+    for step in steps:
+        if not hosts.may_send(step):
+            return
+        arrived = setting.frame(step)
+        wanted = reference.process(arrived[1])
+        yield Answered(step, arrived, wanted)
+        hosts.receive(wanted)
+
+
 def connects(place: Place, step: Step) -> bool:
     """Whether a step's packet travels on a host's own connection."""
     return (
@@ -194,8 +226,14 @@ def _udp_checksum(frame: bytes) -> int:
     return 0xFFFF ^ total or 0xFFFF
 
 
+@cache
 def _ip(node: str) -> int:
     return int.from_bytes(bytes(map(int, ADDRESSING.ip(node).split("."))), "big")
+
+
+def alike(found: list[Frame], wanted: list[Frame], lanes: int) -> bool:
+    """Whether receivers see no difference."""
+    return found == wanted or seen(found, lanes) == seen(wanted, lanes)
 
 
 def seen(frames: Iterable[Frame], lanes: int) -> list[Frame]:

@@ -3,7 +3,7 @@ difference."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,8 @@ from random import Random
 from typing import Protocol
 
 from testbed.studies.conform.rules import RULES, Rule
-from testbed.studies.conform.scene import ADDRESSING, FABRIC, SWITCH, Scene, registers
-from testbed.studies.conform.traffic import Frame, Hosts, Setting, Step, seen
+from testbed.studies.conform.scene import ADDRESSING, FABRIC, SWITCH, Frame, Scene, registers
+from testbed.studies.conform.traffic import Answered, Setting, Step, alike, answered
 from testbed.switches.control import Control, ControlError
 from testbed.switches.native.target import NativeSwitch
 
@@ -83,9 +83,9 @@ class Trial:
             random = Random(f"{rule.name} {seed} {drawn}")
             setting = rule.setting(self.scene, random)
             count = _SHORTEST + (_LONGEST - _SHORTEST) * drawn // sequences
-            steps = rule.steps(setting, random, count)
+            sequence = rule.drawn(setting, random, count)
             drawn += 1
-            if (found := self.run(setting, steps)) is not None:
+            if (found := self._difference(setting, sequence)) is not None:
                 failed.append(self.shortened(found))
         shortest = min(failed, key=lambda each: len(each.steps), default=None)
         return Verdict(rule, drawn, self.packets - before, shortest)
@@ -93,27 +93,24 @@ class Trial:
     def run(self, setting: Setting, steps: Sequence[Step]) -> Counterexample | None:
         """The difference that a sequence shows. None if there is none before the first packet that
         a correct host would not send."""
+        return self._difference(setting, answered(setting, steps))
+
+    def _difference(self, setting: Setting, sequence: Iterable[Answered]) -> Counterexample | None:
         switch = self._emptied()
-        reference, hosts = self.scene.reference(), Hosts(setting)
+        steps: list[Step] = []
         exchanges: list[Exchange] = []
-        for number, step in enumerate(steps):
-            if not hosts.may_send(step):
-                return None
-            arrived = setting.frame(step)
-            wanted = reference.process(arrived[1])
+        for each in sequence:
             self.packets += 1
+            steps.append(each.step)
             try:
-                found = switch.process(*arrived)
+                found = switch.process(*each.arrived)
             except (ControlError, TimeoutError) as error:
                 self.close()
-                exchanges.append(Exchange(arrived, [], wanted))
-                return Counterexample(
-                    setting, tuple(steps[: number + 1]), tuple(exchanges), str(error)
-                )
-            exchanges.append(Exchange(arrived, found, wanted))
-            if seen(found, self.scene.lanes) != seen(wanted, self.scene.lanes):
-                return Counterexample(setting, tuple(steps[: number + 1]), tuple(exchanges))
-            hosts.receive(wanted)
+                exchanges.append(Exchange(each.arrived, [], each.wanted))
+                return Counterexample(setting, tuple(steps), tuple(exchanges), str(error))
+            exchanges.append(Exchange(each.arrived, found, each.wanted))
+            if not alike(found, each.wanted, self.scene.lanes):
+                return Counterexample(setting, tuple(steps), tuple(exchanges))
         return None
 
     def shortened(self, failed: Counterexample) -> Counterexample:

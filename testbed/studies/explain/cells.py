@@ -29,9 +29,10 @@ def of_experiment(experiment: Experiment, asked: str | None, most: int) -> list[
     return able[:most]
 
 
-def of_run(run: Path, asked: str | None, most: int) -> tuple[list[Cell], pd.DataFrame]:
-    """The ``most`` cells in packets that are slowest relative to their closed form, and the rows of
-    as many cells on other back ends. With ``asked``, only cells whose ids begin with it count.
+def of_run(run: Path, asked: str | None, most: int, job: int) -> tuple[list[Cell], pd.DataFrame]:
+    """The ``most`` cells in packets whose ``job`` is slowest relative to its closed form, and that
+    job's rows of as many cells on other back ends. With ``asked``, only cells whose ids begin with
+    it count.
 
     Raises Unreadable or FileNotFoundError if the directory has no results.
     """
@@ -44,6 +45,9 @@ def of_run(run: Path, asked: str | None, most: int) -> tuple[list[Cell], pd.Data
         if not len(chosen):
             raise NoCell(found_no(asked, rows["cell"].unique()))
         rows = chosen
+    last, rows = rows["job"].max(), rows[rows["job"] == job]
+    if not len(rows):
+        raise NoCell(f"--job: found {job}, wanted at most {last}, the last job")
     rows = rows.assign(over=rows["jct_s"] / rows["expected_jct_s"])
     rows = rows.sort_values("over", ascending=False, kind="stable").drop_duplicates("cell")
     in_packets = rows[rows["backend"] == "packet"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import ipaddress
 import json
 import struct
 from collections import Counter, defaultdict
@@ -204,7 +203,7 @@ def _busy(
 def _flows(path: Path, fabric: Fabric, link: Link) -> Counter[Flow]:
     """The bytes of each flow in a capture of a link, in one direction of it."""
     addressing, paths = Addressing(fabric), EvenPaths(fabric)
-    node = {int(ipaddress.IPv4Address(addressing.ip(name))): name for name in fabric.nodes}
+    node = {addressing.ip_number(name): name for name in fabric.nodes}
     found: Counter[tuple[int, int]] = Counter()
     content = path.read_bytes()
     at = _FILE_HEADER

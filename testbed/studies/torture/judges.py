@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,9 @@ class Judge:
 def judged(blocks: Iterator[Block], jobs: int) -> Generator[tuple[str, int, Verdict], None, None]:
     """The verdict on each seed of ``blocks``, by ``jobs`` processes, in the order in which they
     end."""
-    judges = [Judge() for _ in range(jobs)]
+    first = list(islice(blocks, jobs))
+    judges = [Judge() for _ in first]  # none that would have nothing to do
+    blocks = chain(first, blocks)
     try:
         while True:
             for place, one in enumerate(judges):

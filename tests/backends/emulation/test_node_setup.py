@@ -81,3 +81,9 @@ def test_a_rule_for_all_packets_or_none_replaces_an_earlier_one(share, rule):
 def test_a_copy_is_not_copied_again():
     text = node_setup.impairment("duplication", "egress", "h0-t0", 0.001)
     assert "meta mark 0 numgen random mod 1000000 < 1000 meta mark set 1 dup to h0-t0" in text
+
+
+@pytest.mark.parametrize(("dilation", "least"), [(None, 10), (10, 10), (100, 10), (1600, 160)])
+def test_the_least_timeout_of_tcp_grows_with_the_dilation(dilation, least):
+    text = node_setup.script("h0", FABRIC, ADDRESSING, (), dilation, 1)
+    assert re.findall(r"rto_min (\S+)", text) == [f"{least}ms"]

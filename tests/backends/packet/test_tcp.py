@@ -18,8 +18,10 @@ RATE, MSS, HEADERS = 10**10, 1448, 66
 MICROSECOND = SECOND // 10**6
 
 
-def incast(senders, size, queue=256_000, loss=0.0, seed=1, gather_time=10 * MICROSECOND, burst=0):
-    """Seconds until everything has arrived, and the counters of every connection."""
+def incast(
+    senders, size, queue=256_000, loss=0.0, seed=1, gather_time=10 * MICROSECOND, burst=0, after=0
+):
+    """Seconds until everything has arrived, and the counters of every connection ``after`` that."""
     settings = TcpSettings(
         mss=MSS,
         overhead=HEADERS,
@@ -30,6 +32,7 @@ def incast(senders, size, queue=256_000, loss=0.0, seed=1, gather_time=10 * MICR
         least_timeout=SECOND // 100,
         longest_timeout=120 * SECOND,
         first_timeout=SECOND,
+        timer_slack=SECOND // 500,
         acknowledge_delay=SECOND // 25,
         gather_time=gather_time,
     )
@@ -53,7 +56,9 @@ def incast(senders, size, queue=256_000, loss=0.0, seed=1, gather_time=10 * MICR
             simulation.write(each, size)
         ended = {simulation.run(NEVER) for _ in connections}
         assert {number for _, number in filter(None, ended)} == set(connections)
-        return simulation.now / SECOND, [simulation.tcp(each) for each in connections]
+        took = simulation.now / SECOND
+        simulation.run(simulation.now + after)
+        return took, [simulation.tcp(each) for each in connections]
 
 
 def least(senders: int, size: int) -> float:
@@ -94,6 +99,19 @@ def test_a_lost_segment_does_not_cost_a_timeout():
     _, (counted,) = incast(1, 8_000_000, loss=0.005, gather_time=0)
     assert counted.recoveries > 10
     assert counted.timeouts <= 1
+
+
+@pytest.mark.parametrize("segments", [1, 9, 17, 18, 41, 42, 101])
+def test_the_end_of_a_message_is_acknowledged_before_a_timeout(segments):
+    _, (counted,) = incast(1, segments * MSS, gather_time=0, after=SECOND)
+    assert (counted.timeouts, counted.retransmitted) == (0, 0)
+
+
+@pytest.mark.parametrize("senders", [2, 4, 8])
+def test_nothing_is_sent_again_because_a_queue_grows(senders):
+    """In slow start a round trip takes more than twice as long as the one before."""
+    _, counted = incast(senders, 1_000_000, queue=16_000_000, after=SECOND)
+    assert [(each.timeouts, each.retransmitted) for each in counted] == [(0, 0)] * senders
 
 
 def test_a_shaper_lets_a_frame_go_before_it_counts_it():

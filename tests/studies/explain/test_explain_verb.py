@@ -56,6 +56,9 @@ def test_rows_of_other_back_ends_are_explained_by_their_tables(tmp_path):
     assert "not known: the simulator has no packets" in done.output
     (row,) = tables.results.itertuples()
     assert sum(parts.parts(row, tables.iterations)) == pytest.approx(row.jct_s)
+    done = invoke(tables.results.run[0], "--job", 99)
+    assert done.exit_code == 2, done.output
+    assert "--job: found 99, wanted at most 0" in done.output
 
 
 def test_an_emulated_row_says_what_was_measured_and_what_is_not_known(tmp_path):

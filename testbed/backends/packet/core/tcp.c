@@ -129,24 +129,23 @@ static instant current_timeout(const struct connection *c)
 }
 
 /* Sets a timer for a probe if that may reveal a lost tail, and for the timeout otherwise; no timer
-   if nothing is in flight. */
+   if nothing is in flight. As in Linux, a probe comes no later than the timeout would. */
 static void set_next_timer(struct connection *c, instant now)
 {
     struct sender *s = &c->sender;
+    const struct tcp_settings *settings = &c->tcp->settings;
     if (ring_is_empty(&s->flight)) {
         s->purpose = NO_TIMER;
         clock_cancel(&c->tcp->network->clock, &s->timer);
         return;
     }
     instant timeout = current_timeout(c);
-    if (s->phase == OPEN && s->smoothed && !s->probed && !s->sacked && !s->lost && !s->back_off) {
-        instant probe = 2 * s->smoothed;
-        if (s->flight.tail - s->flight.head == 1)
-            probe += c->tcp->settings.least_timeout;
-        if (probe < timeout) {
-            set_timer(c, PROBE, now + probe);
-            return;
-        }
+    if (s->phase == OPEN && !s->probed && !s->sacked && !s->lost && !s->back_off) {
+        /* The acknowledgement of a single segment may be delayed. */
+        bool single = s->flight.tail - s->flight.head == 1;
+        instant probe = 2 * s->smoothed + (single ? settings->least_timeout : settings->timer_slack);
+        set_timer(c, PROBE, now + least(probe, timeout));
+        return;
     }
     set_timer(c, TIMEOUT, now + timeout);
 }
@@ -420,7 +419,7 @@ static void look_for_losses(struct connection *c, instant now)
     if (s->lost && s->phase == OPEN)
         enter_recovery(c);
     if (look != NEVER)
-        set_timer(c, LATE, look);
+        set_timer(c, LATE, look + c->tcp->settings.timer_slack);
 }
 
 static void timer(struct event *event, instant now)
@@ -599,7 +598,7 @@ static void take_acknowledgement(struct connection *c, const struct segment *seg
     if (advanced || delivered || s->purpose == NO_TIMER)
         set_next_timer(c, now);
     if (look != NEVER && s->purpose != NO_TIMER)
-        set_timer(c, LATE, look);
+        set_timer(c, LATE, look + c->tcp->settings.timer_slack);
     send_allowed(c, now);
 }
 
@@ -652,16 +651,18 @@ static void take_data(struct connection *c, const struct segment *segment, insta
     r->last = now;
     if (r->quick)
         r->quick--;
+    bool is_complete = before < r->expected && r->stream.received >= r->expected;
     struct clock *clock = &tcp->network->clock;
     if (!in_order || had_gaps || r->unacknowledged >= MOST_GATHERED) {
         acknowledge(c, now);
-    } else if (r->quick || r->unacknowledged >= 2) {
+    } else if (is_complete || r->quick || r->unacknowledged >= 2) {
+        /* A host that has read a whole message acknowledges it at once, as in Linux. */
         if (!is_set(&r->gathered))
             clock_set(clock, &r->gathered, now + tcp->settings.gather_time, clock_order(clock));
     } else if (!is_set(&r->timer)) {
         clock_set(clock, &r->timer, now + tcp->settings.acknowledge_delay, clock_order(clock));
     }
-    if (before < r->expected && r->stream.received >= r->expected)
+    if (is_complete)
         tcp->listener->arrived(tcp->listener, c->number, now);
 }
 

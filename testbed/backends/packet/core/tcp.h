@@ -16,6 +16,7 @@ struct tcp_settings {
     instant queued_time;       /* a connection queues what it sends in this time in its host, */
     uint64_t most_queued;      /* at most so many bytes */
     instant least_timeout, longest_timeout, first_timeout;
+    instant timer_slack;       /* added to probes and to checks for late segments */
     instant acknowledge_delay;
     instant gather_time;       /* a host collects arrivals for so long before it acknowledges them */
 };

@@ -1,0 +1,159 @@
+"""What is wrong with users' systems and protocols, beyond what their registries refuse.
+
+The registries are code of cells. What only a message needs is here, so that a change to it makes no
+row stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from typing import Any, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from testbed import extensions
+
+MARKERS = ".,ov^<>12348spP*hH+xXDd|_"
+"""matplotlib's markers of one character."""
+_KINDS = {
+    "SYSTEM": ("testbed.systems.system", "System"),
+    "PROTOCOL": ("testbed.protocols.protocol", "Protocol"),
+    "MODEL": ("testbed.protocols.reference", "Model"),
+}
+"""The class of each constant."""
+_OF_PROTOCOLS = {"protocol.py": "PROTOCOL", "reference.py": "MODEL"}
+_COLOUR = re.compile("#[0-9a-fA-F]{6}")
+_ANY_CLASS = ConfigDict(arbitrary_types_allowed=True)
+
+
+def check() -> None:
+    """Raise Broken, with ``file:line``, if something is wrong with a file of the extensions."""
+    for said in _faults():
+        raise extensions.Broken(said)
+
+
+def fault(error: BaseException) -> str | None:
+    """``file:line: reason`` if a user's file raised ``error`` or is itself wrong; or None."""
+    place = extensions.place_of(error)
+    if place is not None:
+        return f"{place}: {type(error).__name__}: {error}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        *package, protocol, module = error.name.split(".")
+        for root in extensions.roots() if package == ["testbed", "protocols"] else ():
+            if (folder := root / "protocols" / protocol).is_dir():
+                return f"{folder}: found no {module}.py, wanted one"
+    return next(_faults(), None)
+
+
+def _faults() -> Iterator[str]:
+    """What is wrong with the files of extensions."""
+    for root in extensions.roots():
+        for package in sorted(root.glob("protocols/*/__init__.py")):
+            if not (package.parent / "protocol.py").exists():
+                yield f"{package.parent}: found no protocol.py, wanted one with a PROTOCOL"
+        paths = (path for kind in ("systems", "protocols") for path in root.glob(f"{kind}/**/*.py"))
+        for path in sorted(paths):
+            if not path.is_file():
+                yield f"{path}: found no regular file, wanted Python code"
+                continue
+            try:
+                tree = ast.parse(path.read_bytes(), str(path))
+            except SyntaxError as error:
+                yield f"{path}:{error.lineno or 1}: {error.msg}"
+            except ValueError as error:
+                yield f"{path}:1: {error}"
+            else:
+                if said := _wrong(path, tree):
+                    yield said
+
+
+def _wrong(path: Path, tree: ast.Module) -> str | None:
+    """What is wrong with the SYSTEM, PROTOCOL or MODEL of a file."""
+    if path.parent.name == "systems":
+        home, package, module, constant = path, "testbed.systems", path.stem, "SYSTEM"
+    elif path.name in _OF_PROTOCOLS:
+        home, package = path.parent, "testbed.protocols"
+        module, constant = f"{home.name}.{path.stem}", _OF_PROTOCOLS[path.name]
+    else:
+        return None
+    if home.stem in names_of(package):
+        return f"{home}: found a name that the testbed uses itself, wanted another; rename it"
+    if (loaded := sys.modules.get(f"{package}.{module}")) is None:
+        return None  # not imported yet
+    kind = _KINDS[constant]
+    place = f"{path}:{_line(tree, constant)}"
+    own = getattr(loaded, constant, None)
+    if own is None and constant == "SYSTEM":
+        return None  # a module that systems share
+    if own is None:
+        return f"{place}: found no {constant}, wanted one: a {kind[-1]}"
+    if not isinstance(own, _class(*kind)):
+        return f"{place}: found {constant} = {own!r}, wanted a {kind[-1]}"
+    said = next(wrong_fields(own, constant), None)
+    return said and f"{place}: {constant} has {said}"
+
+
+def names_of(package: str) -> tuple[str, ...]:
+    """The names that a registry's module uses. A submodule of such a name would replace them."""
+    spec = find_spec(package)
+    code = spec and spec.loader and getattr(spec.loader, "get_code")(package)  # noqa: B009
+    return code.co_names if code else ()
+
+
+def wrong_fields(own: Any, constant: str) -> Iterator[str]:
+    """``name = value, wanted type`` for each field with a wrong value of a SYSTEM, PROTOCOL or
+    MODEL."""
+    module, name = _KINDS[constant]
+    base = _class(module, name)
+    if constant == "PROTOCOL" and isinstance(own, trees := _class(module, "TreeProtocol")):
+        base = trees
+    hints = get_type_hints(base)
+    for field in fields(base):
+        value = getattr(own, field.name)
+        if not _is_a(value, hints[field.name]):
+            yield f"{field.name} = {value!r}, wanted {field.type}"
+    if constant == "SYSTEM":
+        yield from _wrong_in_figures(own)
+        try:
+            signature(own.plan).bind(None, None)
+        except TypeError as error:
+            yield f"a plan that cannot be called with (job, fabric): {error}"
+
+
+def _wrong_in_figures(system: Any) -> Iterator[str]:
+    if not _COLOUR.fullmatch(system.colour):
+        yield f"colour = {system.colour!r}, wanted a colour such as '#1f77b4'"
+    if len(system.marker) != 1 or system.marker not in MARKERS:
+        yield f"marker = {system.marker!r}, wanted one of {' '.join(MARKERS)}"
+
+
+def _class(module: str, name: str) -> Any:
+    """A class of the registries. After an error in a user's file its package cannot be imported
+    again."""
+    return getattr(sys.modules.get(module) or import_module(module), name)
+
+
+def _is_a(value: object, wanted: Any) -> bool:
+    if isinstance(wanted, type) and get_origin(wanted) is None:
+        return isinstance(value, wanted)
+    try:
+        TypeAdapter(wanted, config=_ANY_CLASS).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def _line(tree: ast.Module, constant: str) -> int:
+    """The line where a constant is set; 1 if it is not."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == constant:
+            return node.lineno
+    return 1
