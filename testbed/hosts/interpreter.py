@@ -71,9 +71,11 @@ class Interpreter:
         """A chunk came from rank ``source``; it is kept until the program receives it."""
         unit, chunk, values = message
         self._early[unit, chunk, source] = values
-        if unit in self._units:
+        state = self._units.get(unit)
+        if state is not None:
             self._advance(unit, chunk)
-            self._retire(unit)
+            if not state.left:
+                self._retire(unit)
 
     def completed(self, unit: int, chunk: int) -> None:
         """The chunk's current operation on a tree is done."""
@@ -89,13 +91,15 @@ class Interpreter:
 
     def _advance(self, unit: int, chunk: int) -> None:
         state = self._units[unit]
-        program, values, position = state.program[chunk], state.chunks[chunk], state.position
-        while position[chunk] < len(program):
-            operation = program[position[chunk]]
+        program, position = state.program[chunk], state.position
+        end = len(program)
+        while (at := position[chunk]) < end:
+            operation = program[at]
             if isinstance(operation, Receive):
                 received = self._early.pop((unit, chunk, operation.source), None)
                 if received is None:
                     return
+                values = state.chunks[chunk]
                 if operation.reduce:
                     values += received
                 else:
@@ -104,12 +108,12 @@ class Interpreter:
                 self._later(unit, chunk)
                 return
             elif isinstance(operation, Send):
-                self._send(operation.to, Chunk(unit, chunk, values))
+                self._send(operation.to, Chunk(unit, chunk, state.chunks[chunk]))
             else:
                 assert isinstance(operation, TreeOperation)
-                self._aggregate(operation, unit, values)
+                self._aggregate(operation, unit, state.chunks[chunk])
                 return
-            position[chunk] += 1
+            position[chunk] = at + 1
             state.waited[chunk] = False
             state.left -= 1
 

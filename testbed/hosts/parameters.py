@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 
-from testbed.hosts.messages import Answer, Chunk, Turn, Values
+from testbed.hosts.messages import Answer, Chunk, Message, Turn, Values
 from testbed.hosts.task import RankOutcome, Task
 from testbed.hosts.transport import AT_ONCE, NEVER, Steps, Transport
 from testbed.plan.program import Consistency, Update
@@ -178,6 +178,8 @@ class Worker:
 class Server:
     """Adds and answers until it is stopped, then checks that it has every update."""
 
+    takes = True
+
     def __init__(self, task: Task, transport: Transport) -> None:
         plan = task.plan
         assert plan.consistency is not None
@@ -205,10 +207,11 @@ class Server:
         while True:
             now = yield NEVER
             for source, message in self._transport.arrived():
-                assert isinstance(message, Chunk)
-                self._take(source, message, now)
+                self.take(source, message, now)
 
-    def _take(self, source: int, message: Chunk, now: float) -> None:
+    def take(self, source: int, message: Message, now: float) -> bool:
+        """See `testbed.hosts.transport.Taker`."""
+        assert isinstance(message, Chunk)
         units = len(self._task.units)
         unit = message.unit % units
         _, shard = self._shards[unit, message.chunk]
@@ -223,6 +226,7 @@ class Server:
                 self._transport.send(worker, answer)
         if self._takes_turns and (after := self._rotation.pushed()) is not None:
             self._transport.send(after, Turn())
+        return False
 
     def outcome(self) -> RankOutcome:
         outcome = RankOutcome(self._task.rank, updates=self._updates)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -76,3 +76,19 @@ class Rank(Protocol):
 
     def outcome(self) -> RankOutcome:
         """Its results; called once, at the end."""
+
+
+@runtime_checkable
+class Taker(Protocol):
+    """A rank that can process a message without being resumed.
+
+    With many messages, resuming the steps for each would take most of the time.
+    """
+
+    @property
+    def takes(self) -> bool:
+        """Whether a driver may call :meth:`take`."""
+
+    def take(self, source: int, message: Message, now: float) -> bool:
+        """Process a message from rank ``source`` while the rank waits only for its transport. The
+        transport does not deliver that message. Returns whether the rank must be resumed."""

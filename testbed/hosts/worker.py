@@ -80,15 +80,11 @@ class Worker:
 
     @property
     def takes(self) -> bool:
-        """Whether a driver may call :meth:`take`."""
+        """Messages for a rank in a tree may let more begin on the tree."""
         return not self._queues
 
     def take(self, source: int, message: Message, now: float) -> bool:
-        """Process a message from rank ``source`` while the worker waits only for its transport. The
-        transport does not deliver that message. Returns whether the worker must be resumed.
-
-        In a large ring, resuming the steps for every message would take most of the time.
-        """
+        """See `testbed.hosts.transport.Taker`."""
         assert isinstance(message, Chunk)
         self._now, unfinished = now, self._unfinished
         self._interpreter.arrived(source, message)

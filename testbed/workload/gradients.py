@@ -97,9 +97,9 @@ class Gradients:
 
     def draw(self) -> None:
         """Draw everything now that is otherwise drawn when first used."""
-        self.expected_total()
         for rank in range(self.ranks):
             self.base(rank)
+        self.expected_total()
         if self.sample is not None:
             self.exact_total()
 

@@ -13,8 +13,7 @@ from testbed.backends.packet.streams import Streams
 from testbed.backends.packet.transport import VirtualTransport
 from testbed.hosts.rank import make
 from testbed.hosts.task import RankOutcome, Task
-from testbed.hosts.transport import Rank, Steps
-from testbed.hosts.worker import Worker
+from testbed.hosts.transport import Rank, Steps, Taker
 
 LONGEST_SILENCE = 1000 * SECOND
 """Picoseconds of simulated time after which ranks that only wait for one another are given up."""
@@ -48,7 +47,10 @@ class _Job:
         self.steps: list[Steps] = [rank.steps(0.0) for rank in self.ranks]
         self.timers = [0] * len(tasks)  # the number of each rank's latest timer, 0 for none
         self.takers = [
-            rank.take if isinstance(rank, Worker) and rank.takes else None for rank in self.ranks
+            rank.take
+            if isinstance(rank, Taker) and rank.takes and not simulation.is_charged(node)
+            else None
+            for rank, node in zip(self.ranks, nodes, strict=True)
         ]
         self.working = {task.rank for task in tasks if task.is_worker}
 
@@ -69,7 +71,7 @@ class Loop:
         self._gone: set[int] = set()
         self._paused: dict[int, list[tuple[int, int]]] = {}  # by node: who was to resume
         self._of_engine: dict[int, int] = {}
-        self._of_stream: dict[int, int] = {}
+        self._of_stream: dict[int, tuple[int, int]] = {}  # the job, and the rank that receives
 
     def add(self, tasks: Sequence[Task], nodes: Sequence[int]) -> None:
         """Add a job: its ranks' tasks, and the node of each."""
@@ -158,7 +160,7 @@ class Loop:
             self._simulation.run(at)
             self._act()
 
-    def _take(self, kind: Kind, number: int, now: float) -> None:
+    def _take(self, kind: Kind, number: int, messages: int, now: float) -> None:
         if kind is Kind.ENGINE:
             job = self._of_engine[number]
             rank = self._jobs[job].rank_of[number]
@@ -167,18 +169,19 @@ class Loop:
             return
         if number not in self._of_stream:
             self._of_stream[number] = next(
-                job for job, each in enumerate(self._jobs) if each.streams.owns(number)
+                (job, each.streams.ends(number)[1])
+                for job, each in enumerate(self._jobs)
+                if each.streams.owns(number)
             )
-        job = self._of_stream[number]
+        job, rank = self._of_stream[number]
         streams = self._jobs[job].streams
         if kind is Kind.BROKEN:
-            source, to = streams.ends(number)
+            source, _ = streams.ends(number)
             raise BrokenConnection(
-                f"job {job}: TCP gave up the connection from rank {source} to rank {to} at"
+                f"job {job}: TCP gave up the connection from rank {source} to rank {rank} at"
                 f" {now:.6g} s, after many timeouts in a row"
             )
-        _, rank = streams.ends(number)
-        for _ in range(streams.arrived(number)):
+        for _ in range(messages):
             if not self._hand(job, rank, number, now):
                 self._handle(job, rank, partial(streams.deliver, number))
 
@@ -187,8 +190,6 @@ class Loop:
         job = self._jobs[number]
         take, node = job.takers[rank], job.nodes[rank]
         if take is None or job.timers[rank] or node in self._gone or node in self._paused:
-            return False
-        if self._simulation.is_charged(node):
             return False
         if take(*job.streams.take(stream), now):
             self._resume(number, [rank], now)

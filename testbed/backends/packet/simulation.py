@@ -106,7 +106,7 @@ _KINDS = tuple(Kind)
 
 
 class _Happening(ctypes.Structure):
-    _fields_ = (("at", c_int64), ("kind", c_uint32), ("number", c_uint32))
+    _fields_ = (("at", c_int64), ("kind", c_uint32), ("number", c_uint32), ("count", c_uint32))
 
 
 class PortCounters(ctypes.Structure):
@@ -210,8 +210,14 @@ class Simulation:
         """Append ``size`` bytes to the stream."""
         self._library.simulation_write(self._open, connection, size)
 
+    def write_message(self, connection: int, size: int) -> None:
+        """Append ``size`` bytes to the stream, and make :meth:`run` return when they have
+        arrived."""
+        self._library.simulation_write_message(self._open, connection, size)
+
     def expect(self, connection: int, position: int) -> None:
-        """Make :meth:`run` return when ``position`` bytes of the stream have arrived."""
+        """Make :meth:`run` return when ``position`` bytes of the stream have arrived. Positions
+        must rise."""
         self._library.simulation_expect(self._open, connection, position)
 
     def received(self, connection: int) -> int:
@@ -243,13 +249,14 @@ class Simulation:
         links."""
         self._library.simulation_carry(self._open, values_from, uncarried)
 
-    def run(self, until: int) -> tuple[Kind, int] | None:
+    def run(self, until: int) -> tuple[Kind, int, int] | None:
         """Run until the next event that a rank waits for, and return it with the number of its
-        connection or engine. None at ``until``, or if no event is left."""
+        connection or engine, and how many positions of the stream were reached. None at ``until``,
+        or if no event is left."""
         found = self._happening
         ended = self._library.simulation_run(self._open, until, self._found)
         self.now = found.at
-        return (_KINDS[found.kind], found.number) if ended == 1 else None
+        return (_KINDS[found.kind], found.number, found.count) if ended == 1 else None
 
     @property
     def handle(self) -> int:
@@ -326,6 +333,7 @@ def library() -> ctypes.CDLL:
         "route": (None, c_void_p, c_uint32, c_uint32, c_uint32, c_uint32),
         "connect": (c_uint32, c_void_p, c_uint32, c_uint32, c_uint16, c_uint16),
         "write": (None, c_void_p, c_uint32, c_uint64),
+        "write_message": (None, c_void_p, c_uint32, c_uint64),
         "expect": (None, c_void_p, c_uint32, c_uint64),
         "received": (c_uint64, c_void_p, c_uint32),
         "engine": (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from testbed.backends.packet.simulation import Simulation
 from testbed.hosts.messages import Answer, Chunk, Message
@@ -51,13 +50,9 @@ class Streams:
             )
             connection = _Connection(number, source, to)
             self._connections[source, to] = self._by_number[number] = connection
-        size = self._message_bytes(message)
-        connection.written += size
-        connection.messages.append((connection.written, copy))
-        if len(connection.messages) == connection.arrived + 1:
-            simulation.expect(connection.number, connection.written)
+        connection.messages.append(copy)
         simulation.handle_message(self._hosts[source])
-        simulation.write(connection.number, size)
+        simulation.write_message(connection.number, self._message_bytes(message))
 
     def to_wake(self) -> list[int]:
         """The ranks to which others on their own host have sent since the last call."""
@@ -72,17 +67,6 @@ class Streams:
         connection = self._by_number[number]
         return connection.source, connection.to
 
-    def arrived(self, number: int) -> int:
-        """How many more messages have arrived completely."""
-        connection, before = self._by_number[number], self._by_number[number].arrived
-        received = self._simulation.received(number)
-        for end, _ in islice(connection.messages, before, None):
-            if end > received:
-                self._simulation.expect(number, end)
-                break
-            connection.arrived += 1
-        return connection.arrived - before
-
     def deliver(self, number: int) -> None:
         """Deliver the first of the messages that have arrived."""
         self.inboxes[self._by_number[number].to].append(self.take(number))
@@ -91,8 +75,7 @@ class Streams:
         """Take the first of the messages that have arrived, with its source, instead of delivering
         it."""
         connection = self._by_number[number]
-        connection.arrived -= 1
-        return connection.source, connection.messages.popleft()[1]
+        return connection.source, connection.messages.popleft()
 
     def timeouts(self) -> int:
         """Retransmission timeouts of all connections."""
@@ -108,19 +91,17 @@ class Streams:
 
 
 class _Connection:
-    __slots__ = ("arrived", "messages", "number", "source", "to", "written")
+    __slots__ = ("messages", "number", "source", "to")
 
     def __init__(self, number: int, source: int, to: int) -> None:
         self.number, self.source, self.to = number, source, to
-        self.written = 0
-        self.arrived = 0  # how many of the messages are there and not yet delivered
-        self.messages: deque[tuple[int, Message]] = deque()
+        self.messages: deque[Message] = deque()  # sent and not yet delivered
 
 
 def _copied(message: Message) -> Message:
-    if isinstance(message, Answer):
-        return message._replace(values=message.values.copy(), counts=tuple(message.counts))
     if isinstance(message, Chunk):
         unit, chunk, values = message
         return Chunk(unit, chunk, values.copy())
+    if isinstance(message, Answer):
+        return message._replace(values=message.values.copy(), counts=tuple(message.counts))
     return message

@@ -55,7 +55,7 @@ def incast(
             simulation.expect(each, size)
             simulation.write(each, size)
         ended = {simulation.run(NEVER) for _ in connections}
-        assert {number for _, number in filter(None, ended)} == set(connections)
+        assert {number for _, number, _ in filter(None, ended)} == set(connections)
         took = simulation.now / SECOND
         simulation.run(simulation.now + after)
         return took, [simulation.tcp(each) for each in connections]

@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { PACKETS_AT_ONCE = 1024, CACHE_LINE = 64 };
+enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20 };
 
 /* SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
 static uint64_t mix(uint64_t z)
@@ -62,16 +63,24 @@ void network_close(struct network *network)
     free(network);
 }
 
-static void more_packets(struct network *network)
+/* The bytes of a packet in memory. */
+static size_t packet_room(const struct network *network)
 {
     size_t each = sizeof(struct packet) + network->data_room;
-    each = (each + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-    uint8_t *block = aligned_alloc(CACHE_LINE, PACKETS_AT_ONCE * each);
+    return (each + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
+static void more_packets(struct network *network)
+{
+    size_t each = packet_room(network);
+    uint8_t *block = aligned_alloc(HUGE_PAGE, HUGE_PAGE);
     network->blocks = realloc(network->blocks, (network->blocks_count + 1) * sizeof(void *));
     if (!block || !network->blocks)
         abort();
+    /* Packets are used in no order: with small pages, most of them would miss the TLB. */
+    madvise(block, HUGE_PAGE, MADV_HUGEPAGE);
     network->blocks[network->blocks_count++] = block;
-    for (uint32_t i = PACKETS_AT_ONCE; i-- > 0;) {
+    for (size_t i = HUGE_PAGE / each; i-- > 0;) {
         struct packet *packet = (struct packet *)(void *)(block + i * each);
         packet->next = network->free_packets;
         network->free_packets = packet;
@@ -107,7 +116,7 @@ void packet_free(struct network *network, struct packet *packet)
 
 uint64_t network_used(const struct network *network)
 {
-    uint64_t used = (uint64_t)network->blocks_count * PACKETS_AT_ONCE;
+    uint64_t used = (uint64_t)network->blocks_count * (HUGE_PAGE / packet_room(network));
     for (const struct packet *packet = network->free_packets; packet; packet = packet->next)
         used--;
     return used;

@@ -26,25 +26,26 @@ struct simulation {
 };
 
 static void report(struct simulation *simulation, enum happening_kind kind, uint32_t number,
-                 instant now)
+                   uint32_t count, instant now)
 {
     struct happening *added = ring_add(&simulation->happenings, sizeof *added);
-    *added = (struct happening){now, kind, number};
+    *added = (struct happening){now, kind, number, count};
 }
 
-static void arrived(struct tcp_listener *listener, uint32_t connection, instant now)
+static void arrived(struct tcp_listener *listener, uint32_t connection, uint32_t positions,
+                    instant now)
 {
-    report((struct simulation *)(void *)listener, STREAM, connection, now);
+    report((struct simulation *)(void *)listener, STREAM, connection, positions, now);
 }
 
 static void broken(struct tcp_listener *listener, uint32_t connection, instant now)
 {
-    report((struct simulation *)(void *)listener, BROKEN, connection, now);
+    report((struct simulation *)(void *)listener, BROKEN, connection, 1, now);
 }
 
 static void progressed(void *context, uint32_t engine, instant now)
 {
-    report(context, ENGINE, engine, now);
+    report(context, ENGINE, engine, 1, now);
 }
 
 static void route(struct node *node, uint32_t port, struct packet *packet, instant now)
@@ -208,6 +209,11 @@ uint32_t simulation_connect(struct simulation *simulation, uint32_t source, uint
 void simulation_write(struct simulation *simulation, uint32_t connection, uint64_t bytes)
 {
     tcp_write(simulation->tcp, connection, bytes);
+}
+
+void simulation_write_message(struct simulation *simulation, uint32_t connection, uint64_t bytes)
+{
+    tcp_write_message(simulation->tcp, connection, bytes);
 }
 
 void simulation_expect(struct simulation *simulation, uint32_t connection, uint64_t position)

@@ -13,6 +13,7 @@ enum happening_kind { STREAM, ENGINE, BROKEN };
 struct happening {
     instant at;
     uint32_t kind, number; /* of a connection, or of an engine */
+    uint32_t count; /* of the positions that a stream has reached */
 };
 
 struct simulation *simulation_open(uint32_t nodes, uint32_t data_room,
@@ -51,6 +52,7 @@ void simulation_route(struct simulation *simulation, uint32_t node, uint32_t sou
 uint32_t simulation_connect(struct simulation *simulation, uint32_t source, uint32_t to,
                             uint16_t source_port, uint16_t to_port);
 void simulation_write(struct simulation *simulation, uint32_t connection, uint64_t bytes);
+void simulation_write_message(struct simulation *simulation, uint32_t connection, uint64_t bytes);
 void simulation_expect(struct simulation *simulation, uint32_t connection, uint64_t position);
 uint64_t simulation_received(const struct simulation *simulation, uint32_t connection);
 

@@ -58,7 +58,7 @@ struct receiver {
     struct event timer; /* a delayed acknowledgement */
     struct event gathered; /* an acknowledgement of all that has arrived meanwhile */
     struct reassembly stream;
-    uint64_t expected;
+    struct ring ends; /* of messages that are not complete: positions */
     instant stamp; /* of the segment that last extended the stream, or filled its gap */
     uint32_t unacknowledged, quick;
     instant last; /* when data arrived last */
@@ -634,6 +634,13 @@ static void delayed(struct event *event, instant now)
                 now);
 }
 
+static bool has_whole_message(const struct receiver *r)
+{
+    return !ring_is_empty(&r->ends) &&
+           *(const uint64_t *)ring_at(&r->ends, r->ends.head, sizeof(uint64_t)) <=
+               r->stream.received;
+}
+
 static void take_data(struct connection *c, const struct segment *segment, instant now)
 {
     struct receiver *r = &c->receiver;
@@ -651,19 +658,21 @@ static void take_data(struct connection *c, const struct segment *segment, insta
     r->last = now;
     if (r->quick)
         r->quick--;
-    bool is_complete = before < r->expected && r->stream.received >= r->expected;
+    uint32_t messages = 0;
+    for (; has_whole_message(r); r->ends.head++)
+        messages++;
     struct clock *clock = &tcp->network->clock;
     if (!in_order || had_gaps || r->unacknowledged >= MOST_GATHERED) {
         acknowledge(c, now);
-    } else if (is_complete || r->quick || r->unacknowledged >= 2) {
+    } else if (messages || r->quick || r->unacknowledged >= 2) {
         /* A host that has read a whole message acknowledges it at once, as in Linux. */
         if (!is_set(&r->gathered))
             clock_set(clock, &r->gathered, now + tcp->settings.gather_time, clock_order(clock));
     } else if (!is_set(&r->timer)) {
         clock_set(clock, &r->timer, now + tcp->settings.acknowledge_delay, clock_order(clock));
     }
-    if (is_complete)
-        tcp->listener->arrived(tcp->listener, c->number, now);
+    if (messages)
+        tcp->listener->arrived(tcp->listener, c->number, messages, now);
 }
 
 void tcp_take(struct tcp *tcp, struct packet *packet, instant now)
@@ -696,6 +705,7 @@ void tcp_close(struct tcp *tcp)
     for (uint32_t i = 0; i < tcp->count; i++) {
         free(tcp->connections[i]->sender.flight.items);
         free(tcp->connections[i]->sender.leaving.items);
+        free(tcp->connections[i]->receiver.ends.items);
         reassembly_close(&tcp->connections[i]->receiver.stream);
         free(tcp->connections[i]);
     }
@@ -739,6 +749,12 @@ void tcp_write(struct tcp *tcp, uint32_t connection, uint64_t bytes)
     send_allowed(c, tcp->network->clock.now);
 }
 
+void tcp_write_message(struct tcp *tcp, uint32_t connection, uint64_t bytes)
+{
+    tcp_expect(tcp, connection, tcp->connections[connection]->sender.written + bytes);
+    tcp_write(tcp, connection, bytes);
+}
+
 uint64_t tcp_received(const struct tcp *tcp, uint32_t connection)
 {
     return tcp->connections[connection]->receiver.stream.received;
@@ -751,7 +767,7 @@ const struct tcp_counters *tcp_counters(const struct tcp *tcp, uint32_t connecti
 
 void tcp_expect(struct tcp *tcp, uint32_t connection, uint64_t position)
 {
-    tcp->connections[connection]->receiver.expected = position;
+    *(uint64_t *)ring_add(&tcp->connections[connection]->receiver.ends, sizeof position) = position;
 }
 
 struct tcp_state tcp_look(const struct tcp *tcp, uint32_t connection)
