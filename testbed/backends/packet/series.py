@@ -111,7 +111,7 @@ class SampledSimulation(Simulation):
     def sample_with(self, series: Series, look: Look) -> None:
         self.series, self._look = series, look
 
-    def run(self, until: int) -> tuple[Kind, int] | None:
+    def run(self, until: int) -> tuple[Kind, int, int] | None:
         if self.series is None:
             return super().run(until)
         while True:

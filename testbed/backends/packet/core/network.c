@@ -26,7 +26,7 @@ struct network *network_open(uint32_t nodes, uint32_t data_room)
     while (size < 2 * nodes)
         size *= 2;
     if (!network || !(network->nodes = calloc(nodes, sizeof *network->nodes)) ||
-        !(network->by_address = calloc(size, sizeof(struct node *))))
+        !(network->by_address = calloc(size, sizeof *network->by_address)))
         abort();
     network->nodes_count = nodes;
     network->address_mask = size - 1;
@@ -46,9 +46,10 @@ void network_close(struct network *network)
             free(node->ports[p]);
         }
         free(node->ports);
-        for (uint32_t to = 0; node->next_hops && to < network->nodes_count; to++)
-            free(node->next_hops[to]);
-        free(node->next_hops);
+        for (uint32_t h = 0; h < node->hops_count; h++)
+            free(node->hops[h]);
+        free(node->hops);
+        free(node->hops_to);
         free(node->routes);
         if (node->processor)
             port_close(node->processor);
@@ -130,17 +131,41 @@ static uint32_t spread(uint32_t address)
 void network_name(struct network *network, struct node *node)
 {
     uint32_t i = spread(node->address) & network->address_mask;
-    while (network->by_address[i])
+    while (network->by_address[i].place)
         i = (i + 1) & network->address_mask;
-    network->by_address[i] = node;
+    network->by_address[i] = (struct name){node->address, node->number + 1};
 }
 
-struct node *network_find(const struct network *network, uint32_t address)
+void network_hops(struct node *node, uint32_t to, uint32_t count, const uint32_t *ports)
 {
+    if (!node->hops_to && !(node->hops_to = calloc(node->network->nodes_count, sizeof(uint16_t))))
+        abort();
+    /* Most destinations have the hops of others, so that all fit into the cache. */
+    for (uint32_t h = 0; h < node->hops_count; h++)
+        if (node->hops[h][0] == count && !memcmp(node->hops[h] + 1, ports, count * sizeof *ports)) {
+            node->hops_to[to] = (uint16_t)(h + 1);
+            return;
+        }
+    uint32_t *added = malloc((count + 1) * sizeof *added);
+    node->hops = realloc(node->hops, (node->hops_count + 1) * sizeof *node->hops);
+    if (!added || !node->hops || node->hops_count == UINT16_MAX)
+        abort();
+    added[0] = count;
+    memcpy(added + 1, ports, count * sizeof *ports);
+    node->hops[node->hops_count++] = added;
+    node->hops_to[to] = (uint16_t)node->hops_count;
+}
+
+/* The ports on shortest paths to an address; NULL if there are none. */
+static const uint32_t *hops_to(const struct node *node, uint32_t address)
+{
+    const struct network *network = node->network;
     uint32_t i = spread(address) & network->address_mask;
-    while (network->by_address[i] && network->by_address[i]->address != address)
+    while (network->by_address[i].place && network->by_address[i].address != address)
         i = (i + 1) & network->address_mask;
-    return network->by_address[i];
+    const uint32_t place = network->by_address[i].place;
+    const uint32_t which = place && node->hops_to ? node->hops_to[place - 1] : 0;
+    return which ? node->hops[which - 1] : NULL;
 }
 
 /* Hashes like a router's ECMP: addresses, ports and protocol, with a salt for each router. */
@@ -185,11 +210,9 @@ void network_route(struct node *node, uint32_t source, uint32_t to, uint32_t por
 
 void network_forward(struct node *node, struct packet *packet, instant now)
 {
-    struct network *network = node->network;
-    const struct node *to = network_find(network, packet->key.to);
-    const uint32_t *hops = to ? node->next_hops[to->number] : NULL;
+    const uint32_t *hops = hops_to(node, packet->key.to);
     if (!hops) {
-        packet_free(network, packet);
+        packet_free(node->network, packet);
         return;
     }
     if (node->routes) {

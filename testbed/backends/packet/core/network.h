@@ -26,7 +26,9 @@ struct node {
     uint64_t salt;            /* of a router's hash */
     struct port **ports;
     uint32_t ports_count;
-    uint32_t **next_hops;     /* by destination node: count, then ports on shortest paths */
+    uint16_t *hops_to;        /* by destination node: which of `hops`, from 1; 0 for none */
+    uint32_t **hops;          /* different ones only: count, then ports on shortest paths */
+    uint32_t hops_count;
     struct route *routes;     /* tried first; open addressing, a power of two, NULL without any */
     uint32_t routes_mask, routes_count;
     receive *receive;
@@ -35,11 +37,15 @@ struct node {
     instant message_cost;
 };
 
+struct name {
+    uint32_t address, place; /* of the node, plus 1; 0 in an empty place */
+};
+
 struct network {
     struct clock clock;
     struct node *nodes;
     uint32_t nodes_count;
-    struct node **by_address; /* open addressing, a power of two */
+    struct name *by_address;  /* open addressing, a power of two */
     uint32_t address_mask;
     struct packet *free_packets;
     uint32_t data_room;       /* bytes of the longest UDP packet */
@@ -68,13 +74,14 @@ uint64_t network_used(const struct network *network);
 /* Adds the node to the table of addresses. */
 void network_name(struct network *network, struct node *node);
 
-struct node *network_find(const struct network *network, uint32_t address);
-
 /* The bytes on a link of a packet of which `length` bytes are carried. */
 static inline uint32_t counted(const struct network *network, uint32_t length)
 {
     return length + (length > network->values_from ? network->uncarried : 0);
 }
+
+/* Sets the ports on shortest paths from `node` to another. */
+void network_hops(struct node *node, uint32_t to, uint32_t count, const uint32_t *ports);
 
 /* Sends packets from one address to another through a port of `node`. The first call for a pair of
    addresses counts. */

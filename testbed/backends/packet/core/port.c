@@ -107,6 +107,7 @@ void port_open(struct port *port, struct network *network)
 {
     port->network = network;
     port->arrival.happen = arrive;
+    port->byte = BYTE_AT_1_BIT_PER_S % port->rate ? 0 : BYTE_AT_1_BIT_PER_S / port->rate;
 }
 
 void port_close(struct port *port)
@@ -131,7 +132,9 @@ instant port_send(struct port *port, struct packet *packet, instant now)
         packet_free(network, packet);
         return NEVER;
     }
-    instant takes = (instant)packet->bytes * BYTE_AT_1_BIT_PER_S / port->rate + port->each;
+    instant takes = port->byte ? (instant)packet->bytes * port->byte
+                               : (instant)packet->bytes * BYTE_AT_1_BIT_PER_S / port->rate;
+    takes += port->each;
     instant starts = port->free_at;
     if (is_idle && port->jitter)
         starts = now + (instant)(random_next(&port->random) % (uint64_t)port->jitter);

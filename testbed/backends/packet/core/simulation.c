@@ -122,9 +122,6 @@ void simulation_node(struct simulation *simulation, uint32_t number, int kind, u
     node->receive = kind == HOST ? take : route;
     simulation->stations[number].tcp = simulation->tcp;
     node->owner = &simulation->stations[number];
-    node->next_hops = calloc(network->nodes_count, sizeof *node->next_hops);
-    if (!node->next_hops)
-        abort();
     network_name(network, node);
 }
 
@@ -178,12 +175,7 @@ void simulation_link(struct simulation *simulation, const struct link *link)
 void simulation_next_hops(struct simulation *simulation, uint32_t node, uint32_t to, uint32_t count,
                     const uint32_t *ports)
 {
-    uint32_t *hops = malloc((count + 1) * sizeof *hops);
-    if (!hops)
-        abort();
-    hops[0] = count;
-    memcpy(hops + 1, ports, count * sizeof *ports);
-    simulation->network->nodes[node].next_hops[to] = hops;
+    network_hops(&simulation->network->nodes[node], to, count, ports);
 }
 
 static void *grown(void *array, uint32_t count, size_t each)
