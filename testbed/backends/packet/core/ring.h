@@ -29,7 +29,7 @@ static inline void *ring_at(const struct ring *ring, uint32_t index, size_t each
 /* Adds room for an item behind the last one. */
 static inline void *ring_add(struct ring *ring, size_t each)
 {
-    enum { FIRST = 64 };
+    enum { FIRST = 4 }; /* a ring uses all its room in turn: more would only fill the cache */
     if (!ring->items || ring->tail - ring->head > ring->mask) {
         struct ring larger = *ring;
         larger.mask = ring->items ? 2 * ring->mask + 1 : FIRST - 1;
