@@ -63,7 +63,7 @@ class Counts:
         self.hops, self.core_s = 0, 0.0
         self._run, self._exit = Simulation.run, Simulation.__exit__
 
-    def run(self, simulation: Simulation, until: int) -> tuple[Kind, int] | None:
+    def run(self, simulation: Simulation, until: int) -> tuple[Kind, int, int] | None:
         before = process_time()
         found = self._run(simulation, until)
         self.core_s += process_time() - before

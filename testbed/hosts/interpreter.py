@@ -71,11 +71,9 @@ class Interpreter:
         """A chunk came from rank ``source``; it is kept until the program receives it."""
         unit, chunk, values = message
         self._early[unit, chunk, source] = values
-        state = self._units.get(unit)
-        if state is not None:
+        if unit in self._units:
             self._advance(unit, chunk)
-            if not state.left:
-                self._retire(unit)
+            self._retire(unit)
 
     def completed(self, unit: int, chunk: int) -> None:
         """The chunk's current operation on a tree is done."""
@@ -91,15 +89,13 @@ class Interpreter:
 
     def _advance(self, unit: int, chunk: int) -> None:
         state = self._units[unit]
-        program, position = state.program[chunk], state.position
-        end = len(program)
-        while (at := position[chunk]) < end:
-            operation = program[at]
+        program, values, position = state.program[chunk], state.chunks[chunk], state.position
+        while position[chunk] < len(program):
+            operation = program[position[chunk]]
             if isinstance(operation, Receive):
                 received = self._early.pop((unit, chunk, operation.source), None)
                 if received is None:
                     return
-                values = state.chunks[chunk]
                 if operation.reduce:
                     values += received
                 else:
@@ -108,12 +104,12 @@ class Interpreter:
                 self._later(unit, chunk)
                 return
             elif isinstance(operation, Send):
-                self._send(operation.to, Chunk(unit, chunk, state.chunks[chunk]))
+                self._send(operation.to, Chunk(unit, chunk, values))
             else:
                 assert isinstance(operation, TreeOperation)
-                self._aggregate(operation, unit, state.chunks[chunk])
+                self._aggregate(operation, unit, values)
                 return
-            position[chunk] = at + 1
+            position[chunk] += 1
             state.waited[chunk] = False
             state.left -= 1
 

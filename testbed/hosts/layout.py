@@ -47,7 +47,6 @@ class Layout:
         self._starts = starts[: len(units)]
         self._whole: dict[int, tuple[int, ...]] = {}
         self._cuts: dict[int, tuple[int, ...]] = {}
-        self._whole_sizes: dict[tuple[int, int], int] = {}  # by unit of an iteration, and chunk
 
     def unit(self, number: int) -> slice:
         """The part of the values that unit ``number`` has, counted over all iterations."""
@@ -94,13 +93,8 @@ class Layout:
         """Bytes of ``message`` on its stream, as `testbed.hosts.messages` encodes it."""
         if isinstance(message, Turn):
             return size(message, 0)
-        place = message.unit % len(self._units), message.chunk
-        elements = self._whole_sizes.get(place)
-        if elements is None:
-            cuts = self._whole_cuts(place[0])
-            elements = cuts[message.chunk + 1] - cuts[message.chunk]
-            self._whole_sizes[place] = elements
-        return size(message, elements)
+        cuts = self._whole_cuts(message.unit % len(self._units))
+        return size(message, cuts[message.chunk + 1] - cuts[message.chunk])
 
     def _at(self, position: int) -> int:
         """The position among the values carried of a ``position`` within a unit."""

@@ -94,8 +94,8 @@ class P4Calls(ctypes.Structure):
 
 
 class Kind(IntEnum):
-    """What happened: a stream has reached a position, an engine has finished a chunk, or a
-    connection is broken."""
+    """What happened: messages have arrived, an engine has finished a chunk, or a connection is
+    broken."""
 
     STREAM = 0
     ENGINE = 1
@@ -207,21 +207,9 @@ class Simulation:
         return int(number)
 
     def write(self, connection: int, size: int) -> None:
-        """Append ``size`` bytes to the stream."""
+        """Append a message of ``size`` bytes to the stream, and make :meth:`run` return when it
+        has arrived."""
         self._library.simulation_write(self._open, connection, size)
-
-    def write_message(self, connection: int, size: int) -> None:
-        """Append ``size`` bytes to the stream, and make :meth:`run` return when they have
-        arrived."""
-        self._library.simulation_write_message(self._open, connection, size)
-
-    def expect(self, connection: int, position: int) -> None:
-        """Make :meth:`run` return when ``position`` bytes of the stream have arrived. Positions
-        must rise."""
-        self._library.simulation_expect(self._open, connection, position)
-
-    def received(self, connection: int) -> int:
-        return int(self._library.simulation_received(self._open, connection))
 
     def engine(self, node: int, handle: int, calls: EngineCalls, udp_port: int, pace: float) -> int:
         """Give a host an engine that receives at ``udp_port``; returns the engine's number.
@@ -251,7 +239,7 @@ class Simulation:
 
     def run(self, until: int) -> tuple[Kind, int, int] | None:
         """Run until the next event that a rank waits for, and return it with the number of its
-        connection or engine, and how many positions of the stream were reached. None at ``until``,
+        connection or engine, and how many messages of the stream have arrived. None at ``until``,
         or if no event is left."""
         found = self._happening
         ended = self._library.simulation_run(self._open, until, self._found)
@@ -333,9 +321,6 @@ def library() -> ctypes.CDLL:
         "route": (None, c_void_p, c_uint32, c_uint32, c_uint32, c_uint32),
         "connect": (c_uint32, c_void_p, c_uint32, c_uint32, c_uint16, c_uint16),
         "write": (None, c_void_p, c_uint32, c_uint64),
-        "write_message": (None, c_void_p, c_uint32, c_uint64),
-        "expect": (None, c_void_p, c_uint32, c_uint64),
-        "received": (c_uint64, c_void_p, c_uint32),
         "engine": (
             c_uint32,
             c_void_p,

@@ -52,7 +52,7 @@ class Streams:
             self._connections[source, to] = self._by_number[number] = connection
         connection.messages.append(copy)
         simulation.handle_message(self._hosts[source])
-        simulation.write_message(connection.number, self._message_bytes(message))
+        simulation.write(connection.number, self._message_bytes(message))
 
     def to_wake(self) -> list[int]:
         """The ranks to which others on their own host have sent since the last call."""

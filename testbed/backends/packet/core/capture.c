@@ -53,10 +53,11 @@ const struct port *capture_port(const struct capture *capture)
 static void put_packet(struct capture *capture, const struct packet *packet, instant at)
 {
     uint8_t headers[TCP_LONGEST];
-    uint32_t size = UDP_HEADERS, length = packet->length;
+    uint32_t size = UDP_HEADERS, length;
     if (packet->key.protocol == PROTOCOL_TCP) {
         size = length = (uint32_t)frame_segment(headers, packet);
     } else {
+        length = packet->length;
         memcpy(headers, packet->data, UDP_HEADERS);
         if (packet->bytes > length)
             frame_lengthen(headers, packet->bytes - length);
@@ -84,7 +85,7 @@ static void put_begun(struct capture *capture, instant now)
 void capture_left(struct capture *capture, const struct packet *packet, instant starts, instant now)
 {
     put_begun(capture, now);
-    struct pending *added = ring_add(&capture->pending, sizeof *added);
+    struct pending *added = ring_add(&capture->pending, sizeof *added, &capture->network->arena);
     *added = (struct pending){packet_copy(capture->network, packet), starts};
 }
 
@@ -101,7 +102,6 @@ int capture_close(struct capture *capture, instant now)
     int failed = ferror(capture->file) ? EIO : 0;
     if (fclose(capture->file))
         failed = errno ? errno : EIO;
-    free(capture->pending.items);
     free(capture);
     return failed;
 }

@@ -6,8 +6,7 @@ enum { CHILDREN = 4 };
 
 static bool is_before(const struct entry *a, const struct entry *b)
 {
-    /* Without branches, which would be mispredicted half of the time. */
-    return (a->at < b->at) | ((a->at == b->at) & (a->order < b->order));
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
 static void put(struct clock *clock, uint32_t place, struct entry entry)
@@ -31,15 +30,10 @@ static void rise(struct clock *clock, uint32_t place, struct entry entry)
 /* The earliest of the entries from `first` on that have the same parent. */
 static uint32_t earliest(const struct clock *clock, uint32_t first)
 {
-    const struct entry *heap = clock->heap;
-    if (first + CHILDREN <= clock->count) {
-        uint32_t a = first + is_before(&heap[first + 1], &heap[first]);
-        uint32_t b = first + 2 + is_before(&heap[first + 3], &heap[first + 2]);
-        return is_before(&heap[b], &heap[a]) ? b : a;
-    }
     uint32_t found = first;
-    for (uint32_t child = first + 1; child < clock->count; child++)
-        if (is_before(&heap[child], &heap[found]))
+    uint32_t last = first + CHILDREN < clock->count ? first + CHILDREN : clock->count;
+    for (uint32_t child = first + 1; child < last; child++)
+        if (is_before(&clock->heap[child], &clock->heap[found]))
             found = child;
     return found;
 }

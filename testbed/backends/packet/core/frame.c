@@ -57,6 +57,7 @@ struct packet *packet_with_data(struct network *network)
 {
     struct packet *packet = packet_new(network);
     packet->data = (uint8_t *)(packet + 1);
+    packet->length = 0;
     return packet;
 }
 
@@ -86,8 +87,8 @@ size_t frame_segment(uint8_t *bytes, const struct packet *packet)
     size_t size = length - ETHERNET - IPV4; /* of the TCP header */
     frame_ipv4(bytes, &packet->key, size + segment->length);
     uint8_t *ip = bytes + ETHERNET, *tcp = ip + IPV4;
-    put32(tcp + 4, 1 + (uint32_t)segment->start);
-    put32(tcp + 8, 1 + (uint32_t)segment->acknowledged);
+    put32(tcp + 4, 1 + (segment->length ? (uint32_t)segment->position : 0));
+    put32(tcp + 8, 1 + (segment->length ? 0 : (uint32_t)segment->position));
     tcp[12] = (uint8_t)(size / 4 << 4);
     tcp[13] = ACK;
     put16(tcp + 14, UINT16_MAX);
@@ -99,9 +100,7 @@ size_t frame_segment(uint8_t *bytes, const struct packet *packet)
         memset(tcp + 24, 0, 8);
         put32(tcp + (segment->length ? 24 : 28), (uint32_t)(segment->stamp / MICROSECOND));
     }
-    uint32_t blocks = 0;
-    while (blocks < SACK_BLOCKS && segment->blocks[blocks].end)
-        blocks++;
+    uint32_t blocks = segment->blocks_count;
     if (blocks && size >= 32 + 4 + 8 * blocks) {
         uint8_t *option = tcp + size - 2 - 8 * blocks;
         option[0] = SACK;

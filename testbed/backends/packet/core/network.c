@@ -2,9 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20 };
 
 /* SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
 static uint64_t mix(uint64_t z)
@@ -55,46 +52,21 @@ void network_close(struct network *network)
             port_close(node->processor);
         free(node->processor);
     }
-    for (uint32_t i = 0; i < network->blocks_count; i++)
-        free(network->blocks[i]);
-    free(network->blocks);
+    arena_close(&network->arena);
     clock_close(&network->clock);
     free(network->by_address);
     free(network->nodes);
     free(network);
 }
 
-/* The bytes of a packet in memory. */
-static size_t packet_room(const struct network *network)
-{
-    size_t each = sizeof(struct packet) + network->data_room;
-    return (each + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-}
-
-static void more_packets(struct network *network)
-{
-    size_t each = packet_room(network);
-    uint8_t *block = aligned_alloc(HUGE_PAGE, HUGE_PAGE);
-    network->blocks = realloc(network->blocks, (network->blocks_count + 1) * sizeof(void *));
-    if (!block || !network->blocks)
-        abort();
-    /* Packets are used in no order: with small pages, most of them would miss the TLB. */
-    madvise(block, HUGE_PAGE, MADV_HUGEPAGE);
-    network->blocks[network->blocks_count++] = block;
-    for (size_t i = HUGE_PAGE / each; i-- > 0;) {
-        struct packet *packet = (struct packet *)(void *)(block + i * each);
-        packet->next = network->free_packets;
-        network->free_packets = packet;
-    }
-}
-
 struct packet *packet_new(struct network *network)
 {
-    if (!network->free_packets)
-        more_packets(network);
     struct packet *packet = network->free_packets;
+    if (!packet) {
+        network->packets_count++;
+        return arena_take(&network->arena, sizeof(struct packet) + network->data_room);
+    }
     network->free_packets = packet->next;
-    packet->length = 0;
     return packet;
 }
 
@@ -117,7 +89,7 @@ void packet_free(struct network *network, struct packet *packet)
 
 uint64_t network_used(const struct network *network)
 {
-    uint64_t used = (uint64_t)network->blocks_count * (HUGE_PAGE / packet_room(network));
+    uint64_t used = network->packets_count;
     for (const struct packet *packet = network->free_packets; packet; packet = packet->next)
         used--;
     return used;

@@ -2,6 +2,7 @@
 #ifndef NETWORK_H
 #define NETWORK_H
 
+#include "arena.h"
 #include "clock.h"
 #include "digests.h"
 #include "packet.h"
@@ -43,16 +44,16 @@ struct name {
 
 struct network {
     struct clock clock;
+    struct arena arena;       /* of what lives as long as the network */
     struct node *nodes;
     uint32_t nodes_count;
     struct name *by_address;  /* open addressing, a power of two */
     uint32_t address_mask;
     struct packet *free_packets;
+    uint64_t packets_count;   /* free ones among them */
     uint32_t data_room;       /* bytes of the longest UDP packet */
     uint32_t values_from;     /* a longer packet carries values, */
     uint32_t uncarried;       /* and counts as so many bytes more */
-    void **blocks;
-    uint32_t blocks_count;
     struct digests digests;   /* of packets put on links */
     void (*watch)(struct network *network, const struct port *port, const struct packet *packet,
                   instant now); /* sees each packet that leaves; may be NULL */

@@ -27,7 +27,6 @@ static void put(void *owner, unsigned number, const struct iovec *pieces, unsign
         return;
     }
     struct packet *packet = packet_with_data(network);
-    packet->length = 0;
     for (unsigned i = 0; i < count; i++) {
         if (packet->length + pieces[i].iov_len > network->data_room)
             break;

@@ -21,23 +21,26 @@ struct span {
 
 /* Data of the sender, or an acknowledgement of the receiver; positions are bytes of the stream. */
 struct segment {
-    uint64_t start;
-    uint32_t length;           /* 0: an acknowledgement */
-    uint64_t acknowledged;     /* all bytes before this position have arrived */
+    uint64_t position;         /* of the data; or all bytes before it are acknowledged */
     int64_t stamp;             /* when the data left; in an acknowledgement, the echo (RFC 7323) */
-    struct span blocks[SACK_BLOCKS];
+    uint32_t length;           /* 0: an acknowledgement */
     uint32_t connection;
+    uint32_t blocks_count;
+    struct span blocks[SACK_BLOCKS];
 };
 
+/* Without SACK blocks, a segment fits into one cache line. */
 struct packet {
     struct packet *next;       /* while it is free */
     uint32_t bytes;            /* on a link, with the Ethernet header: what it counts as */
-    uint32_t length;           /* of `data` */
     struct flow_key key;
-    uint32_t ingress;          /* the port of a switch with limited capacity at which it arrived */
     union {
         struct segment segment;
-        uint8_t *data;
+        struct {
+            uint8_t *data;
+            uint32_t length;   /* of `data` */
+            uint32_t ingress;  /* the port of a switch with limited capacity at which it arrived */
+        };
     };
 };
 

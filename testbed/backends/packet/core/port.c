@@ -107,12 +107,10 @@ void port_open(struct port *port, struct network *network)
 {
     port->network = network;
     port->arrival.happen = arrive;
-    port->byte = BYTE_AT_1_BIT_PER_S % port->rate ? 0 : BYTE_AT_1_BIT_PER_S / port->rate;
 }
 
 void port_close(struct port *port)
 {
-    free(port->frames.items);
     while (port->late) {
         struct late *next = port->late->next;
         free(port->late);
@@ -132,9 +130,7 @@ instant port_send(struct port *port, struct packet *packet, instant now)
         packet_free(network, packet);
         return NEVER;
     }
-    instant takes = port->byte ? (instant)packet->bytes * port->byte
-                               : (instant)packet->bytes * BYTE_AT_1_BIT_PER_S / port->rate;
-    takes += port->each;
+    instant takes = (instant)packet->bytes * BYTE_AT_1_BIT_PER_S / port->rate + port->each;
     instant starts = port->free_at;
     if (is_idle && port->jitter)
         starts = now + (instant)(random_next(&port->random) % (uint64_t)port->jitter);
@@ -142,7 +138,7 @@ instant port_send(struct port *port, struct packet *packet, instant now)
         starts = now - port->burst;
     instant ends = starts + takes;
     instant leaves = port->burst ? starts : ends;
-    struct frame *frame = ring_add(&port->frames, sizeof *frame);
+    struct frame *frame = ring_add(&port->frames, sizeof *frame, &network->arena);
     *frame = (struct frame){packet, starts, (leaves > now ? leaves : now) + port->delay,
                             clock_order(&network->clock), packet->bytes};
     port->free_at = ends;

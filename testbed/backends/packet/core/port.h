@@ -38,7 +38,6 @@ struct port {
     struct network *network;
     uint32_t from, to, to_port; /* nodes, and the number of the port at the other end */
     int64_t rate;               /* bit/s */
-    instant byte;               /* the time of a byte, if that is a whole number; else 0 */
     instant delay;              /* propagation */
     instant each;               /* of each packet, besides the time of its bytes */
     /* For a shaper: what an idle link may send at once, as a time. A shaper passes a frame on and

@@ -8,10 +8,9 @@
 
 struct reassembly {
     uint64_t received; /* all bytes before this position have arrived */
+    uint32_t count, room, recent_count;
     struct span *spans; /* arrived beyond a gap, disjoint, in order */
-    uint32_t count, room;
     uint64_t recent[SACK_BLOCKS]; /* a position in each span reported last, the latest first */
-    uint32_t recent_count;
 };
 
 void reassembly_close(struct reassembly *stream);

@@ -28,14 +28,15 @@ struct simulation {
 static void report(struct simulation *simulation, enum happening_kind kind, uint32_t number,
                    uint32_t count, instant now)
 {
-    struct happening *added = ring_add(&simulation->happenings, sizeof *added);
+    struct happening *added =
+        ring_add(&simulation->happenings, sizeof *added, &simulation->network->arena);
     *added = (struct happening){now, kind, number, count};
 }
 
-static void arrived(struct tcp_listener *listener, uint32_t connection, uint32_t positions,
+static void arrived(struct tcp_listener *listener, uint32_t connection, uint32_t messages,
                     instant now)
 {
-    report((struct simulation *)(void *)listener, STREAM, connection, positions, now);
+    report((struct simulation *)(void *)listener, STREAM, connection, messages, now);
 }
 
 static void broken(struct tcp_listener *listener, uint32_t connection, instant now)
@@ -107,7 +108,6 @@ void simulation_close(struct simulation *simulation)
     free(simulation->programs);
     tcp_close(simulation->tcp);
     network_close(simulation->network);
-    free(simulation->happenings.items);
     free(simulation);
 }
 
@@ -203,16 +203,6 @@ void simulation_write(struct simulation *simulation, uint32_t connection, uint64
     tcp_write(simulation->tcp, connection, bytes);
 }
 
-void simulation_write_message(struct simulation *simulation, uint32_t connection, uint64_t bytes)
-{
-    tcp_write_message(simulation->tcp, connection, bytes);
-}
-
-void simulation_expect(struct simulation *simulation, uint32_t connection, uint64_t position)
-{
-    tcp_expect(simulation->tcp, connection, position);
-}
-
 uint32_t simulation_engine(struct simulation *simulation, uint32_t node, void *engine,
                            const struct engine_calls *calls, uint16_t udp_port,
                            double pace)
@@ -261,11 +251,6 @@ void simulation_carry(struct simulation *simulation, uint32_t values_from, uint3
 {
     simulation->network->values_from = values_from;
     simulation->network->uncarried = uncarried;
-}
-
-uint64_t simulation_received(const struct simulation *simulation, uint32_t connection)
-{
-    return tcp_received(simulation->tcp, connection);
 }
 
 int simulation_run(struct simulation *simulation, instant until, struct happening *happening)

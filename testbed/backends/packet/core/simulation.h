@@ -13,7 +13,7 @@ enum happening_kind { STREAM, ENGINE, BROKEN };
 struct happening {
     instant at;
     uint32_t kind, number; /* of a connection, or of an engine */
-    uint32_t count; /* of the positions that a stream has reached */
+    uint32_t count; /* of the messages that have arrived */
 };
 
 struct simulation *simulation_open(uint32_t nodes, uint32_t data_room,
@@ -51,10 +51,9 @@ void simulation_route(struct simulation *simulation, uint32_t node, uint32_t sou
 
 uint32_t simulation_connect(struct simulation *simulation, uint32_t source, uint32_t to,
                             uint16_t source_port, uint16_t to_port);
+
+/* Appends a message of so many bytes to a stream. */
 void simulation_write(struct simulation *simulation, uint32_t connection, uint64_t bytes);
-void simulation_write_message(struct simulation *simulation, uint32_t connection, uint64_t bytes);
-void simulation_expect(struct simulation *simulation, uint32_t connection, uint64_t position);
-uint64_t simulation_received(const struct simulation *simulation, uint32_t connection);
 
 /* Gives a host an engine that receives at `udp_port`; returns its number. `pace`: seconds of the
    engine in a simulated second. */
@@ -72,7 +71,7 @@ void simulation_program(struct simulation *simulation, uint32_t node, const stru
 /* How packets with values are counted; see network.h. */
 void simulation_carry(struct simulation *simulation, uint32_t values_from, uint32_t uncarried);
 
-/* Runs until a stream has reached its expected position, an engine has finished a chunk or a
+/* Runs until a message has arrived, an engine has finished a chunk or a
    connection was given up (returns 1, and fills `happening`), until `until` (returns 0), or until
    no event is left (returns -1). `happening->at` is the time then. */
 int simulation_run(struct simulation *simulation, instant until, struct happening *happening);

@@ -6,6 +6,8 @@
 #include "reassembly.h"
 #include "ring.h"
 
+enum { CACHE_LINE = 64 };
+
 enum {
     DUPLICATES = 3,       /* SACKed segments that show a loss whatever the time */
     MOST_GATHERED = 44,   /* segments that Linux joins on receipt (64 KB) */
@@ -30,38 +32,42 @@ struct leaving {
 
 enum phase { OPEN, RECOVERY, LOSS };
 
+/* What each acknowledgement needs comes first, to lie in few cache lines. */
 struct sender {
     struct event timer;    /* a retransmission timeout, a probe, or a check for late segments */
+    instant timer_at;      /* the event may be set for an earlier time */
+    uint64_t timer_order;
+    instant event_at;
     enum { NO_TIMER, TIMEOUT, PROBE, LATE } purpose;
+    enum phase phase;
     uint64_t written, next, acknowledged;
     struct ring flight;    /* segments sent and not yet acknowledged */
     uint32_t sacked, lost, again; /* counts; again: retransmitted and in flight */
-    enum phase phase;
-    uint64_t recovered;    /* recovery ends when all before it is acknowledged */
     uint32_t window, threshold, window_part; /* segments */
-    uint32_t window_before, threshold_before; /* restored if the loss was none */
-    instant retransmitted_at; /* first retransmission since then; NEVER if there is none */
-    uint32_t prior_window, delivered, sent_in_recovery; /* RFC 6937 */
-    instant smoothed, variation, least_round_trip, timeout;
-    uint32_t back_off;
+    uint32_t back_off, sent_in_recovery;
+    instant smoothed, variation, least_round_trip;
     instant newest_delivered; /* send time of the segment delivered last (RFC 8985) */
     uint64_t newest_end;
     instant newest_round_trip;
-    bool probed;
-    uint64_t probe_end;
     struct event room;     /* enough of this connection's data has left the host */
     struct ring leaving;   /* segments in the host's own queue */
     uint64_t leaving_bytes;
+    bool probed;
+    uint64_t probe_end;
+    uint64_t recovered;    /* recovery ends when all before it is acknowledged */
+    uint32_t window_before, threshold_before; /* restored if the loss was none */
+    instant retransmitted_at; /* first retransmission since then; NEVER if there is none */
+    uint32_t prior_window, delivered; /* RFC 6937, as is sent_in_recovery */
 };
 
 struct receiver {
     struct event timer; /* a delayed acknowledgement */
     struct event gathered; /* an acknowledgement of all that has arrived meanwhile */
-    struct reassembly stream;
-    struct ring ends; /* of messages that are not complete: positions */
     instant stamp; /* of the segment that last extended the stream, or filled its gap */
-    uint32_t unacknowledged, quick;
     instant last; /* when data arrived last */
+    uint32_t unacknowledged, quick;
+    struct ring ends; /* of messages that are not complete: positions */
+    struct reassembly stream;
 };
 
 struct connection {
@@ -70,8 +76,8 @@ struct connection {
     struct node *source, *to;
     struct flow_key forth, back;
     struct sender sender;
-    struct receiver receiver;
     struct tcp_counters counters;
+    _Alignas(CACHE_LINE) struct receiver receiver;
 };
 
 struct tcp {
@@ -110,11 +116,18 @@ static uint32_t in_flight(const struct sender *sender)
 
 /* Timers */
 
+/* Most timers are postponed by each acknowledgement: an event that comes early is set again. */
 static void set_timer(struct connection *c, int purpose, instant at)
 {
+    struct sender *s = &c->sender;
     struct clock *clock = &c->tcp->network->clock;
-    c->sender.purpose = purpose;
-    clock_set(clock, &c->sender.timer, at, clock_order(clock));
+    s->purpose = purpose;
+    s->timer_at = at;
+    s->timer_order = clock_order(clock);
+    if (is_set(&s->timer) && s->event_at < at)
+        return;
+    s->event_at = at;
+    clock_set(clock, &s->timer, at, s->timer_order);
 }
 
 static instant current_timeout(const struct connection *c)
@@ -171,9 +184,9 @@ static struct leaving *leaving_at(const struct sender *s, uint32_t index)
     return ring_at(&s->leaving, index, sizeof(struct leaving));
 }
 
-static void leave(struct sender *s, instant at, uint32_t bytes)
+static void leave(struct sender *s, instant at, uint32_t bytes, struct arena *arena)
 {
-    struct leaving *added = ring_add(&s->leaving, sizeof *added);
+    struct leaving *added = ring_add(&s->leaving, sizeof *added, arena);
     *added = (struct leaving){at, bytes};
     s->leaving_bytes += bytes;
 }
@@ -223,13 +236,17 @@ static void transmit(struct connection *c, struct sent *sent, instant now)
     uint32_t bytes = sent->length + c->tcp->settings.overhead;
     packet->bytes = bytes;
     packet->key = c->forth;
-    packet->segment = (struct segment){
-        .start = sent->start, .length = sent->length, .stamp = now, .connection = c->number};
+    struct segment *segment = &packet->segment;
+    segment->position = sent->start;
+    segment->stamp = now;
+    segment->length = sent->length;
+    segment->connection = c->number;
+    segment->blocks_count = 0;
     sent->at = now;
     c->counters.segments++;
     instant leaves = network_send(c->source, packet, now);
     if (leaves != NEVER && leaves > now)
-        leave(&c->sender, leaves, bytes);
+        leave(&c->sender, leaves, bytes, &network->arena);
 }
 
 static void transmit_again(struct connection *c, struct sent *sent, instant now)
@@ -249,7 +266,7 @@ static void transmit_new(struct connection *c, instant now)
     struct sender *s = &c->sender;
     uint64_t left = s->written - s->next;
     uint32_t length = left < c->tcp->settings.mss ? (uint32_t)left : c->tcp->settings.mss;
-    struct sent *sent = ring_add(&s->flight, sizeof *sent);
+    struct sent *sent = ring_add(&s->flight, sizeof *sent, &c->tcp->network->arena);
     *sent = (struct sent){.start = s->next, .length = length};
     s->next += length;
     transmit(c, sent, now);
@@ -427,6 +444,11 @@ static void timer(struct event *event, instant now)
     struct connection *c =
         (struct connection *)((char *)event - offsetof(struct connection, sender.timer));
     struct sender *s = &c->sender;
+    if (s->timer_at > now) {
+        s->event_at = s->timer_at;
+        clock_set(&c->tcp->network->clock, event, s->timer_at, s->timer_order);
+        return;
+    }
     switch (s->purpose) {
     case TIMEOUT:
         time_out(c, now);
@@ -552,9 +574,9 @@ static void take_acknowledgement(struct connection *c, const struct segment *seg
     uint32_t delivered = 0;
     uint32_t flight = in_flight(s);
     bool retransmitted = false;
-    bool advanced = segment->acknowledged > s->acknowledged;
+    bool advanced = segment->position > s->acknowledged;
     while (!ring_is_empty(&s->flight) &&
-           end_of(sent_at(s, s->flight.head)) <= segment->acknowledged) {
+           end_of(sent_at(s, s->flight.head)) <= segment->position) {
         struct sent *sent = sent_at(s, s->flight.head);
         retransmitted |= sent->retransmitted;
         if (!sent->sacked) {
@@ -567,12 +589,12 @@ static void take_acknowledgement(struct connection *c, const struct segment *seg
     if (retransmitted) /* what came behind the gap may have waited for it: the echo is newer */
         sample = now - segment->stamp;
     if (advanced) {
-        s->acknowledged = segment->acknowledged;
+        s->acknowledged = segment->position;
         s->back_off = 0;
         if (s->probed && s->acknowledged >= s->probe_end)
             s->probed = false;
     }
-    for (int i = 0; i < SACK_BLOCKS && segment->blocks[i].end; i++)
+    for (uint32_t i = 0; i < segment->blocks_count; i++)
         sack(s, &segment->blocks[i], now, &sample, &delivered);
     if (sample >= 0)
         take_round_trip(s, sample);
@@ -612,12 +634,14 @@ static void acknowledge(struct connection *c, instant now)
     clock_cancel(&network->clock, &r->gathered);
     r->unacknowledged = 0;
     struct packet *packet = packet_new(network);
-    packet->bytes = c->tcp->settings.overhead;
+    struct segment *segment = &packet->segment;
+    segment->position = r->stream.received;
+    segment->stamp = r->stamp;
+    segment->length = 0;
+    segment->connection = c->number;
+    uint32_t blocks = segment->blocks_count = reassembly_report(&r->stream, segment->blocks);
+    packet->bytes = c->tcp->settings.overhead + (blocks ? 4 + 8 * blocks : 0);
     packet->key = c->back;
-    packet->segment = (struct segment){
-        .acknowledged = r->stream.received, .stamp = r->stamp, .connection = c->number};
-    uint32_t blocks = reassembly_report(&r->stream, packet->segment.blocks);
-    packet->bytes += blocks ? 4 + 8 * blocks : 0;
     network_send(c->to, packet, now);
 }
 
@@ -646,11 +670,12 @@ static void take_data(struct connection *c, const struct segment *segment, insta
     struct receiver *r = &c->receiver;
     struct tcp *tcp = c->tcp;
     uint64_t before = r->stream.received;
-    if (segment->start <= before)
+    if (segment->position <= before)
         r->stamp = segment->stamp;
     bool had_gaps = r->stream.count;
     bool in_order =
-        reassembly_take(&r->stream, (struct span){segment->start, segment->start + segment->length});
+        reassembly_take(&r->stream,
+                        (struct span){segment->position, segment->position + segment->length});
     r->unacknowledged++;
     /* As in Linux: after a long pause a sender may have only one segment in flight. */
     if (now - r->last > tcp->settings.least_timeout)
@@ -677,13 +702,13 @@ static void take_data(struct connection *c, const struct segment *segment, insta
 
 void tcp_take(struct tcp *tcp, struct packet *packet, instant now)
 {
-    struct connection *c = tcp->connections[packet->segment.connection];
-    struct segment segment = packet->segment;
-    packet_free(tcp->network, packet);
-    if (segment.length)
-        take_data(c, &segment, now);
+    const struct segment *segment = &packet->segment;
+    struct connection *c = tcp->connections[segment->connection];
+    if (segment->length)
+        take_data(c, segment, now);
     else
-        take_acknowledgement(c, &segment, now);
+        take_acknowledgement(c, segment, now);
+    packet_free(tcp->network, packet);
 }
 
 /* Connections */
@@ -702,13 +727,8 @@ struct tcp *tcp_open(struct network *network, const struct tcp_settings *setting
 
 void tcp_close(struct tcp *tcp)
 {
-    for (uint32_t i = 0; i < tcp->count; i++) {
-        free(tcp->connections[i]->sender.flight.items);
-        free(tcp->connections[i]->sender.leaving.items);
-        free(tcp->connections[i]->receiver.ends.items);
+    for (uint32_t i = 0; i < tcp->count; i++)
         reassembly_close(&tcp->connections[i]->receiver.stream);
-        free(tcp->connections[i]);
-    }
     free(tcp->connections);
     free(tcp);
 }
@@ -716,10 +736,10 @@ void tcp_close(struct tcp *tcp)
 uint32_t tcp_connect(struct tcp *tcp, uint32_t source, uint32_t to, uint16_t source_port,
                      uint16_t to_port)
 {
-    struct connection *c = calloc(1, sizeof *c);
+    struct connection *c = arena_take(&tcp->network->arena, sizeof *c);
     struct connection **all =
         realloc(tcp->connections, (tcp->count + 1) * sizeof *tcp->connections);
-    if (!c || !all)
+    if (!all)
         abort();
     tcp->connections = all;
     tcp->connections[tcp->count] = c;
@@ -746,28 +766,14 @@ void tcp_write(struct tcp *tcp, uint32_t connection, uint64_t bytes)
 {
     struct connection *c = tcp->connections[connection];
     c->sender.written += bytes;
+    uint64_t *end = ring_add(&c->receiver.ends, sizeof *end, &tcp->network->arena);
+    *end = c->sender.written;
     send_allowed(c, tcp->network->clock.now);
-}
-
-void tcp_write_message(struct tcp *tcp, uint32_t connection, uint64_t bytes)
-{
-    tcp_expect(tcp, connection, tcp->connections[connection]->sender.written + bytes);
-    tcp_write(tcp, connection, bytes);
-}
-
-uint64_t tcp_received(const struct tcp *tcp, uint32_t connection)
-{
-    return tcp->connections[connection]->receiver.stream.received;
 }
 
 const struct tcp_counters *tcp_counters(const struct tcp *tcp, uint32_t connection)
 {
     return &tcp->connections[connection]->counters;
-}
-
-void tcp_expect(struct tcp *tcp, uint32_t connection, uint64_t position)
-{
-    *(uint64_t *)ring_add(&tcp->connections[connection]->receiver.ends, sizeof position) = position;
 }
 
 struct tcp_state tcp_look(const struct tcp *tcp, uint32_t connection)

@@ -29,8 +29,8 @@ struct tcp;
 
 /* The user of the connections. */
 struct tcp_listener {
-    /* The stream has reached so many more of the expected positions. */
-    void (*arrived)(struct tcp_listener *listener, uint32_t connection, uint32_t positions,
+    /* So many more messages have arrived. */
+    void (*arrived)(struct tcp_listener *listener, uint32_t connection, uint32_t messages,
                     instant now);
     /* The connection is given up after too many timeouts in a row. */
     void (*broken)(struct tcp_listener *listener, uint32_t connection, instant now);
@@ -44,19 +44,10 @@ void tcp_close(struct tcp *tcp);
 uint32_t tcp_connect(struct tcp *tcp, uint32_t source, uint32_t to, uint16_t source_port,
                      uint16_t to_port);
 
-/* Appends to the stream. */
+/* Appends a message of so many bytes to the stream. */
 void tcp_write(struct tcp *tcp, uint32_t connection, uint64_t bytes);
 
-/* Appends a message to the stream, and expects its end. */
-void tcp_write_message(struct tcp *tcp, uint32_t connection, uint64_t bytes);
-
-/* The number of bytes that have arrived in order. */
-uint64_t tcp_received(const struct tcp *tcp, uint32_t connection);
-
 const struct tcp_counters *tcp_counters(const struct tcp *tcp, uint32_t connection);
-
-/* Reports when the stream has reached `position`, which is behind all positions expected before. */
-void tcp_expect(struct tcp *tcp, uint32_t connection, uint64_t position);
 
 /* A segment has arrived at one of the hosts of its connection. */
 void tcp_take(struct tcp *tcp, struct packet *packet, instant now);
