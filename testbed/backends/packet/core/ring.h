@@ -1,6 +1,6 @@
-/* A queue of items of one type, in an array of an arena that grows. If all its bytes are zero, it is empty.
-   Indices count all items ever added, and wrap; an item keeps its index while it is in the
-   queue. */
+/* A queue of items of one type, in an array of an arena that grows. If all its bytes are zero, it
+   is empty. Indices count all items ever added, and wrap; an item keeps its index while it is in
+   the queue. */
 #ifndef RING_H
 #define RING_H
 
