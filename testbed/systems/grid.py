@@ -97,7 +97,7 @@ def _ways(
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """A tree for each part of the gradients; one, unless workers split theirs."""
     routing = route(job, fabric)
-    if not routing.summed:
+    if (SYSTEM.settle({}) | dict(job.options))["strategy"] == "none":
         return _by_server(job, fabric, routing)
     chunks = _chunks(routing)
     (server,) = job.servers
@@ -127,7 +127,7 @@ def streams(trees: Sequence[Tree], shares: Sequence[Fraction]) -> dict[Flow, flo
 
 
 def _by_server(job: Assignment, fabric: Fabric, routing: Routing) -> Plan:
-    """The plan if no switch sums: a parameter server's, with flows on the chosen ways."""
+    """The plan without aggregation: a parameter server's, with flows on the chosen ways."""
     (server,) = job.servers
     routes: dict[Flow, tuple[str, ...]] = {}
     for worker, way in zip(job.workers, routing.ways, strict=True):
@@ -257,8 +257,8 @@ SYSTEM = System(
         "spreads workers over all switches, so rounding's rate may fall where more of them have "
         "INA. The paper lets it exceed the server's rate instead; milp and search are not "
         "affected.",
-        "Without any INA switch, GRID is a parameter server, over TCP: in packets it suffers from "
-        "the incast, which its programme does not know.",
+        "Where no switch sums, workers send to the server as they would to a switch, with the same "
+        "windows. Only strategy: none is a parameter server over TCP, as Geryon's is.",
     ),
     servers=(1, 1),
     aggregates=True,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from testbed.plan.program import Operation, Plan, SwitchAllReduce
-from testbed.systems import ps
 from testbed.systems.gradient_routing.options import Drawn
 from testbed.systems.gradient_routing.ways import MOST_WAYS, candidates, past_switches, to_switch
 from testbed.systems.grid import FINEST, streams, tree
@@ -57,7 +55,7 @@ def route(job: Assignment, fabric: Fabric) -> Split:
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """A chunk and a tree for each server that has a part; parameter servers if no switch sums."""
+    """A chunk and a tree for each server that has a part."""
     found = route(job, fabric)
     shares = _whole(found.shares)
     workers = len(job.workers)
@@ -72,11 +70,6 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         for number in parts
     )
     kept = tuple(shares[number] for number in parts)
-    if not any(tree.switches for tree in trees):
-        return replace(
-            ps.served(replace(job, servers=tuple(job.servers[number] for number in parts)), kept),
-            system="inart",
-        )
     everyone: tuple[Operation, ...] = tuple(
         SwitchAllReduce(chunk, chunk) for chunk in range(len(parts))
     )
@@ -134,7 +127,7 @@ SYSTEM = System(
         "short paths share evenly in the programme, and each stream then takes one of them.",
         "Shares are whole thousandths; a server may be left without a part.",
         "Switches use slots as ATP does, and a switch that would sum for one worker is bypassed.",
-        "Without any INA switch it is a parameter server with its shares, over TCP.",
+        "Where no switch sums, workers send to the servers as they would to a switch.",
         f"With k servers, racks have at most about {4 * MOST_WAYS}/k ways together for each "
         "server: of more switches some are candidates, and for each rack the nearest of them.",
     ),

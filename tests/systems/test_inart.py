@@ -32,10 +32,9 @@ def test_a_slow_server_gets_a_smaller_part():
     made = planned(fabric, hosts, ("P", "Q"))
     assert made.shares == (Fraction(667, 1000), Fraction(333, 1000))
     assert planned(fabric, hosts, ("P", "Q"), split="equal").shares == (Fraction(1, 2),) * 2
+    assert [tree.switches for tree in made.trees] == [(), ()]
     # N M/(k B) with servers' rates of 10 and 5: four workers at a total of 15 Gbit/s.
-    tcp = framing(fabric)
-    overhead = 1 / tcp.tcp_efficiency + tcp.tcp_ack_share
-    paced = model.seconds_per_byte(made, fabric) * 15e9 / 8 / overhead
+    paced = model.seconds_per_byte(made, fabric) * 15e9 / 8 * framing(fabric).ina_efficiency
     assert paced == pytest.approx(4, rel=0.01)
 
 
