@@ -8,7 +8,7 @@ from pydantic import Field
 
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
-from testbed.systems.racks import by_rack, fullest, two_levels
+from testbed.systems.racks import by_rack, merged, merging, two_levels, way
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -19,10 +19,10 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     options = SYSTEM.settle({}) | dict(job.options)
     workers = len(job.workers)
     racks = by_rack(job.workers, fabric)
-    top = fullest(job.workers, fabric)
-    if top is not None and racks.keys() <= fabric.ina:
+    if racks.keys() <= fabric.ina:
         hosts = job.workers
-        tree = two_levels(hosts, fabric, top, SWITCHML)
+        root, *_ = merging(hosts, fabric)
+        tree = merged({tor: way(fabric, tor, root) for tor in racks}, hosts, fabric, SWITCHML)
     else:
         if len(job.servers) != 1:
             raise ValueError(
@@ -78,9 +78,10 @@ SYSTEM = System(
         "(as the evaluation of GRID, ToN 2023, runs SwitchML).",
     ),
     reading=(
-        "If the ToRs of all workers aggregate, the one with the most workers (among equals, the "
-        "one with the lowest rank) is the root, and the other ToRs' sums are summed there. No "
-        "server is needed then; the job's server stays idle.",
+        "If the ToRs of all workers aggregate, the root is the INA switch above them that is "
+        "nearest to all of them, and INA switches on the way sum, too; without one above, it is "
+        "the ToR with the most workers (among equals, the one with the lowest rank). No server is "
+        "needed then; the job's server stays idle.",
         "Otherwise ToRs with INA sum their racks, and the server sums their streams and those of "
         "workers in other racks. The server's ToR sums its own rack's workers only: a second "
         "level in front of a server is specific to ATP.",

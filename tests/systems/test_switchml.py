@@ -32,13 +32,19 @@ def test_one_rack_is_summed_by_its_switch():
 def test_of_several_racks_the_fullest_is_the_root():
     _, found = tree(["h0", "h1", "h5", "h6", "h7", "h10"], FABRIC.tors)
     assert found.root == "t1"
-    assert found.children("t1") == ("t0", "h5", "h6", "h7", "h10")
+    assert found.children("t1") == ("h5", "h6", "h7", "h10", "t0")
     assert found.children("t0") == ("h0", "h1")
 
 
 def test_of_equal_racks_that_of_rank_0_is_the_root():
     _, found = tree(["h5", "h0", "h6", "h1"], FABRIC.tors)
     assert found.root == "t1"
+
+
+def test_a_spine_that_aggregates_is_the_root():
+    _, found = tree(["h0", "h1", "h5", "h6", "h7", "h10"], [*FABRIC.tors, "s0"])
+    assert found.root == "s0"
+    assert set(found.children("s0")) == {"t0", "t1", "h10"}
 
 
 def test_with_a_rack_without_ina_a_server_sums_what_is_left():
