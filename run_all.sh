@@ -30,7 +30,7 @@ fi
 cd "$here"
 runs=()
 for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
-    factor-{batch,loss,packets,scale,slots,steps,stragglers} sensitivity "${mininet[@]}" evaluation-k8; do
+    factor-{batch,loss,packets,scale,slots,steps,stragglers,tiers} sensitivity "${mininet[@]}" evaluation-k8; do
     latest="$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -n 1 || true)"
     if [[ -n $latest ]]; then
         .venv/bin/ina-testbed run --resume "$latest" "experiments/$name.yaml" || echo "$name: some cells failed" >&2
