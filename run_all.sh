@@ -2,7 +2,8 @@
 # The evaluation: ./run_all.sh [--quick | --reference | EXPERIMENT.yaml ...]
 #   --quick      a small evaluation, a few minutes
 #   --reference  all experiments of reports/reference, papers' claims, and the pages made from them;
-#                run again, it goes on where it was interrupted
+#                rows that the same code made are kept, those in reports/reference and those of an
+#                interrupted run
 #   no argument  the full evaluation: in packets on two fabrics, then in Mininet (where BMv2 is installed, on it, too)
 #   files        these experiments
 set -euo pipefail
@@ -32,6 +33,11 @@ runs=()
 for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
     factor-{batch,loss,packets,scale,slots,steps,stragglers,tiers} sensitivity "${mininet[@]}" evaluation-k8; do
     latest="$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -n 1 || true)"
+    if [[ -z $latest && -e reports/reference/$name/iterations.csv ]]; then
+        mkdir -p "results/reference/$name"
+        latest="results/reference/$name/kept"
+        cp -r "reports/reference/$name" "$latest"
+    fi
     if [[ -n $latest ]]; then
         .venv/bin/ina-testbed run --resume "$latest" "experiments/$name.yaml" || echo "$name: some cells failed" >&2
     else

@@ -71,9 +71,18 @@ def read(directory: Path) -> Run:
         if isinstance(found := metadata.get(title), dict):
             named = ", ".join(f"{k} {v}" for k, v in found.items() if v is not None)
             facts.append((title, named))
+    if isinstance(later := metadata.get("resumed"), list):
+        facts.append(("continued", ", ".join(map(_session, later))))
     return Run(
         directory=f"{directory.parent.name}/{directory.name}",
         experiment=experiment if isinstance(experiment, dict) else {},
         text=text,
         facts=tuple((title, fact) for title, fact in facts if fact),
     )
+
+
+def _session(called: Mapping[str, Any]) -> str:
+    """When a run was resumed, and at which commit."""
+    commit = f"commit {called.get('git_commit') or 'unknown'}"
+    changed = " with uncommitted changes" if called.get("git_dirty") else ""
+    return f"{called.get('started_at', 'unknown')} at {commit}{changed}"

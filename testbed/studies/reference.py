@@ -4,7 +4,9 @@
 
 - ``README.md``: the summary; ``report.html``, ``report.md`` and ``figures/`` (of the
   matrix: `testbed.report.answer.Parts`);
-- ``<experiment>/``: each run's ``results.csv``, ``run.json`` and ``experiment.yaml``;
+- ``<experiment>/``: each run's ``results.csv``, ``iterations.csv``, ``run.json`` and
+  ``experiment.yaml``, and of the matrix ``links.csv``. ``./run_all.sh --reference`` resumes these
+  runs: only rows that became stale are made again;
 - ``claims.*``, if the claims page was made, with digests of the code and of the claims files.
 
 A row becomes stale when code changes on which it may depend (`testbed.campaign.version`).
@@ -39,7 +41,7 @@ from testbed.studies.claims.run import FOLDER
 
 REFERENCE = folder("reports") / "reference"
 CLAIMS = "claims.json"
-KEPT = (results.RESULTS, results.METADATA, results.EXPERIMENT)
+KEPT = (results.RESULTS, results.ITERATIONS, results.METADATA, results.EXPERIMENT)
 
 
 def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
@@ -53,14 +55,15 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
         if not len(results.read_results(run)):
             raise results.Unreadable(f"{run}: found no row, wanted at least one to keep")
     out.mkdir(parents=True, exist_ok=True)
+    matrix = answer.parted(runs).matrix
     names = []
     for run in runs:
         names.append(_experiment(run).name)
         folder = out / names[-1]
         folder.mkdir(exist_ok=True)
-        for name in KEPT:
+        # The page has a figure of the matrix's links. They are large.
+        for name in (*KEPT, *((results.LINKS,) if run in matrix else ())):
             shutil.copyfile(run / name, folder / name)
-    matrix = answer.parted(runs).matrix
     kept = {run: out / name for run, name in zip(runs, names, strict=True) if run in matrix}
     reporting.report(matrix, out, kept=kept)
     if claims is not None:

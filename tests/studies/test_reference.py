@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from testbed.backends.recording import NOTHING
 from testbed.campaign import version
-from testbed.campaign.evaluation import New
+from testbed.campaign.evaluation import New, Resumed
 from testbed.campaign.local import Local
+from testbed.campaign.resume import Rules
 from testbed.cli import main
 from testbed.deployment.experiments import reads
 from testbed.report import factors, sensitivity
@@ -51,7 +52,7 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     assert "figures/jct-ina.svg" in text
     assert (out / "figures/jct-ina.svg").exists()
     assert {path.name for path in (out / "small").iterdir()} == {
-        "results.csv", "run.json", "experiment.yaml",
+        "results.csv", "iterations.csv", "links.csv", "run.json", "experiment.yaml",
     }  # fmt: skip
     assert 'href="small/results.csv"' in (out / "report.html").read_text()
     winner = next(line for line in (out / "winners.md").read_text().splitlines() if "2/2" in line)
@@ -62,6 +63,25 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     (out / "small/results.csv").write_text("".join(table[:-1]))
     (said,) = stale(out)
     assert "1 cell without a row: jobs.0.system: " in said
+
+
+def test_what_a_reference_keeps_of_a_run_can_be_resumed(run, tmp_path):
+    """Of a study, links are not kept."""
+    study, _ = New(reads(TEXT.replace("name: small", "name: rates").replace(
+        "fabric.ina: [none, all]", "fabric.step_latency: [0s, 1s]"
+    )), tmp_path).run(NOTHING, Local(), quiet=True)  # fmt: skip
+    out = tmp_path / "reference"
+    keep([run, study], None, out)
+    assert not (out / "rates/links.csv").exists()
+    for name in ("small", "rates"):
+        table = (out / name / "results.csv").read_text().splitlines(keepends=True)
+        (out / name / "results.csv").write_text("".join(table[:-1]))
+        again = Resumed(out / name, None, Rules())
+        assert len(again.planned) == 1
+        assert again.run(NOTHING, Local(), quiet=True)[1] == 0
+    page = keep([out / "small", out / "rates"], None, tmp_path / "second").read_text()
+    assert page.count("; continued ") == 2
+    assert list(stale(tmp_path / "second")) == []
 
 
 def test_cells_are_told_apart_by_the_end_of_a_long_setting(tmp_path):
