@@ -305,8 +305,10 @@ def _made(folder: Path) -> str:
         run = json.loads(path.read_text())
         name = re.search(r"^name: (\S+)", (path.parent / "experiment.yaml").read_text(), re.M)
         assert name is not None
+        parts = 1 + len(run.get("resumed", []))
+        time = took(run) if parts == 1 else f"in {parts} parts"
         lines.append(
-            f"| `{name[1]}.yaml` | `{run['command']}` | {took(run)} |"
+            f"| `{name[1]}.yaml` | `{run['command']}` | {time} |"
             f" {run['cpu']}, {run['cores']} cores |"
         )
     claims = folder / "claims.md"

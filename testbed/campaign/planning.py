@@ -20,7 +20,7 @@ from testbed.switches.compile import COMPILER, CompileError, check_program
 
 SIMULATION_S = 1.0
 """A rough guess of the seconds that a simulated cell takes."""
-_PACKETS_S, _HOP_S = 0.1, 5e-7
+_PACKETS_S, _HOP_S = 0.1, 3e-7
 """A rough guess of the seconds that a cell in packets takes, and of those that it takes for each
 packet on each link."""
 

@@ -82,7 +82,9 @@ def _of_run(asked: str, path: Path, key: str) -> str:
 
 def took(run: Mapping[str, Any]) -> str:
     """How long a run took, by its metadata: ``5 min 41 s``. Raises KeyError or TypeError if the
-    metadata do not say."""
+    metadata do not say, as those of a resumed run."""
+    if "resumed" in run:
+        raise KeyError("finished_at")  # it also waited between its parts
     begun, ended = (
         datetime.strptime(run[name], "%Y-%m-%dT%H:%M:%SZ") for name in ("started_at", "finished_at")
     )

@@ -71,8 +71,7 @@ def test_a_runs_metadata_can_be_quoted(tmp_path):
     assert ">2<" in filled(text, tmp_path)
     with pytest.raises(Unquotable, match=r"run\.json has no colour"):
         filled("<!-- quote run.json colour --><!-- /quote -->", tmp_path)
-    (tmp_path / "run.json").write_text(
-        '{"started_at": "2026-01-01T23:58:00Z", "finished_at": null}'
-    )
-    with pytest.raises(Unquotable, match="has no took"):
-        filled("<!-- quote run.json took --><!-- /quote -->", tmp_path)
+    for untold in ({"finished_at": None}, {"resumed": [{"started_at": "2026-01-02T00:00:00Z"}]}):
+        (tmp_path / "run.json").write_text(json.dumps(run | untold))
+        with pytest.raises(Unquotable, match="has no took"):
+            filled("<!-- quote run.json took --><!-- /quote -->", tmp_path)
