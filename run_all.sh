@@ -29,6 +29,13 @@ if [[ -z $reference ]]; then
 fi
 "$here/setup.sh"
 cd "$here"
+# A run that Ctrl-C or another signal ends has a code of 128 or more; bash would go on with the next one.
+run() {
+    local ended=0
+    .venv/bin/ina-testbed run "$@" || ended=$?
+    ((ended < 128)) || exit "$ended"
+    ((ended == 0)) || echo "$name: some cells failed" >&2
+}
 runs=()
 for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
     factor-{batch,loss,packets,scale,slots,steps,stragglers,tiers} sensitivity "${mininet[@]}" evaluation-k8; do
@@ -39,9 +46,9 @@ for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
         cp -r "reports/reference/$name" "$latest"
     fi
     if [[ -n $latest ]]; then
-        .venv/bin/ina-testbed run --resume "$latest" "experiments/$name.yaml" || echo "$name: some cells failed" >&2
+        run --resume "$latest" "experiments/$name.yaml"
     else
-        .venv/bin/ina-testbed run -o results/reference "experiments/$name.yaml" || echo "$name: some cells failed" >&2
+        run -o results/reference "experiments/$name.yaml"
     fi
     runs+=("$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d | sort | tail -n 1 || true)")
 done

@@ -1,0 +1,66 @@
+"""run_all.sh: the runs of the reference, with a program that only notes how it is called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = """\
+#!/bin/bash
+echo "$@" >> calls
+[[ $1 != run ]] || mkdir -p "results/reference/$(basename "${@: -1}" .yaml)/20260101-000000"
+[[ $1 != run ]] || exit "$CODE"
+"""
+
+
+@pytest.fixture
+def reference(tmp_path: Path):
+    """Calls ``run_all.sh --reference`` where runs end with a code; returns the script's code, and
+    the calls."""
+    shutil.copy(ROOT / "run_all.sh", tmp_path)
+    for path, text in (("setup.sh", "#!/bin/bash\n"), (".venv/bin/ina-testbed", PROGRAM)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+        (tmp_path / path).chmod(0o755)
+
+    def call(code: int) -> tuple[int, list[str]]:
+        done = subprocess.run(
+            ["./run_all.sh", "--reference"],
+            cwd=tmp_path, env=os.environ | {"CODE": str(code)}, check=False, capture_output=True,
+        )  # fmt: skip
+        return done.returncode, (tmp_path / "calls").read_text().splitlines()
+
+    return call
+
+
+@pytest.mark.parametrize("code", [0, 1], ids=["complete", "with failed cells"])
+def test_every_run_is_on_the_page(reference, code):
+    ended, (*runs, claims, page) = reference(code)
+    assert ended == 0
+    assert claims == "claims -o results/claims"
+    for call in runs:
+        name = Path(call.split()[-1]).stem
+        assert (ROOT / "experiments" / f"{name}.yaml").exists()
+        assert f" results/reference/{name}/" in page
+
+
+def test_a_signal_to_a_run_ends_it_all(reference):
+    ended, calls = reference(130)
+    assert ended == 130
+    assert len(calls) == 1
+
+
+def test_runs_in_the_repository_are_resumed(reference, tmp_path):
+    kept = tmp_path / "reports/reference/sensitivity"
+    kept.mkdir(parents=True)
+    (kept / "iterations.csv").write_text("")
+    _, calls = reference(0)
+    resumed = "results/reference/sensitivity/kept"
+    assert f"run --resume {resumed} experiments/sensitivity.yaml" in calls
+    assert f" {resumed} " in calls[-1]
+    assert (tmp_path / resumed / "iterations.csv").exists()
