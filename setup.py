@@ -23,7 +23,7 @@ SHIPPED = [
     "experiments/claims/*.yaml",
     "reports/reference/*.csv",
     "reports/reference/*.json",
-    "reports/reference/*/*.csv",
+    "reports/reference/*/results.csv",
     "reports/reference/*/run.json",
     "reports/reference/*/experiment.yaml",
 ]
