@@ -33,11 +33,17 @@ def row(tmp_path, **changes):
     return only
 
 
+def whole(options):
+    return {name: value for name, value in options.items() if name != "partition"}
+
+
 def short(asked: Experiment) -> Experiment:
     """The same experiment on the simulator, without loss and training, with two iterations of each
-    job."""
+    job, and pieces of the usual size: flows of small ones take minutes."""
     less = {"iterations": 1, "warmup": 1, "training": None}
-    jobs = tuple(job.model_copy(update=less) for job in asked.jobs)
+    jobs = tuple(
+        job.model_copy(update=less | {"options": whole(job.options)}) for job in asked.jobs
+    )
     emulation = asked.emulation.model_copy(update={"loss": 0.0})
     changes = {"jobs": jobs, "backend": "simulate", "emulation": emulation}
     return asked.model_copy(update=changes)
