@@ -3,7 +3,7 @@
 #   --quick      a small evaluation, a few minutes
 #   --reference  all experiments of reports/reference, papers' claims, and the pages made from them;
 #                rows that the same code made are kept, those in reports/reference and those of an
-#                interrupted run
+#                interrupted run; without BMv2, those on it stay as they are
 #   no argument  the full evaluation: in packets on two fabrics, then in Mininet (where BMv2 is installed, on it, too)
 #   files        these experiments
 set -euo pipefail
@@ -38,12 +38,17 @@ run() {
 }
 runs=()
 for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
-    factor-{batch,loss,packets,scale,slots,steps,stragglers,tiers} sensitivity "${mininet[@]}" evaluation-k8; do
+    factor-{batch,loss,packets,scale,slots,steps,stragglers,tiers} sensitivity emulated{,-fat-tree,-bmv2} \
+    evaluation-k8; do
     latest="$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -n 1 || true)"
     if [[ -z $latest && -e reports/reference/$name/iterations.csv ]]; then
         mkdir -p "results/reference/$name"
         latest="results/reference/$name/kept"
         cp -r "reports/reference/$name" "$latest"
+    fi
+    if [[ $name = emulated-bmv2 ]] && ! command -v simple_switch >/dev/null; then
+        if [[ -n $latest ]]; then runs+=("$latest"); fi
+        continue
     fi
     if [[ -n $latest ]]; then
         run --resume "$latest" "experiments/$name.yaml"

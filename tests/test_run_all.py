@@ -28,10 +28,11 @@ def reference(tmp_path: Path):
         (tmp_path / path).write_text(text)
         (tmp_path / path).chmod(0o755)
 
-    def call(code: int) -> tuple[int, list[str]]:
+    def call(code: int, path: str = os.environ["PATH"]) -> tuple[int, list[str]]:
         done = subprocess.run(
             ["./run_all.sh", "--reference"],
-            cwd=tmp_path, env=os.environ | {"CODE": str(code)}, check=False, capture_output=True,
+            cwd=tmp_path, env=os.environ | {"CODE": str(code), "PATH": path}, check=False,
+            capture_output=True,
         )  # fmt: skip
         return done.returncode, (tmp_path / "calls").read_text().splitlines()
 
@@ -64,3 +65,18 @@ def test_runs_in_the_repository_are_resumed(reference, tmp_path):
     assert f"run --resume {resumed} experiments/sensitivity.yaml" in calls
     assert f" {resumed} " in calls[-1]
     assert (tmp_path / resumed / "iterations.csv").exists()
+
+
+def test_kept_runs_on_bmv2_stay_where_it_is_missing(reference, tmp_path):
+    without = tmp_path / "without"  # the system's programs, of which BMv2 may be one
+    without.mkdir()
+    for folder in os.environ["PATH"].split(":"):
+        for program in Path(folder).glob("*"):
+            if program.name != "simple_switch" and not (without / program.name).exists():
+                (without / program.name).symlink_to(program)
+    kept = tmp_path / "reports/reference/emulated-bmv2"
+    kept.mkdir(parents=True)
+    (kept / "iterations.csv").write_text("")
+    _, calls = reference(0, str(without))
+    assert not any("emulated-bmv2" in call for call in calls[:-1])
+    assert " results/reference/emulated-bmv2/kept" in calls[-1]
