@@ -187,6 +187,7 @@ def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
         click.echo(f"{cell.cell.id}  {title(cell.cell)}  about {max(1, round(cell.seconds))} s")
     if dry_run:
         seconds = sum(each.seconds for each in planned)
-        click.echo(f"{counted(len(planned), 'cell')}, {clock(max(1.0, seconds))}", err=True)
+        alone = " one at a time" if len(planned) > 1 else ""
+        click.echo(f"{counted(len(planned), 'cell')}, {clock(max(1.0, seconds))}{alone}", err=True)
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)

@@ -26,7 +26,7 @@ def test_cells_are_listed_in_their_order_with_their_times(tmp_path):
     assert [line.partition("repeat ")[2][0] for line in lines] == ["1", "1", "2", "2"]
     assert all(line.endswith("about 1 s") for line in lines)
     assert len({line.split()[0] for line in lines}) == 2
-    assert done.stderr == "4 cells, about 4 s\n"
+    assert done.stderr == "4 cells, about 4 s one at a time\n"
 
 
 def test_what_a_sweep_sets_is_told_briefly(tmp_path):
