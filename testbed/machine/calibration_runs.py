@@ -26,7 +26,6 @@ from testbed.machine.calibration import Calibration, Costs
 from testbed.placement.fabric import build_fabric
 from testbed.provenance import now
 from testbed.switches import bmv2
-from testbed.switches.control import ControlError
 from testbed.systems import registry
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
@@ -62,7 +61,7 @@ def calibrate(say: Callable[[str], None], force: bool = False) -> Calibration:
         say(f"measuring {kind} …")
         try:
             fabric, observed, took = _near_the_limit(kind)
-        except (RankFailed, ControlError) as error:
+        except (RankFailed, EmulationError) as error:
             raise EmulationError(f"{kind} cannot be measured: {error}") from error
         costs[kind] = _costs(fabric, observed, before)
         late.append(max(each.late_s for each in observed.outcomes))

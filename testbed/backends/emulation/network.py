@@ -14,7 +14,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +29,7 @@ from testbed.backends.links import Shares
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.events import Event
 from testbed.switches import entries, events
-from testbed.switches.control import Control
+from testbed.switches.control import Control, ControlError
 from testbed.switches.entries import SwitchEntries
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
@@ -207,21 +207,25 @@ class Network:
     def events(self, job: int) -> Counter[Event]:
         """The events of a job that all P4 switches together have counted, those before restarts
         included."""
-        running = (events.read(target, job) for target in self._running().values())
-        return sum(running, self._counted.get(job, Counter()))
+        total = Counter(self._counted.get(job, Counter()))
+        for switch, target in self._running().items():
+            with self._named(switch):
+                total += events.read(target, job)
+        return total
 
     def switch_pids(self) -> list[int]:
         """The processes of the P4 switches that are running."""
-        return [target.pid for target in self._running().values()]
+        return [target.pid for target in self._running().values() if target.died() is None]
 
     def kill_switch(self, switch: str) -> None:
         """Kill a P4 switch's process. Its memory and tables are lost; its counts are read first."""
         if switch in self._off:
             return
         target = self._targets[switch]
-        for job in {each.job for each in self._allocations}:
-            self._counted.setdefault(job, Counter()).update(events.read(target, job))
-        os.kill(target.pid, signal.SIGKILL)
+        with self._named(switch):
+            for job in {each.job for each in self._allocations}:
+                self._counted.setdefault(job, Counter()).update(events.read(target, job))
+            os.kill(target.pid, signal.SIGKILL)
         target.close()
         self._off.add(switch)
 
@@ -233,7 +237,8 @@ class Network:
             self.addressing.port(switch, neighbour): self.addressing.interface(switch, neighbour)
             for neighbour in self.fabric.neighbours(switch)
         }
-        self._nodes[switch].run(ports, self._superframe, told)
+        with self._named(switch):
+            self._nodes[switch].run(ports, self._superframe, told)
         self._off.discard(switch)
 
     def entries(self, switch: str) -> SwitchEntries:
@@ -245,7 +250,8 @@ class Network:
     def tell_switch(self, switch: str, step: Callable[[Control], None]) -> None:
         """Carry out one step of a running P4 switch's configuration."""
         if switch not in self._off:
-            step(self._targets[switch])
+            with self._named(switch):
+                step(self._targets[switch])
 
     def impair(
         self,
@@ -282,6 +288,15 @@ class Network:
                 "cannot lose or copy packets; copies, and losses on links to P4 switches, need"
                 " Linux 5.17; " + "; ".join(problems)
             )
+
+    @contextmanager
+    def _named(self, switch: str) -> Iterator[None]:
+        """Turns what a switch refuses, or cannot answer because it has ended, into an
+        EmulationError that names it."""
+        try:
+            yield
+        except ControlError as error:
+            raise EmulationError(f"{switch}: {error}") from error
 
     def _running(self) -> dict[str, SwitchTarget]:
         return {name: each for name, each in self._targets.items() if name not in self._off}

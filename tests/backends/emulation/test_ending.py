@@ -21,7 +21,7 @@ from patience import PATIENCE_S, awaited
 from traffic import TARGETS, fabric, switches
 
 from testbed.backends.emulation.cleanup import clean
-from testbed.backends.emulation.network import Network
+from testbed.backends.emulation.network import EmulationError, Network
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root_namespace")]
 
@@ -101,5 +101,8 @@ def test_a_dead_switch_is_named(target, tmp_path):
         # The other switches still answer, and the reason does not change.
         assert network.statistics().lost["t0"] == 0
         assert network.dead() == dead
+        assert len(network.switch_pids()) == 1
+        with pytest.raises(EmulationError, match=r"^t1: "):
+            network.events(0)
         inodes = namespaces(network)
     assert_gone(inodes)
