@@ -3,9 +3,10 @@
     python -m benchmarks.packet_scale [--workers 12 128 1024] [--systems ring ...]
 
 12 workers are on a k = 4 and 128 on a k = 8 fat-tree at scale 1, 1,024 on a k = 16 fat-tree at
-scale 1/16. Each edge switch has one host more, for servers, and all ToRs aggregate. TopoOpt has
-circuits instead. Each measurement is a process of its own on one core. Its time is processor time
-of planning and running, without imports. Memory is the peak of the process.
+scale 1/16. Each edge switch has one host more, for servers, and all ToRs aggregate; with 1,024
+workers all switches do, because the P4 program's bitmap has room for 64 of the 128 ToRs. TopoOpt
+has circuits instead. Each measurement is a process of its own on one core. Its time is processor
+time of planning and running, without imports. Memory is the peak of the process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from tempfile import TemporaryDirectory
 from time import process_time
 
 from testbed.backends.packet import backend
+from testbed.campaign.planning import check_trees
 from testbed.deployment.deploy import deploy
+from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import reads
 from testbed.located import write
 from testbed.placement.fabric import build_fabric
@@ -37,9 +40,14 @@ class Size:
     scale: str
     aim_s: float
     aim_gib: float
+    ina_tier: str = "tor"
 
 
-SIZES = {12: Size(4, "1", 5, 8), 128: Size(8, "1", 60, 8), 1024: Size(16, "1/16", 300, 8)}
+SIZES = {
+    12: Size(4, "1", 5, 8),
+    128: Size(8, "1", 60, 8),
+    1024: Size(16, "1/16", 300, 8, ina_tier="any"),
+}
 TREE = {"kind": "fat-tree", "host_rate": "10Gbit", "queue": "512KB", "ina": "all"}
 CIRCUITS = {"kind": "circuits", "host_rate": "2.5Gbit", "queue": "2MB", "host_links": 4}
 CASES: Sequence[tuple[str, Mapping[str, str]]] = [
@@ -60,7 +68,9 @@ class Measured:
 def experiment(system: str, options: Mapping[str, str], workers: int) -> str:
     """The text of the experiment file."""
     size = SIZES[workers]
-    fabric: dict[str, object] = TREE | {"k": size.k, "hosts_per_edge": size.k // 2 + 1}
+    fabric: dict[str, object] = TREE | {
+        "k": size.k, "hosts_per_edge": size.k // 2 + 1, "ina_tier": size.ina_tier,
+    }  # fmt: skip
     if system == "topoopt":
         fabric = CIRCUITS | {"hosts": workers}
     job = {"system": system, "options": dict(options), "workload": "resnet50", "workers": workers}
@@ -80,7 +90,10 @@ def measure(system: str, options: Mapping[str, str], workers: int) -> Measured:
     before = process_time()
     asked = reads(experiment(system, options, workers))
     with TemporaryDirectory() as folder:
-        found = backend.run(deploy(asked, build_fabric(asked)), Path(folder))
+        deployment = deploy(asked, build_fabric(asked))
+        for job in deployment.jobs:
+            check_trees(job)
+        found = backend.run(deployment, Path(folder))
     cpu_s = process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return Measured(found.seconds / found.dilation / asked.emulation.scale, cpu_s, peak)
@@ -99,7 +112,7 @@ def main() -> None:
             with ProcessPoolExecutor(1, get_context("spawn")) as process:
                 try:
                     found = process.submit(measure, system, options, workers).result()
-                except (ValueError, BrokenProcessPool) as error:
+                except (ValueError, DeploymentError, BrokenProcessPool) as error:
                     print(f"{name:28} {workers:7} {error}", flush=True)
                     continue
             over = found.cpu_s > aims.aim_s or found.peak_gib > aims.aim_gib
