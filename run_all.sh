@@ -8,8 +8,7 @@
 #   files        these experiments
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-mininet=(emulated emulated-fat-tree)
-if command -v simple_switch >/dev/null; then mininet+=(emulated-bmv2); fi
+bmv2="$(command -v simple_switch || true)"
 arguments=() reference=
 for argument in "$@"; do
     case "$argument" in
@@ -20,7 +19,7 @@ for argument in "$@"; do
     esac
 done
 if [[ -z $reference ]]; then
-    ((${#arguments[@]})) || for name in evaluation evaluation-fat-tree "${mininet[@]}"; do
+    ((${#arguments[@]})) || for name in {evaluation,emulated}{,-fat-tree} ${bmv2:+emulated-bmv2}; do
         arguments+=("$here/experiments/$name.yaml")
     done
     "$here/setup.sh"
@@ -46,11 +45,9 @@ for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
         latest="results/reference/$name/kept"
         cp -r "reports/reference/$name" "$latest"
     fi
-    if [[ $name = emulated-bmv2 ]] && ! command -v simple_switch >/dev/null; then
-        if [[ -n $latest ]]; then runs+=("$latest"); fi
-        continue
-    fi
-    if [[ -n $latest ]]; then
+    if [[ $name = emulated-bmv2 && -z $bmv2 ]]; then
+        [[ -n $latest ]] || continue
+    elif [[ -n $latest ]]; then
         run --resume "$latest" "experiments/$name.yaml"
     else
         run -o results/reference "experiments/$name.yaml"
