@@ -70,7 +70,7 @@ def test_runs_in_the_repository_are_resumed(reference, tmp_path):
 def test_kept_runs_on_bmv2_stay_where_it_is_missing(reference, tmp_path):
     without = tmp_path / "without"
     without.mkdir()
-    for program in ("bash", "basename", "cp", "dirname", "find", "mkdir", "realpath", "sort", "tail"):
+    for program in ("bash", "basename", "cp", "dirname", "find", "mkdir", "sort", "tail"):
         (without / program).symlink_to(str(shutil.which(program)))
     kept = tmp_path / "reports/reference/emulated-bmv2"
     kept.mkdir(parents=True)
