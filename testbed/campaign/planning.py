@@ -25,6 +25,11 @@ _PACKETS_S, _HOP_S = 0.1, 3e-7
 packet on each link."""
 
 
+TIME_TO_LIVE = 64
+"""Of hosts' IP packets. A switch that forwards a packet, or a sum in place of the last contribution
+to it, takes 1, and drops it at 1."""
+
+
 @dataclass(frozen=True)
 class Planned:
     """A cell that is still to be run: its deployment, its expected seconds, a ``warning`` if it
@@ -128,8 +133,8 @@ def _check_program(program: str | None) -> None:
 
 
 def check_trees(job: DeployedJob) -> None:
-    """Raise DeploymentError if packets cannot name all contributors. The simulator has no
-    packets."""
+    """Raise DeploymentError if packets cannot name all contributors, or not pass all switches. The
+    simulator has no packets."""
     at = f"jobs.{job.number}"
     for tree in job.plan.trees:
         switch = max(tree.switches, key=lambda name: len(tree.children(name)), default=tree.root)
@@ -139,6 +144,14 @@ def check_trees(job: DeployedJob) -> None:
                 f"{at}.workers: found {found} children of {switch} on a tree of {job.system.name},"
                 f" wanted at most {wire.BITMAP}, one for each bit of its packets; let more switches"
                 " below it aggregate, take fewer workers, or write backend: simulate",
+                ("jobs", job.number, "workers"),
+            )
+        passed = max(tree.depth(host) for host in tree.rank_of) - 1
+        if passed >= TIME_TO_LIVE:
+            raise DeploymentError(
+                f"{at}.workers: found packets that pass {passed} switches on a tree of"
+                f" {job.system.name}, wanted less than {TIME_TO_LIVE}, their IP time to live; place"
+                " the workers in fewer racks, or write backend: simulate",
                 ("jobs", job.number, "workers"),
             )
         if max(tree.participants) >= wire.MAX_RANKS + (tree.root_rank is not None):

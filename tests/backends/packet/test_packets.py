@@ -241,6 +241,26 @@ def test_a_switch_with_more_children_than_a_bitmap_has_bits_is_refused_first(tmp
         run(tmp_path, **changes)
 
 
+def chain_of_racks(racks):
+    return {
+        "fabric__leaves": racks,
+        "fabric__hosts_per_leaf": 2,
+        "jobs__0__system": "rina",
+        "jobs__0__options": {"groups": "always"},
+        "jobs__0__workers": 2 * racks,
+    }
+
+
+def test_a_chain_of_more_switches_than_ip_lets_packets_pass_is_refused(tmp_path):
+    with pytest.raises(DeploymentError, match="found packets that pass 64 switches on a tree"):
+        run(tmp_path, **chain_of_racks(65))
+
+
+def test_a_chain_of_as_many_switches_as_ip_lets_packets_pass_loses_none(tmp_path):
+    (row,) = run(tmp_path, emulation__scale="1/16384", **chain_of_racks(64)).results.itertuples()
+    assert (row.error, row.verified, row.retransmitted) == ("", True, 0)
+
+
 def test_a_delay_of_links_is_added_at_every_hop(tmp_path):
     seconds = []
     for delay in ("0s", "100us"):
