@@ -2,16 +2,18 @@
 
     python -m benchmarks.packet_scale [--workers 12 128 1024] [--systems ring ...]
 
-12 workers are on a k = 4 and 128 on a k = 8 fat-tree at scale 1, 1,024 on a k = 16 fat-tree at
-scale 1/16. Each edge switch has one host more, for servers, and all ToRs aggregate; with 1,024
-workers all switches do, because the P4 program's bitmap has room for 64 of the 128 ToRs. TopoOpt
-has circuits instead. Each measurement is a process of its own on one core. Its time is processor
-time of planning and running, without imports. Memory is the peak of the process.
+12 workers are on a k = 4 and 128 on a k = 8 fat-tree at scale 1. Each edge switch has one host
+more, for servers. 1,024 workers at scale 1/16 are on a k = 10 fat-tree with racks of 32: in smaller
+or larger racks, some system's switch has more than 64 children, and a packet has a bit for each.
+All ToRs aggregate. TopoOpt has circuits instead. Each measurement is a process of its own on one
+core. Its time is processor time of planning and running, without imports. Memory is the peak of the
+process. What takes twice the time or the memory that it may take is stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +29,7 @@ from testbed.campaign.planning import check_trees
 from testbed.deployment.deploy import deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import reads
+from testbed.lifetime import die_with_parent
 from testbed.located import write
 from testbed.placement.fabric import build_fabric
 from testbed.systems import registry
@@ -37,16 +40,16 @@ class Size:
     """What is run for a number of workers, and the most time and memory that it may take."""
 
     k: int
+    hosts_per_edge: int
     scale: str
     aim_s: float
     aim_gib: float
-    ina_tier: str = "tor"
 
 
 SIZES = {
-    12: Size(4, "1", 5, 8),
-    128: Size(8, "1", 60, 8),
-    1024: Size(16, "1/16", 300, 8, ina_tier="any"),
+    12: Size(4, 3, "1", 5, 8),
+    128: Size(8, 5, "1", 60, 8),
+    1024: Size(10, 32, "1/16", 300, 8),
 }
 TREE = {"kind": "fat-tree", "host_rate": "10Gbit", "queue": "512KB", "ina": "all"}
 CIRCUITS = {"kind": "circuits", "host_rate": "2.5Gbit", "queue": "2MB", "host_links": 4}
@@ -68,9 +71,7 @@ class Measured:
 def experiment(system: str, options: Mapping[str, str], workers: int) -> str:
     """The text of the experiment file."""
     size = SIZES[workers]
-    fabric: dict[str, object] = TREE | {
-        "k": size.k, "hosts_per_edge": size.k // 2 + 1, "ina_tier": size.ina_tier,
-    }  # fmt: skip
+    fabric: dict[str, object] = TREE | {"k": size.k, "hosts_per_edge": size.hosts_per_edge}
     if system == "topoopt":
         fabric = CIRCUITS | {"hosts": workers}
     job = {"system": system, "options": dict(options), "workload": "resnet50", "workers": workers}
@@ -84,6 +85,13 @@ def experiment(system: str, options: Mapping[str, str], workers: int) -> str:
             "emulation": {"scale": size.scale},
         }
     )
+
+
+def bounded(parent: int, size: Size) -> None:
+    """Have this process end with its parent, or at twice the aims of ``size``."""
+    die_with_parent(parent)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(2 * size.aim_s),) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (int(2 * size.aim_gib * 2**30),) * 2)
 
 
 def measure(system: str, options: Mapping[str, str], workers: int) -> Measured:
@@ -109,11 +117,17 @@ def main() -> None:
         aims = SIZES[workers]
         for system, options in (each for each in CASES if each[0] in asked.systems):
             name = " ".join([system, *(f"{key}={value}" for key, value in options.items())])
-            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            with ProcessPoolExecutor(
+                1, get_context("spawn"), initializer=bounded, initargs=(os.getpid(), aims)
+            ) as process:
                 try:
                     found = process.submit(measure, system, options, workers).result()
-                except (ValueError, DeploymentError, BrokenProcessPool) as error:
+                except (ValueError, DeploymentError) as error:
                     print(f"{name:28} {workers:7} {error}", flush=True)
+                    continue
+                except (MemoryError, BrokenProcessPool):
+                    most = f"{2 * aims.aim_s:.0f} s or {2 * aims.aim_gib:.0f} GiB"
+                    print(f"{name:28} {workers:7} not finished with {most}", flush=True)
                     continue
             over = found.cpu_s > aims.aim_s or found.peak_gib > aims.aim_gib
             print(

@@ -16,6 +16,7 @@ sources), and ns-3's TCP (``pip install ns3``; 1/8 of the size).
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ from testbed.backends.packet import backend
 from testbed.backends.packet.simulation import Kind, Simulation
 from testbed.deployment.deploy import deploy
 from testbed.deployment.experiments import reads
+from testbed.lifetime import die_with_parent
 from testbed.located import write
 from testbed.placement.fabric import build_fabric
 from testbed.topology.builders import fat_tree
@@ -163,7 +165,9 @@ def htsim(traffic: Traffic, program: Path) -> Speed:
 
 
 def in_a_process(measure: Callable[..., Speed], *arguments: object) -> Speed:
-    with ProcessPoolExecutor(1, get_context("fork")) as process:
+    with ProcessPoolExecutor(
+        1, get_context("fork"), initializer=die_with_parent, initargs=(os.getpid(),)
+    ) as process:
         return process.submit(measure, *arguments).result()
 
 

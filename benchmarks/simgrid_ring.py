@@ -13,6 +13,7 @@ step.
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ from typing import NamedTuple
 
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
+from testbed.lifetime import die_with_parent
 from testbed.plan.units import Unit
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
@@ -78,7 +80,9 @@ def compiled(folder: str) -> Path | None:
 
 
 def in_a_process(workers: int, size: int) -> Measured:
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+    with ProcessPoolExecutor(
+        1, get_context("spawn"), initializer=die_with_parent, initargs=(os.getpid(),)
+    ) as process:
         return process.submit(flow_back_end, workers, size).result()
 
 

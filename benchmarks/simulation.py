@@ -26,6 +26,7 @@ import numpy as np
 
 from testbed.backends.flow.scenario import Job
 from testbed.backends.flow.simulate import simulate
+from testbed.lifetime import die_with_parent
 from testbed.plan.units import cut
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import fat_tree, leaf_spine
@@ -91,7 +92,9 @@ def measurements(
         refused = ""
         for fabric in fabrics:
             if not refused:
-                with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                with ProcessPoolExecutor(
+                    1, get_context("spawn"), initializer=die_with_parent, initargs=(os.getpid(),)
+                ) as process:
                     result = process.submit(measure, system, workload, fabric)
                     try:
                         found: Measured | str = result.result(timeout=limit_s)
