@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,7 +75,8 @@ class New:
             directory.write(results.EXPERIMENT, dump(self._experiment))
             seeds = {"experiment": self._experiment.emulation.seed}
             metadata = environment() | {"seeds": seeds}
-            failures = _fill(directory, metadata, self.planned, recording, executor, quiet)
+            with _session(directory, metadata, metadata):
+                failures = _fill(directory, self.planned, recording, executor, quiet)
         return directory.path, failures
 
 
@@ -116,9 +118,12 @@ class Resumed:
             set_aside(directory, state)
             directory.write(results.EXPERIMENT, dump(self._experiment))
             metadata = results.read_metadata(self._run)
-            metadata.setdefault("resumed", []).append(environment())
             missing = [each for each in self.planned if each.cell in state.missing]
-            failures = _fill(directory, metadata, missing, recording, executor, quiet)
+            if not missing and metadata.get("finished_at"):
+                return self._run, 0
+            metadata.setdefault("resumed", []).append(environment())
+            with _session(directory, metadata, metadata["resumed"][-1]):
+                failures = _fill(directory, missing, recording, executor, quiet)
         return self._run, failures
 
 
@@ -131,16 +136,30 @@ def _experiment_of(run: Path) -> Experiment:
         return read(path)
 
 
+@contextmanager
+def _session(
+    directory: RunDirectory, metadata: dict[str, Any], session: dict[str, Any]
+) -> Iterator[None]:
+    """Write a run's ``metadata``: when the session in it ends, and when the whole run has
+    finished."""
+    directory.write_metadata({**metadata, "finished_at": None})
+    finished_at = None
+    try:
+        yield
+        finished_at = now()
+    finally:
+        session["ended_at"] = now()
+        directory.write_metadata({**metadata, "finished_at": finished_at})
+
+
 def _fill(
     directory: RunDirectory,
-    metadata: Mapping[str, Any],
     planned: Sequence[Planned],
     recording: Recording,
     executor: Executor,
     quiet: bool,
 ) -> int:
     """Run the cells, and write the rows of each as soon as it ends; return how many failed."""
-    directory.write_metadata({**metadata, "finished_at": None})
     console = Console(stderr=True, quiet=quiet)
     titles = {name: system.title for name, system in registry.items()}
     standings = Standings(titles)
@@ -165,7 +184,6 @@ def _fill(
         directory.append_progress(result.training)
         directory.append(result.jobs)  # last, because these rows mark the cell as finished
         progress.finish(each, said, result.jobs)
-    directory.write_metadata({**metadata, "finished_at": now()})
     return failures
 
 

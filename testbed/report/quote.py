@@ -9,7 +9,7 @@
 
 Files are those in ``reports/reference/``. In a table, the first row with the given values counts,
 and the last word names the column. Reals are rounded as in the report. For a JSON file, the last
-word names a key; ``took`` is the time from ``started_at`` to ``finished_at``.
+word names a key; ``took`` is the time that its sessions took.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import csv
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from testbed.report.runs import duration, seconds
 from testbed.report.tables import number
 from testbed.shipped import folder
 
@@ -75,21 +75,16 @@ def _of_run(asked: str, path: Path, key: str) -> str:
     """A value of a run's metadata."""
     content = json.loads(path.read_text())
     try:
-        return took(content) if key == "took" else str(content[key])
+        return _took(content) if key == "took" else str(content[key])
     except (KeyError, TypeError) as error:
         raise Unquotable(f"{asked}: {path.name} has no {key}") from error
 
 
-def took(run: Mapping[str, Any]) -> str:
-    """How long a run took, by its metadata: ``5 min 41 s``. Raises KeyError or TypeError if the
-    metadata do not say, as those of a resumed run."""
-    if "resumed" in run:
-        raise KeyError("finished_at")  # it also waited between its parts
-    begun, ended = (
-        datetime.strptime(run[name], "%Y-%m-%dT%H:%M:%SZ") for name in ("started_at", "finished_at")
-    )
-    minutes, seconds = divmod(round((ended - begun).total_seconds()), 60)
-    return f"{minutes} min {seconds:02d} s"
+def _took(run: Mapping[str, Any]) -> str:
+    """How long a run took. Raises KeyError if its metadata do not say."""
+    if (taken := seconds(run)) is None:
+        raise KeyError("ended_at")
+    return duration(taken)
 
 
 @click.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,8 @@ def read(directory: Path) -> Run:
         if isinstance(found := metadata.get(title), dict):
             named = ", ".join(f"{k} {v}" for k, v in found.items() if v is not None)
             facts.append((title, named))
+    if (taken := seconds(metadata)) is not None:
+        facts.append(("took", duration(taken)))
     if isinstance(later := metadata.get("resumed"), list):
         facts.append(("continued", ", ".join(map(_session, later))))
     return Run(
@@ -79,6 +82,28 @@ def read(directory: Path) -> Run:
         text=text,
         facts=tuple((title, fact) for title, fact in facts if fact),
     )
+
+
+def seconds(metadata: Mapping[str, Any]) -> int | None:
+    """How long a run took, without the time between its sessions, in s; None if it did not finish,
+    or if the end of a session is unknown."""
+    later = metadata.get("resumed", [])
+    total = 0
+    for session in (metadata, *later):
+        ended = session.get("ended_at", None if later else metadata.get("finished_at"))
+        if not (metadata.get("finished_at") and ended):
+            return None
+        total += round((_instant(ended) - _instant(session["started_at"])).total_seconds())
+    return total
+
+
+def _instant(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(seconds: int) -> str:
+    """As a person writes it: ``5 min 41 s``."""
+    return f"{seconds // 60} min {seconds % 60:02d} s"
 
 
 def _session(called: Mapping[str, Any]) -> str:

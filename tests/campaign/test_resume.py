@@ -104,7 +104,14 @@ def test_only_what_is_missing_is_run_and_finished_rows_stay_as_they_are(swept, t
     metadata = read_metadata(directory)
     assert metadata["finished_at"]
     assert len(metadata["resumed"]) == 1
+    assert metadata["ended_at"] <= metadata["resumed"][0]["ended_at"] == metadata["finished_at"]
+
+
+def test_resuming_a_finished_run_changes_nothing(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder())
+    before = read_metadata(directory)
     assert go_on(directory) == []
+    assert read_metadata(directory) == before
 
 
 def test_a_row_that_was_cut_off_is_run_again_without_doubling_its_iterations(swept, tmp_path):

@@ -69,6 +69,10 @@ def test_a_runs_metadata_can_be_quoted(tmp_path):
     )
     assert ">3 min 07 s<" in filled(text, tmp_path)
     assert ">2<" in filled(text, tmp_path)
+    later = {"started_at": "2026-01-03T10:00:00Z", "ended_at": "2026-01-03T10:01:00Z"}
+    both = run | {"ended_at": "2026-01-01T23:59:00Z", "resumed": [later]}
+    (tmp_path / "run.json").write_text(json.dumps(both))
+    assert ">2 min 00 s<" in filled(text, tmp_path)
     with pytest.raises(Unquotable, match=r"run\.json has no colour"):
         filled("<!-- quote run.json colour --><!-- /quote -->", tmp_path)
     for untold in ({"finished_at": None}, {"resumed": [{"started_at": "2026-01-02T00:00:00Z"}]}):

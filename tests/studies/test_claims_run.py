@@ -186,7 +186,7 @@ def test_a_page_says_what_made_it():
     later = facts(started_at="2026-11-22T10:01:10Z", finished_at="2026-11-22T10:02:00Z")
     assert str(Made([facts(), later])) == (
         "2 experiments at commit 0123456789, on A CPU (2 cores), from 2026-11-22T10:00:00Z to"
-        " 2026-11-22T10:02:00Z; they took 2 min 0 s."
+        " 2026-11-22T10:02:00Z; they took 2 min 00 s."
     )
     dirty = str(Made([facts(git_dirty=True)]))
     assert "0123456789 with uncommitted changes" in dirty

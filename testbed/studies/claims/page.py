@@ -9,7 +9,6 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from testbed import results
 from testbed.experiment.findings import counted
 from testbed.report import template
+from testbed.report.runs import duration, seconds
 from testbed.report.tables import number
 from testbed.studies.claims.schema import (
     CANNOT,
@@ -285,28 +285,19 @@ class Made:
         machines = sorted({f"{call['cpu']} ({counted(call['cores'], 'core')})" for call in calls})
         begun = min(run["started_at"] for run in self.runs)
         finished = [run for run in self.runs if run.get("finished_at")]
-        resumed = [run for run in finished if "resumed" in run]
-        took = sum(_seconds(run) for run in finished if "resumed" not in run)
+        known = [taken for run in finished if (taken := seconds(run)) is not None]
         said = (
             f"{counted(len(self.runs), 'experiment')} at commit {' and '.join(commits)}, on"
             f" {' and '.join(machines)}, from {begun}"
         )
         if finished:
             said += f" to {max(run['finished_at'] for run in finished)}"
-        said += f"; they took {took // 60:.0f} min {took % 60:.0f} s"
-        if resumed:
-            said += f" without {counted(len(resumed), 'experiment')} that ran in several parts"
+        said += f"; they took {duration(sum(known))}"
+        if unknown := len(finished) - len(known):
+            said += f" without {counted(unknown, 'experiment')} that ran in several parts"
         if len(finished) < len(self.runs):
             said += f"; {len(self.runs) - len(finished)} did not finish"
         return said + "."
-
-
-def _seconds(run: dict[str, Any]) -> float:
-    """How many seconds a run took, to the second."""
-    begun, ended = (
-        datetime.strptime(run[key], "%Y-%m-%dT%H:%M:%SZ") for key in ("started_at", "finished_at")
-    )
-    return (ended - begun).total_seconds()
 
 
 @dataclass
