@@ -298,7 +298,7 @@ def gallery(page: str, argument: str) -> str:
 
 def _made(folder: Path) -> str:
     """Which runs a report shows: their files, commands and times."""
-    from testbed.report.quote import took
+    from testbed.report.runs import duration, seconds
 
     lines = ["| file | command | time | processor |", "| --- | --- | --- | --- |"]
     for path in sorted([*folder.glob("run.json"), *folder.glob("*/run.json")]):
@@ -306,7 +306,8 @@ def _made(folder: Path) -> str:
         name = re.search(r"^name: (\S+)", (path.parent / "experiment.yaml").read_text(), re.M)
         assert name is not None
         parts = 1 + len(run.get("resumed", []))
-        time = took(run) if parts == 1 else f"in {parts} parts"
+        taken = seconds(run)
+        time = duration(taken) if taken is not None else f"in {parts} parts"
         lines.append(
             f"| `{name[1]}.yaml` | `{run['command']}` | {time} |"
             f" {run['cpu']}, {run['cores']} cores |"
