@@ -32,6 +32,7 @@ from testbed.deployment.experiments import reads
 from testbed.lifetime import die_with_parent
 from testbed.located import write
 from testbed.placement.fabric import build_fabric
+from testbed.switches.control import ControlError
 from testbed.systems import registry
 
 
@@ -122,7 +123,7 @@ def main() -> None:
             ) as process:
                 try:
                     found = process.submit(measure, system, options, workers).result()
-                except (ValueError, DeploymentError) as error:
+                except (ValueError, DeploymentError, ControlError) as error:
                     print(f"{name:28} {workers:7} {error}", flush=True)
                     continue
                 except (MemoryError, BrokenProcessPool):
