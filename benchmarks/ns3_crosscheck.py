@@ -15,17 +15,14 @@ Its output is in testbed/backends/flow/README.md.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 
 from benchmarks import ns3_model
+from benchmarks.one_process import one_process
 from testbed.backends.flow.routes import Links, Ways
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
-from testbed.lifetime import die_with_parent
 from testbed.plan.program import Pipelining, Plan
 from testbed.plan.stages import Stages, stretches
 from testbed.plan.units import Unit
@@ -149,9 +146,7 @@ def main() -> None:
     print(f"{'case':36} {'simulator':>10} {'ns-3':>10} {'error':>7}")
     for case in (each for each in cases() if asked.only in each.name):
         # An ns-3 process has only one network.
-        with ProcessPoolExecutor(
-            1, get_context("spawn"), initializer=die_with_parent, initargs=(os.getpid(),)
-        ) as process:
+        with one_process() as process:
             packets = process.submit(theirs, case, size).result()
         for flows, each in zip(ours(case, size), packets, strict=True):
             print(f"{case.name:36} {flows:10.5f} {each:10.5f} {flows / each - 1:+7.1%}", flush=True)

@@ -13,23 +13,20 @@ process. What takes twice the time or the memory that it may take is stopped.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 
+from benchmarks.one_process import one_process
 from testbed.backends.packet import backend
 from testbed.campaign.planning import check_trees
 from testbed.deployment.deploy import deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import reads
-from testbed.lifetime import die_with_parent
 from testbed.located import write
 from testbed.placement.fabric import build_fabric
 from testbed.switches.control import ControlError
@@ -88,14 +85,14 @@ def experiment(system: str, options: Mapping[str, str], workers: int) -> str:
     )
 
 
-def bounded(parent: int, size: Size) -> None:
-    """Have this process end with its parent, or at twice the aims of ``size``."""
-    die_with_parent(parent)
+def bound(size: Size) -> None:
+    """Have this process end at twice the aims of ``size``."""
     resource.setrlimit(resource.RLIMIT_CPU, (int(2 * size.aim_s),) * 2)
     resource.setrlimit(resource.RLIMIT_AS, (int(2 * size.aim_gib * 2**30),) * 2)
 
 
 def measure(system: str, options: Mapping[str, str], workers: int) -> Measured:
+    bound(SIZES[workers])
     before = process_time()
     asked = reads(experiment(system, options, workers))
     with TemporaryDirectory() as folder:
@@ -118,9 +115,7 @@ def main() -> None:
         aims = SIZES[workers]
         for system, options in (each for each in CASES if each[0] in asked.systems):
             name = " ".join([system, *(f"{key}={value}" for key, value in options.items())])
-            with ProcessPoolExecutor(
-                1, get_context("spawn"), initializer=bounded, initargs=(os.getpid(), aims)
-            ) as process:
+            with one_process() as process:
                 try:
                     found = process.submit(measure, system, options, workers).result()
                 except (ValueError, DeploymentError, ControlError) as error:

@@ -16,14 +16,11 @@ sources), and ns-3's TCP (``pip install ns3``; 1/8 of the size).
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -32,12 +29,12 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from benchmarks import ns3_model
+from benchmarks.one_process import one_process
 from benchmarks.tcp_traffic import Traffic, ours, theirs
 from testbed.backends.packet import backend
 from testbed.backends.packet.simulation import Kind, Simulation
 from testbed.deployment.deploy import deploy
 from testbed.deployment.experiments import reads
-from testbed.lifetime import die_with_parent
 from testbed.located import write
 from testbed.placement.fabric import build_fabric
 from testbed.topology.builders import fat_tree
@@ -165,9 +162,7 @@ def htsim(traffic: Traffic, program: Path) -> Speed:
 
 
 def in_a_process(measure: Callable[..., Speed], *arguments: object) -> Speed:
-    with ProcessPoolExecutor(
-        1, get_context("fork"), initializer=die_with_parent, initargs=(os.getpid(),)
-    ) as process:
+    with one_process("fork") as process:
         return process.submit(measure, *arguments).result()
 
 

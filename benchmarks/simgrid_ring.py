@@ -13,23 +13,20 @@ step.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import shutil
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
 from typing import NamedTuple
 
+from benchmarks.one_process import one_process
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
-from testbed.lifetime import die_with_parent
 from testbed.plan.units import Unit
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
@@ -80,9 +77,7 @@ def compiled(folder: str) -> Path | None:
 
 
 def in_a_process(workers: int, size: int) -> Measured:
-    with ProcessPoolExecutor(
-        1, get_context("spawn"), initializer=die_with_parent, initargs=(os.getpid(),)
-    ) as process:
+    with one_process() as process:
         return process.submit(flow_back_end, workers, size).result()
 
 

@@ -17,16 +17,14 @@ import os
 import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.one_process import one_process
 from testbed.backends.flow.scenario import Job
 from testbed.backends.flow.simulate import simulate
-from testbed.lifetime import die_with_parent
 from testbed.plan.units import cut
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import fat_tree, leaf_spine
@@ -92,9 +90,7 @@ def measurements(
         refused = ""
         for fabric in fabrics:
             if not refused:
-                with ProcessPoolExecutor(
-                    1, get_context("spawn"), initializer=die_with_parent, initargs=(os.getpid(),)
-                ) as process:
+                with one_process() as process:
                     result = process.submit(measure, system, workload, fabric)
                     try:
                         found: Measured | str = result.result(timeout=limit_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -143,13 +143,15 @@ def _session(
     """Write a run's ``metadata``: when the session in it ends, and when the whole run has
     finished."""
     directory.write_metadata({**metadata, "finished_at": None})
-    finished_at = None
     try:
         yield
-        finished_at = now()
-    finally:
-        session["ended_at"] = now()
-        directory.write_metadata({**metadata, "finished_at": finished_at})
+    except BaseException:
+        with suppress(OSError):  # a full disk may be what ended it, and is the error to report
+            session["ended_at"] = now()
+            directory.write_metadata({**metadata, "finished_at": None})
+        raise
+    session["ended_at"] = now()
+    directory.write_metadata({**metadata, "finished_at": session["ended_at"]})
 
 
 def _fill(

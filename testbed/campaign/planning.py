@@ -146,7 +146,7 @@ def check_trees(job: DeployedJob) -> None:
                 " below it aggregate, take fewer workers, or write backend: simulate",
                 ("jobs", job.number, "workers"),
             )
-        passed = max(tree.depth(host) for host in tree.rank_of) - 1
+        passed = tree.depth(tree.switches[0]) if tree.switches else 0
         if passed >= TIME_TO_LIVE:
             raise DeploymentError(
                 f"{at}.workers: found packets that pass {passed} switches on a tree of"

@@ -88,10 +88,11 @@ def seconds(metadata: Mapping[str, Any]) -> int | None:
     """How long a run took, without the time between its sessions, in s; None if it did not finish,
     or if the end of a session is unknown."""
     later = metadata.get("resumed", [])
+    finished = metadata.get("finished_at")
     total = 0
     for session in (metadata, *later):
-        ended = session.get("ended_at", None if later else metadata.get("finished_at"))
-        if not (metadata.get("finished_at") and ended):
+        ended = session.get("ended_at", None if later else finished)
+        if not (finished and ended):
             return None
         total += round((_instant(ended) - _instant(session["started_at"])).total_seconds())
     return total
