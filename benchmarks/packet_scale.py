@@ -29,7 +29,6 @@ from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import reads
 from testbed.located import write
 from testbed.placement.fabric import build_fabric
-from testbed.switches.control import ControlError
 from testbed.systems import registry
 
 
@@ -97,8 +96,7 @@ def measure(system: str, options: Mapping[str, str], workers: int) -> Measured:
     asked = reads(experiment(system, options, workers))
     with TemporaryDirectory() as folder:
         deployment = deploy(asked, build_fabric(asked))
-        for job in deployment.jobs:
-            check_trees(job)
+        check_trees(deployment)
         found = backend.run(deployment, Path(folder))
     cpu_s = process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -118,7 +116,7 @@ def main() -> None:
             with one_process() as process:
                 try:
                     found = process.submit(measure, system, options, workers).result()
-                except (ValueError, DeploymentError, ControlError) as error:
+                except (ValueError, DeploymentError) as error:
                     print(f"{name:28} {workers:7} {error}", flush=True)
                     continue
                 except (MemoryError, BrokenProcessPool):

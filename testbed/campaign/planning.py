@@ -4,6 +4,7 @@ take."""
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -28,6 +29,10 @@ packet on each link."""
 TIME_TO_LIVE = 64
 """Of hosts' IP packets. A switch that forwards a packet, or a sum in place of the last contribution
 to it, takes 1, and drops it at 1."""
+
+COPIES = 1024
+"""Most copies of sums in a switch's table, one for each child on each of its trees; see
+``p4/replication.p4``."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,7 @@ def _drawn(cell: Cell) -> tuple[str, int]:
 def _expect(cell: Cell, deployment: Deployment) -> Planned:
     if cell.experiment.backend != "simulate":
         _check_program(cell.experiment.emulation.p4_program)
-        for job in deployment.jobs:
-            check_trees(job)
+        check_trees(deployment)
     if cell.experiment.backend == "simulate":  # which has no loss
         return Planned(cell, deployment, SIMULATION_S)
     lossy, known = losing.warning(deployment), calibration.load()
@@ -132,9 +136,15 @@ def _check_program(program: str | None) -> None:
         raise DeploymentError(first, ("emulation", "p4_program")) from error
 
 
-def check_trees(job: DeployedJob) -> None:
-    """Raise DeploymentError if packets cannot name all contributors, or not pass all switches. The
-    simulator has no packets."""
+def check_trees(deployment: Deployment) -> None:
+    """Raise DeploymentError if packets cannot name all contributors, or not pass all switches, or
+    if a switch has no room for a tree. The simulator has no packets."""
+    for job in deployment.jobs:
+        _check_packets(job)
+    _check_copies(deployment)
+
+
+def _check_packets(job: DeployedJob) -> None:
     at = f"jobs.{job.number}"
     for tree in job.plan.trees:
         switch = max(tree.switches, key=lambda name: len(tree.children(name)), default=tree.root)
@@ -159,6 +169,21 @@ def check_trees(job: DeployedJob) -> None:
                 f"{at}.workers: found {job.plan.workers}, wanted at most {wire.MAX_RANKS} on trees;"
                 " take fewer, or write backend: simulate",
                 ("jobs", job.number, "workers"),
+            )
+
+
+def _check_copies(deployment: Deployment) -> None:
+    copies = Counter[str]()
+    for job in deployment.jobs:
+        for tree in job.plan.trees:
+            copies.update({switch: len(tree.children(switch)) for switch in tree.switches})
+    for switch, count in copies.most_common(1):
+        if count > COPIES:
+            raise DeploymentError(
+                f"found {count} children of {switch} on the trees of all jobs, wanted at most"
+                f" {COPIES}, one for each entry in its table of copies; take fewer workers, or fewer"
+                " trees, or write backend: simulate",
+                ("jobs",),
             )
 
 

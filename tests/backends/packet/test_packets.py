@@ -241,6 +241,13 @@ def test_a_switch_with_more_children_than_a_bitmap_has_bits_is_refused_first(tmp
         run(tmp_path, **changes)
 
 
+def test_a_switch_with_more_copies_than_its_table_has_room_for_is_refused_first(tmp_path):
+    changes = {"fabric__hosts_per_leaf": [30, 30], "jobs__0__workers": 60}
+    changes |= {"fabric__spines": 40, "fabric__ina_tier": "any", "jobs__0__system": "panama"}
+    with pytest.raises(DeploymentError, match="found 1200 children of t0 on the trees"):
+        run(tmp_path, **changes)
+
+
 def chain_of_racks(racks):
     return {
         "fabric__leaves": racks,
