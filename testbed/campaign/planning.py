@@ -181,7 +181,7 @@ def _check_copies(deployment: Deployment) -> None:
         if count > COPIES:
             raise DeploymentError(
                 f"found {count} children of {switch} on the trees of all jobs, wanted at most"
-                f" {COPIES}, one for each entry in its table of copies; take fewer workers, or fewer"
+                f" {COPIES}, one for each entry in its table of copies; take fewer workers or fewer"
                 " trees, or write backend: simulate",
                 ("jobs",),
             )

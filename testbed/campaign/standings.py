@@ -18,6 +18,7 @@ from typing import TypeAlias
 from testbed.experiment.findings import counted
 from testbed.machine.verdict import VALID
 from testbed.report.backends import SIMULATED, mark
+from testbed.report.names import variant
 from testbed.report.statistics import mean_interval
 from testbed.results import RESULTS, Unreadable
 from testbed.workload.catalogue import title
@@ -133,12 +134,17 @@ class Standings:
 
     def _name(self, row: Record) -> str:
         """A system with the options that the sweep gave it."""
-        options = [
-            f"{path.rpartition('.')[2]}={json.dumps(value)}"
+        given = [
+            (path.rpartition(".")[2], value)
             for path, value in _swept(row).items()
             if _is_of_series(path, row) and not path.endswith(".system") and value
         ]
-        return ", ".join([self._titles.get(row["system"], row["system"]), *options])
+        options = [
+            f"{key}={one}"
+            for name, value in given
+            for key, one in (value.items() if isinstance(value, dict) else [(name, value)])
+        ]
+        return variant(self._titles.get(row["system"], row["system"]), ", ".join(options))
 
 
 def _swept(row: Record) -> dict[str, object]:
@@ -158,7 +164,8 @@ def _is_of_series(path: str, row: Record) -> bool:
 def _setting(row: Record) -> Setting:
     """Everything in which rows must agree to be compared."""
     told = {f"jobs.{row['job']}.workload", "backend"}
-    told |= {"fabric.ina"} if _swept(row).get("fabric.ina") in ("none", "all") else set()
+    ina = _swept(row).get("fabric.ina")
+    told |= {"fabric.ina"} if ina in ("none", "all") or isinstance(ina, int) else set()
     conditions = [
         f"{path.rpartition('.')[2]}={value if isinstance(value, str) else json.dumps(value)}"
         for path, value in _swept(row).items()
