@@ -33,6 +33,13 @@ def test_the_interval_of_a_ratio_is_around_it():
     assert 1.9 < low < 2.0 < high < 2.1
 
 
+@pytest.mark.parametrize("size", [4, 8, 9, 20])
+def test_samples_that_do_not_overlap_have_the_least_p(size):
+    low = np.arange(size, dtype=float)
+    (p,) = statistics.rank_tests([(low, low + size)])
+    assert p == pytest.approx(statistics.least_p(size, size))
+
+
 def test_rank_tests_agree_with_the_tables_of_mann_and_whitney():
     apart = np.arange(4.0), np.arange(4.0) + 10
     mixed = np.array([1.0, 4.0, 5.0]), np.array([2.0, 3.0, 6.0])
