@@ -68,12 +68,13 @@ def references(styles: Styles) -> list[str]:
 
 
 def series_styles(found: Sequence[Series], styles: Styles) -> dict[Series, SystemStyle]:
-    """A style for each series, in the order of figures. Variants are paler and have broken
-    lines."""
+    """A style for each series, in the order of figures, defaults first. Variants are paler and have
+    broken lines."""
     result = {}
     for system in ordered([system for system, _ in found], styles):
         style = style_of(system, styles)
-        variants = sorted({variant for own, variant in found if own == system})
+        own = {variant for name, variant in found if name == system}
+        variants = sorted(own, key=lambda variant: (bool(names.variant("", variant)), variant))
         for place, variant in enumerate(variants):
             result[system, variant] = replace(
                 style,
