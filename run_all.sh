@@ -4,7 +4,8 @@
 #   --reference  all experiments of reports/reference, papers' claims, and the pages made from them;
 #                rows that the same code made are kept, those in reports/reference and those of an
 #                interrupted run; without BMv2, those on it stay as they are
-#   no argument  the full evaluation: in packets on two fabrics, then in Mininet (where BMv2 is installed, on it, too)
+#   no argument  the evaluation: in packets on the leaf-spine, then on both fabrics in packets and in Mininet (where BMv2
+#                is installed, on it, too)
 #   files        these experiments
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -19,7 +20,7 @@ for argument in "$@"; do
     esac
 done
 if [[ -z $reference ]]; then
-    ((${#arguments[@]})) || for name in {evaluation,emulated}{,-fat-tree} ${bmv2:+emulated-bmv2}; do
+    ((${#arguments[@]})) || for name in evaluation emulated{,-fat-tree} ${bmv2:+emulated-bmv2}; do
         arguments+=("$here/experiments/$name.yaml")
     done
     "$here/setup.sh"
