@@ -22,9 +22,8 @@ from testbed.report import (
     template,
 )
 from testbed.report.backends import FLOOR, mark
-from testbed.report.differences import Record
 from testbed.report.evaluated import evaluated
-from testbed.report.ranking import Ranking
+from testbed.report.ranking import Ranking, fastest
 from testbed.report.system_style import Series, Styles
 from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
@@ -142,18 +141,14 @@ def winners(rankings: Sequence[Ranking], titles: Mapping[Series, str]) -> Table:
     found = []
     for ranking in rankings:
         best, place = ranking.best, ranking.place
-        names = [titles[row["system"], row["variant"]] for row in _leaders(ranking)]
-        row = [_fabric(place), title(place["workload"]), place["ina"], " = ".join(names)]
+        named = fastest(ranking, lambda row: titles[row["system"], row["variant"]])
+        row = [_fabric(place), title(place["workload"]), place["ina"], named]
         row += [number(best["jct_s"]), interval(best["jct_low"], best["jct_high"])]
         if lead := ranking.next:
             row += [titles[lead.slower["system"], lead.slower["variant"]], number(lead.ratio)]
             row += [interval(*lead.interval), lead.sure]
         found.append([*row, *[""] * (len(columns) - len(row))])
     return columns, found
-
-
-def _leaders(ranking: Ranking) -> list[Record]:
-    return [ranking.best, *(each.slower for each in ranking.tied)]
 
 
 def _fabric(place: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Whether two systems differ, and how certain that is.
 
-The size of a difference comes first: if it is below the noise floor, it is a tie, whatever a test
-says. So are identical plans. Then comes a rank test, with Holm's correction for all comparisons of
-a table.
+The size of a difference comes first: if it is below the noise floor, it is a tie. So are identical
+plans. Then comes a rank test of whether the slower one is slower by more than the floor, with
+Holm's correction for all comparisons of a table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Difference:
     Attributes:
         ratio: the ratio of the mean JCTs, at least 1.
         interval: its 95 % bootstrap interval; nan with too few repeats.
-        p: the corrected p of the rank test; nan if it was not made.
+        p: the corrected p of the rank test of a difference above the floor; nan if it was not made.
         floor: the smallest difference that counts here.
     """
 
@@ -49,12 +49,17 @@ class Difference:
         return not isnan(self.p)
 
     @property
+    def same(self) -> bool:
+        """Whether both take the same time, up to the floor."""
+        return self.same_plan or self.ratio < 1 + self.floor
+
+    @property
     def tie(self) -> str:
         """Why no difference is claimed; empty if one is, or if there are too few repeats for a
         test."""
         if self.same_plan:
             return "the same plan"
-        if self.ratio < 1 + self.floor:
+        if self.same:
             return f"within {self.floor:.0%}"
         if self.tested and self.p >= LEVEL:
             return f"no difference found, p = {self.p:.2g}"
@@ -76,29 +81,29 @@ class Difference:
 def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
     """The difference within each pair of a table, faster first in each result."""
     ordered = [tuple(sorted(pair, key=lambda row: float(row["jct_s"]))) for pair in pairs]
-    least = {
-        at: least_p(len(first["times"]), len(second["times"]))
+    floors = [FLOOR.get(str(first["backend"]), 0.0) for first, _ in ordered]
+    # What does not aggregate in the network is the same at each place of INA: one comparison.
+    samples = {
+        at: (tuple(first["times"]), tuple(time / (1 + floors[at]) for time in second["times"]))
         for at, (first, second) in enumerate(ordered)
         if first["backend"] != SIMULATED and not _same_plan(first, second)
     }
+    least = {own: least_p(*map(len, own)) for own in samples.values()}
     # Pairs are not tested if no test could show anything: with too few repeats, or too many
     # comparisons for so few.
     family = sum(p <= LEVEL for p in least.values())
-    tested = [at for at, p in least.items() if p * family <= LEVEL and p <= LEVEL]
-    samples = [
-        (np.asarray(first["times"], float), np.asarray(second["times"], float))
-        for first, second in map(ordered.__getitem__, tested)
-    ]
+    tested = [own for own, p in least.items() if p * family <= LEVEL and p <= LEVEL]
+    tests = rank_tests([(np.asarray(first), np.asarray(second)) for first, second in tested])
+    p_of = dict(zip(tested, holm(tests), strict=True))
     intervals = ratio_intervals([(second["times"], first["times"]) for first, second in ordered])
-    p_of = dict(zip(tested, holm(rank_tests(samples)), strict=True))
     return [
         Difference(
             first,
             second,
             ratio=second["jct_s"] / first["jct_s"],
             interval=intervals[at],
-            p=p_of.get(at, nan),
-            floor=FLOOR.get(str(first["backend"]), 0.0),
+            p=p_of.get(samples[at], nan) if at in samples else nan,
+            floor=floors[at],
         )
         for at, (first, second) in enumerate(ordered)
     ]

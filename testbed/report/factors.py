@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from testbed import results
 from testbed.report import canvas, data, names, runs
 from testbed.report.differences import Record, differences
-from testbed.report.ranking import Ranking
+from testbed.report.ranking import Ranking, fastest
 from testbed.report.system_style import Styles, ordered, series_styles, style_of
 from testbed.report.tables import Table, number
 
@@ -149,7 +149,7 @@ def _flips(own: Sequence[Ranking], styles: Styles) -> tuple[str, list[str]]:
     """Where the answer changes as text, and the systems that lead at every value."""
 
     def named(systems: Sequence[str]) -> str:
-        return " = ".join(style_of(name, styles).title for name in systems)
+        return ", ".join(style_of(name, styles).title for name in systems)
 
     changes = [
         f"between {before.place['value']} and {after.place['value']}, from"
@@ -175,7 +175,7 @@ def table(study: Study, styles: Styles) -> Table:
         lead = ranking.next
         place = ranking.place["value"], ranking.place["ina"]
         rows.append([
-            *place, " = ".join(style_of(name, styles).title for name in leaders(ranking)),
+            *place, fastest(ranking, lambda row: style_of(row["system"], styles).title),
             number(ranking.best["jct_s"]),
             style_of(lead.slower["system"], styles).title if lead else "",
             number(lead.ratio) if lead else "", lead.sure if lead else "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,16 @@ class Ranking:
     @property
     def tied(self) -> list[Difference]:
         return [each for each in self.behind if each.tie]
+
+    @property
+    def equal(self) -> list[Difference]:
+        """Those of ``tied`` that take the same time as ``best``."""
+        return [each for each in self.tied if each.same]
+
+    @property
+    def unclear(self) -> list[Difference]:
+        """Those of ``tied`` whose mean is longer, though no test tells them from ``best``."""
+        return [each for each in self.tied if not each.same]
 
     @property
     def next(self) -> Difference | None:
@@ -69,17 +79,32 @@ def _said(ranking: Ranking, titles: Titles) -> str:
     name = _title(ranking.best, titles)
     if not ranking.behind:
         return f"only {name} has a valid row"
-    tied = [_title(each.slower, titles) for each in ranking.tied]
-    lead = ranking.next
-    if tied:
-        first = f"{', '.join([name, *tied[:-1]])} and {tied[-1]} tie"
-        if lead is None:
-            return first
-        first += ", "
+    equal = [name, *(_title(each.slower, titles) for each in ranking.equal)]
+    unclear = [_title(each.slower, titles) for each in ranking.unclear]
+    if ranking.equal:
+        first = f"{_listed(equal)} tie"
+        first += f", and no test tells {_listed(unclear)} from {name}" if unclear else ""
+    elif unclear:
+        first = f"no test tells {_listed([name, *unclear])} apart"
     else:
-        first = f"{name} is fastest, "
-    assert lead is not None
-    return f"{first}{lead.ratio:.2f} times as fast as {_title(lead.slower, titles)}{_sure(lead)}"
+        first = f"{name} is fastest"
+    lead = ranking.next
+    if lead is None:
+        return first
+    than = _title(lead.slower, titles)
+    return f"{first}, {lead.ratio:.2f} times as fast as {than}{_sure(lead)}"
+
+
+def fastest(ranking: Ranking, name: Callable[[Record], str]) -> str:
+    """``Ring = Rina, or perhaps PS``: the fastest systems, and those that no test tells from
+    them."""
+    equal = " = ".join(map(name, [ranking.best, *(each.slower for each in ranking.equal)]))
+    unclear = ", ".join(name(each.slower) for each in ranking.unclear)
+    return f"{equal}, or perhaps {unclear}" if unclear else equal
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def _title(row: Record, titles: Titles) -> str:
