@@ -3,6 +3,7 @@ limits."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -23,7 +24,7 @@ from testbed.report import (
 )
 from testbed.report.backends import FLOOR, mark
 from testbed.report.evaluated import evaluated
-from testbed.report.ranking import Ranking, fastest
+from testbed.report.ranking import Ranking, fastest, rankings
 from testbed.report.system_style import Series, Styles
 from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
@@ -86,10 +87,14 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     found = evaluated(parts.matrix, styles)
     rows = found.rows
     table = winners(found.rankings, found.titles)
+    first = often_first(found.rankings)
+    others = rankings(found.means[found.means["system"] != first], styles) if first else []
     about = [*found.about.values()]
     about += [runs.read(run) for run in run_dirs if run not in parts.matrix]
     context: dict[str, Any] = {
         "table": table,
+        "first": styles[first].title if first else "",
+        "others": winners(others, found.titles),
         "runs": about,
         "machines": len({run.machine for run in about}),
         "figure": (out / "figures" / f"{FIGURE}.svg").exists(),
@@ -116,6 +121,15 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     page.write_text(environment.get_template("answer.md.j2").render(context))
     (out / WINNERS).write_text(markdown(table))
     return page
+
+
+def often_first(found: Sequence[Ranking]) -> str:
+    """The system that alone is fastest in most settings, if that is a third of them; else empty."""
+    alone = Counter(str(each.best["system"]) for each in found if not each.tied)
+    for name, count in alone.most_common(1):
+        if 3 * count >= len(found):
+            return name
+    return ""
 
 
 def _spreads(means: pd.DataFrame) -> pd.Series:
