@@ -29,7 +29,10 @@ from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = Path(__file__).resolve().parent
-_MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", re.MULTILINE)
+_MARK = re.compile(
+    r"^<!-- generated: (\S+) ?(.*?) -->$(?:\n\[This note\]\(.*\) is .*)?", re.MULTILINE
+)
+"""A place that is written when the site is built; the line below is for readers of the files."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _LISTING = re.compile(r"^```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)^```$", re.M | re.S)
 _PICTURE = re.compile(r"!\[([^\]]*)\]\((figures/[^)\s]+|[\w-]+\.(?:png|svg))\)")

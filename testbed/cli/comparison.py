@@ -19,7 +19,7 @@ from testbed.cli.failures import reading
     metavar="[BACKEND=]SHARE",
     multiple=True,
     help="by how much figures may change: 10%, or simulate=1%; may be repeated"
-    "  [default: simulate=1%, packet=1%, emulate=10%]",
+    "  [default: simulate=1%, packet=0.001%, emulate=10%]",
 )
 @click.option("--all", "everything", is_flag=True, help="also show figures that did not change")
 def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool) -> None:

@@ -47,6 +47,7 @@ def explain(
 ) -> None:
     """Say where a job's time went, in parts that add up to its JCT.
 
+    RUN is a run's directory, or a directory above it; then the last run is explained.
     A cell in packets runs again without each cause; a part is the time that this saves. Rows of
     other back ends are explained from their tables, which do not show every cause.
     """
@@ -62,9 +63,10 @@ def explain(
 
     if path.is_dir():
         from testbed.located import Invalid
-        from testbed.results import Unreadable
+        from testbed.results import Unreadable, last_run
 
         with reading(NoCell, Unreadable, Invalid):
+            path = last_run(path)
             cells, others = of_run(path, cell, most, job)
             output = output or path
             for line in lines(path, others):
