@@ -1,6 +1,6 @@
 """The simulator's time by the number of workers: one iteration of every system.
 
-    .venv/bin/python benchmarks/simulation.py [--k 4 8 16 32] [--leaves 512] [--systems ring ...]
+    .venv/bin/python -m benchmarks.simulation [--k 4 8 16 32] [--leaves 512] [--systems ring ...]
                                               [--workload resnet50] [--figure FILE]
 
 Each measurement is a process of its own on one core. Its time is processor time of planning and

@@ -91,7 +91,6 @@ class Resumed:
         self._run, self._rules = run, rules
         with held(run):
             try:
-                directory = RunDirectory(run)
                 before = _experiment_of(run)
                 results.read(run)
                 results.read_metadata(run)
@@ -104,7 +103,7 @@ class Resumed:
                 raise Unreadable(f"{run}: cannot be resumed: {error}") from error
             deployments, known = Deployments(), calibration.load()
             self._experiment = capacity.resolved(wanted, known, deployments, before)
-            state = judge(directory, expand(self._experiment), rules)
+            state = judge(run, expand(self._experiment), rules)
         self.planned = plan(state.missing, deployments)
         self.note = f"{run}: {state}"
 
@@ -114,14 +113,14 @@ class Resumed:
         executor.prepare(self.planned, recording)
         with held(self._run):
             directory = RunDirectory(self._run)
-            state = judge(directory, expand(self._experiment), self._rules)
+            state = judge(self._run, expand(self._experiment), self._rules)
             set_aside(directory, state)
             directory.write(results.EXPERIMENT, dump(self._experiment))
             metadata = results.read_metadata(self._run)
             missing = [each for each in self.planned if each.cell in state.missing]
             if not missing and metadata.get("finished_at"):
                 return self._run, 0
-            metadata.setdefault("resumed", []).append(environment())
+            metadata["resumed"] = [*(metadata.get("resumed") or []), environment()]
             with _session(directory, metadata, metadata["resumed"][-1]):
                 failures = _fill(directory, missing, recording, executor, quiet)
         return self._run, failures

@@ -107,7 +107,7 @@ class Call(Generic[T]):
         dies."""
         try:
             kind, value, details = self._pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):  # it may have died while it sent
             self._child.join()
             raise Failed(f"the cell's process died (exit code {self._child.exitcode})") from None
         self._child.join()

@@ -123,11 +123,11 @@ class State:
         return said
 
 
-def judge(directory: RunDirectory, cells: Sequence[Cell], rules: Rules) -> State:
-    """Which of the ``cells`` are finished in ``directory``; nothing is changed."""
+def judge(run: Path, cells: Sequence[Cell], rules: Rules) -> State:
+    """Which of the ``cells`` are finished in the directory ``run``; nothing is changed."""
     wanted = {(cell.id, str(cell.repeat)): cell for cell in cells}
     rows: dict[Key, list[dict[str, str]]] = {}
-    for row in _read(directory.path / RESULTS):
+    for row in _read(run / RESULTS):
         rows.setdefault(_key(row), []).append(row)
     finished = frozenset(
         key
@@ -194,12 +194,12 @@ def _header(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    """The rows of a table. Raises Unreadable if the file is not such a table."""
+    """The complete rows of a table. Raises Unreadable if the file is not such a table."""
+    whole = path.read_bytes().rpartition(b"\n")[0]
     try:
-        with path.open(newline="") as file:
-            table = csv.DictReader(file)
-            rows = list(table)
-            columns = set(table.fieldnames or ())
+        table = csv.DictReader(io.StringIO(whole.decode(), newline=""))
+        rows = list(table)
+        columns = set(table.fieldnames or ())
     except (UnicodeDecodeError, csv.Error) as error:
         raise Unreadable(f"{path}: found no table ({error}), wanted what `run` wrote") from None
     if absent := _NEEDED.get(path.name, set()) - columns:

@@ -171,10 +171,13 @@ def _setting(row: Record) -> Setting:
         for path, value in _swept(row).items()
         if path not in told and not _is_of_series(path, row)
     ]
-    places = [f"INA at {row['ina_tors']}/{row['tors']} ToRs"]
+    switches = row.get("ina_switches") or "0"
+    place = f"{row['ina_tors']}/{row['tors']} ToRs"
+    if switches not in ("0", row["ina_tors"]):
+        place = f"{switches}/{row['switches']} switches"
     return (
         title(row["workload"]), f"{row['workers']} workers", row["topology"] + mark(row["backend"]),
-        *places, *conditions,
+        f"INA at {place}", *conditions,
     )  # fmt: skip
 
 

@@ -65,7 +65,8 @@ def study(run: Path, styles: Styles) -> Study:
     """Read the run of an experiment that varies one path.
 
     A cell's time is that of its last job. Systems that do not aggregate in the network count at
-    every place of INA. Raises ValueError if the experiment varies no path, or several.
+    every place of INA. Raises ValueError if the experiment varies no path, or several, and
+    Unreadable if a system has several cells at a value.
     """
     about = runs.read(run)
     (path,) = varied(about.experiment)
@@ -80,6 +81,11 @@ def study(run: Path, styles: Styles) -> Study:
         valid=data.is_valid(rows),
     )
     keys = ["value", "ina", "system", "repeat"]
+    if len(rows) and rows.groupby(keys)["cell"].nunique().max() > 1:
+        raise results.Unreadable(
+            f"{run}: found several workloads or options of a system, wanted only one where"
+            f" {path} varies"
+        )
     cells = rows.groupby(keys).agg(
         jct_s=("jct_s", "max"), valid=("valid", "all"), plan=("plan", lambda own: tuple(own)),
         backend=("backend", "first"),
@@ -196,9 +202,10 @@ def drawn(study: Study, styles: Styles) -> Figure:
     known = series_styles([(name, "") for name in systems], styles)
     series = {name: style for (name, _), style in known.items()}
     legend = [canvas.line(series[name]) for name in systems]
-    highest = max(
+    times = [
         row["jct_s"] / ranking.best["jct_s"] for ranking in study.rankings for row in _all(ranking)
-    )
+    ]
+    highest = max(times, default=1.0)
     figure, all_axes = canvas.panels(titles, legend=legend, height=1.9, left=0.5)
     for axes, ina in zip(all_axes, study.places, strict=True):
         own = study.at(ina)

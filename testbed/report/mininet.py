@@ -69,7 +69,10 @@ def bmv2_against_native(run_dirs: Sequence[Path], styles: Styles) -> Comparison:
     )
     keys = [*SETTING, *PLACE, *SERIES]
     each = {target: own for target, own in means.groupby("target")}
-    both = each["bmv2"].merge(each["native"], on=keys, suffixes=("_bmv2", "_native"))
+    nothing = means[:0]
+    both = each.get("bmv2", nothing).merge(
+        each.get("native", nothing), on=keys, suffixes=("_bmv2", "_native")
+    )
     both["difference"] = both["jct_s_bmv2"] / both["jct_s_native"] - 1
     lines = [
         [

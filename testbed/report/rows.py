@@ -25,6 +25,8 @@ _FEW = 5
 _MOST_DOTS = 60
 """The most settings of a system that are shown, from the lowest to the highest."""
 _HIDDEN = "#c9d3de"
+_NO_COMPUTE = 1e-9
+"""The share of an iteration below which it has no compute to speak of."""
 _LINE = 0.185  # inches
 
 
@@ -51,15 +53,18 @@ def speed_up(
     return figure
 
 
-def exposed(panels: Panels, styles: SeriesStyles) -> Figure:
+def exposed(panels: Panels, styles: SeriesStyles) -> Figure | None:
     """An iteration in multiples of its computation: what computation hides, and what it does
-    not."""
+    not. None if no job computes."""
     parts = []
     for panel in panels:
-        compute = (panel.rows["iteration_s"] - panel.rows["exposed_s"]).clip(lower=1e-12)
-        parts.append(
-            panel._replace(rows=panel.rows.assign(whole=panel.rows["iteration_s"] / compute))
-        )
+        compute = panel.rows["iteration_s"] - panel.rows["exposed_s"]
+        whole = panel.rows["iteration_s"] / compute
+        computes = compute > _NO_COMPUTE * panel.rows["iteration_s"]
+        if computes.any():
+            parts.append(panel._replace(rows=panel.rows.assign(whole=whole)[computes]))
+    if not parts:
+        return None
     every = np.concatenate([part["whole"].to_numpy(float) for _, part in parts])
     # With a single server, an iteration may take ten times as long, so bars much longer than most
     # are cut.

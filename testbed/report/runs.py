@@ -87,14 +87,17 @@ def read(directory: Path) -> Run:
 def seconds(metadata: Mapping[str, Any]) -> int | None:
     """How long a run took, without the time between its sessions, in s; None if it did not finish,
     or if the end of a session is unknown."""
-    later = metadata.get("resumed", [])
+    later = metadata.get("resumed") or []
     finished = metadata.get("finished_at")
     total = 0
-    for session in (metadata, *later):
-        ended = session.get("ended_at", None if later else finished)
-        if not (finished and ended):
-            return None
-        total += round((_instant(ended) - _instant(session["started_at"])).total_seconds())
+    try:
+        for session in (metadata, *later):
+            ended = session.get("ended_at", None if later else finished)
+            if not (finished and ended):
+                return None
+            total += round((_instant(ended) - _instant(session["started_at"])).total_seconds())
+    except (AttributeError, KeyError, TypeError, ValueError):  # not as `run` wrote it
+        return None
     return total
 
 

@@ -43,7 +43,7 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
         means = times.mean()
         off = (means / true.reindex(means.index) - 1).abs()
         wrong = _wrong(means, true, styles)
-        complete = len(means) == own["cell_key"].nunique()
+        complete = len(means) == own["cell_key"].nunique() and set(means.index) <= set(true.index)
         is_right = complete and not wrong
         right.append((float(dilation), float(scale), is_right))
         order = "right" if is_right else "; ".join(wrong) or "some systems have no valid row"

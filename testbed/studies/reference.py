@@ -28,8 +28,9 @@ from testbed.campaign.version import code, version
 from testbed.deployment.deploy import deploy
 from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError
+from testbed.deployment.experiments import read
 from testbed.experiment import sweep
-from testbed.experiment.cells import distinct
+from testbed.experiment.cells import distinct, expand
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric
@@ -49,21 +50,22 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     page.
 
     Raises FileNotFoundError if a directory has no results or no page, and Unreadable if it has no
-    row.
+    row, or if two runs are of one experiment.
     """
     for run in runs:
         if not len(results.read_results(run)):
             raise results.Unreadable(f"{run}: found no row, wanted at least one to keep")
+    names = [_experiment(run).name for run in runs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise results.Unreadable(f"found two runs of {twice[0]}, wanted one of each experiment")
     out.mkdir(parents=True, exist_ok=True)
     matrix = answer.parted(runs).matrix
-    names = []
-    for run in runs:
-        names.append(_experiment(run).name)
-        folder = out / names[-1]
+    for run, name in zip(runs, names, strict=True):
+        folder = out / name
         folder.mkdir(exist_ok=True)
         # The page has a figure of the matrix's links. They are large.
-        for name in (*KEPT, *((results.LINKS,) if run in matrix else ())):
-            shutil.copyfile(run / name, folder / name)
+        for file in (*KEPT, *((results.LINKS,) if run in matrix else ())):
+            shutil.copyfile(run / file, folder / file)
     kept = {run: out / name for run, name in zip(runs, names, strict=True) if run in matrix}
     reporting.report(matrix, out, kept=kept)
     if claims is not None:
@@ -90,9 +92,15 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
         except (OSError, located.Invalid, ValidationError, DeploymentError, ValueError) as error:
             yield f"{run.name}: this version can no longer deploy it: {error}"
     path = reference / CLAIMS
-    if path.exists() and (known := json.loads(path.read_text())) != (asked := _asked()):
-        changed = [name for name in {**known, **asked} if known.get(name) != asked.get(name)]
-        yield f"{claims_page.PAGE}: {', '.join(changed)} changed since the page was made"
+    if path.exists():
+        try:
+            known = dict(json.loads(path.read_text()))
+        except (TypeError, ValueError):
+            yield f"{path}: cannot be read"
+            return
+        if known != (asked := _asked()):
+            changed = [name for name in {**known, **asked} if known.get(name) != asked.get(name)]
+            yield f"{claims_page.PAGE}: {', '.join(changed)} changed since the page was made"
 
 
 def _changes(run: Path) -> Iterator[str]:
@@ -123,6 +131,13 @@ def _changes(run: Path) -> Iterator[str]:
         )
     if not results.read_metadata(run).get("finished_at"):
         yield "its run was not finished"
+    shipped = folder("experiments") / f"{run.name}.yaml"
+    if shipped.exists() and _ids(read(shipped)) != _ids(_experiment(run)):
+        yield f"{shipped.name} has changed since it ran"
+
+
+def _ids(experiment: Experiment) -> set[tuple[str, int]]:
+    return {(cell.id, cell.repeat) for cell in expand(experiment)}
 
 
 def _key(settings: sweep.Settings) -> str:
@@ -146,4 +161,8 @@ def _asked() -> dict[str, str]:
 
 
 def _experiment(run: Path) -> Experiment:
-    return Experiment.model_validate(located.read(run / results.EXPERIMENT).data)
+    path = run / results.EXPERIMENT
+    try:
+        return Experiment.model_validate(located.read(path).data)
+    except ValidationError:
+        return read(path)  # which says what is wrong, and where

@@ -73,3 +73,11 @@ def test_the_parents_handlers_are_its_own():
     with pytest.raises(Terminated), termination_unwinds():
         assert Call(os.getpid, expected=()).result() != os.getpid()
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_process_that_dies_while_it_sends_its_result_has_failed():
+    call = Call(lambda: b"x" * 50_000_000, expected=())
+    assert call.pipe.poll(20)
+    os.kill(call._child.pid, signal.SIGKILL)
+    with pytest.raises(Failed, match="died"):
+        call.result()

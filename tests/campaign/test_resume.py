@@ -213,6 +213,13 @@ def test_a_directory_without_a_run_is_refused(tmp_path):
         Resumed(tmp_path, None, Rules())
 
 
+def test_a_strange_directory_is_left_as_it_is(tmp_path):
+    (tmp_path / "results.csv").write_text("name,score\nann,1\nbob,2")
+    with pytest.raises(Unreadable, match="cannot be resumed"):
+        Resumed(tmp_path, None, Rules())
+    assert (tmp_path / "results.csv").read_text().endswith("bob,2")
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [

@@ -154,6 +154,20 @@ def test_a_run_keeps_a_journal_and_its_ranking(finished):
             assert each.repeats == 3
 
 
+def test_places_of_inas_other_than_tors_are_told_apart():
+    standings = Standings({"atp": "ATP"})
+    row = {
+        "cell": "c", "repeat": "0", "job": "0", "system": "atp", "workload": "resnet50",
+        "topology": "leaf-spine", "workers": "4", "tors": "4", "ina_tors": "4", "switches": "8",
+        "backend": "simulate", "jct_s": "1", "verdict": "valid", "verified": "", "error": "",
+    }  # fmt: skip
+    for switches in ("4", "8"):
+        settings = f'{{"fabric.ina": {switches}}}'
+        standings.add(row | {"ina_switches": switches, "settings": settings})
+    said = [setting for setting, _ in standings]
+    assert ["4/4 ToRs" in said[0], "8/8 switches" in said[1]] == [True, True]
+
+
 def watched(run):
     done = CliRunner().invoke(main, ["watch", str(run), "--once"])
     assert done.exit_code == 0, done.output

@@ -33,6 +33,12 @@ def test_bmv2_is_compared_with_native_switches_where_both_are_valid(tmp_path):
     assert (found.median, found.most) == ("10.0%", "10.0%")
 
 
+def test_runs_on_bmv2_that_all_failed_leave_nothing_to_compare(tmp_path):
+    path = run(tmp_path, on("native", "atp", 2.0) + on("native", "ring", 1.0))
+    found = mininet.bmv2_against_native([path], STYLES)
+    assert (found.table[1], found.median) == ([], "–")
+
+
 def test_packets_are_compared_with_mininet_where_both_are_valid(tmp_path):
     path = run(
         tmp_path,

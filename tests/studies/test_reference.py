@@ -21,6 +21,7 @@ from testbed.report import factors, sensitivity
 from testbed.report.differences import differences
 from testbed.report.quote import filled
 from testbed.report.ranking import Ranking
+from testbed.results import Unreadable
 from testbed.studies import reference
 from testbed.studies.reference import REFERENCE, keep, stale
 
@@ -243,3 +244,24 @@ def test_a_reference_is_either_made_or_checked(arguments):
 def test_documents_quote_the_reference_as_it_is(name):
     text = (REFERENCE.parents[1] / name).read_text()
     assert filled(text) == text, "run python -m testbed.report.quote on it"
+
+
+def test_two_runs_of_one_experiment_are_refused(run, tmp_path):
+    with pytest.raises(Unreadable, match="two runs of small"):
+        keep([run, run], None, tmp_path / "reference")
+
+
+def test_a_broken_digest_of_claims_is_told(run, tmp_path):
+    keep([run], None, tmp_path / "reference")
+    (tmp_path / "reference/claims.json").write_text("{")
+    assert [said for said in stale(tmp_path / "reference") if "cannot be read" in said]
+
+
+def test_a_study_of_several_workloads_is_refused(tmp_path):
+    text = TEXT.replace("{jobs.0.system", "{jobs.0.compute.factor: [1, 0.5], jobs.0.system")
+    text = text.replace(
+        "fabric.ina: [none, all]", "jobs.0.workload: [synthetic/1MB, synthetic/2MB]"
+    )
+    directory, _ = New(reads(text), tmp_path).run(NOTHING, Local(), quiet=True)
+    with pytest.raises(Unreadable, match="several workloads"):
+        factors.study(directory, {})

@@ -274,7 +274,7 @@ class Made:
         """Commit, machine, dates and the time that the experiments took, in sentences."""
         if not self.runs:
             return "No experiment has been run."
-        calls = [call for run in self.runs for call in (run, *run.get("resumed", []))]
+        calls = [call for run in self.runs for call in (run, *(run.get("resumed") or []))]
         commits = sorted(
             {
                 f"{(call['git_commit'] or 'unknown')[:10]}"
