@@ -172,6 +172,11 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
     )
     assert "a dilation of 400 or more and a scale of 1/4 or more" in said[1]
 
+    found.results = found.results[found.results["backend"] == "emulate"]
+    (_, table), said = sensitivity.table([tmp_path], {})
+    assert {line[-1] for line in table} == {"some systems have no valid row"}
+    assert "Nothing is known of the order" in said[-1]
+
 
 def test_a_reference_is_stale_once_code_has_changed(run, tmp_path, monkeypatch):
     out = tmp_path / "reference"
