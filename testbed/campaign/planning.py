@@ -8,15 +8,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from testbed import wire
+from testbed import protocols, wire
 from testbed.campaign import losing
 from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.errors import DeploymentError, Undeployable
 from testbed.experiment.cells import Cell
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
+from testbed.protocols import TreeProtocol, protocol_of
 from testbed.switches.compile import COMPILER, CompileError, check_program
 
 SIMULATION_S = 1.0
@@ -96,6 +99,7 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
     if cell.experiment.backend != "simulate":
         _check_program(cell.experiment.emulation.p4_program)
         check_trees(deployment)
+        _check_own_protocols(deployment)
     if cell.experiment.backend == "simulate":  # which has no loss
         return Planned(cell, deployment, SIMULATION_S)
     lossy, known = losing.warning(deployment), calibration.load()
@@ -134,6 +138,28 @@ def _check_program(program: str | None) -> None:
     except CompileError as error:
         first = str(error).splitlines()[0]  # p4c shows the source below
         raise DeploymentError(first, ("emulation", "p4_program")) from error
+
+
+def own_program(deployment: Deployment) -> Path | None:
+    """The P4 file of a user's own protocol that a job's trees use; None if all are the testbed's.
+    The testbed's own program does not know it."""
+    own = (own_control(protocol_of(tree)) for job in deployment.jobs for tree in job.plan.trees)
+    return next(filter(None, own), None)
+
+
+def own_control(protocol: TreeProtocol) -> Path | None:
+    """The P4 file of a protocol outside the package; None for the testbed's own."""
+    home = Path(str(import_module(f"{protocols.__name__}.{protocol.name}").__file__)).parent
+    return None if home.parent == Path(protocols.__file__).parent else home / protocol.control
+
+
+def _check_own_protocols(deployment: Deployment) -> None:
+    if deployment.experiment.emulation.p4_program is None and (own := own_program(deployment)):
+        raise DeploymentError(
+            f"emulation.p4_program: found none, wanted {own} or what p4c made of it: the testbed's"
+            " program does not have this protocol",
+            ("emulation",),
+        )
 
 
 def check_trees(deployment: Deployment) -> None:

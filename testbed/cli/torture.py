@@ -77,8 +77,10 @@ def torture(
         seeds = _SEEDS
     chosen = list(dict.fromkeys(systems)) or list(registry)
     with running():
+        from testbed.studies.torture.cases import check_own_protocols
         from testbed.studies.torture.hunt import Hunt, failing
 
+        check_own_protocols()
         hunt = Hunt(chosen, first, seeds)
         began, spent = time.monotonic(), _processor_s()
         try:

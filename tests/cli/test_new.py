@@ -101,6 +101,17 @@ def test_a_protocols_system_runs_without_ina_too(here, monkeypatch):
     assert systems_run("my-own.yaml") == {"my-own"}
 
 
+def test_a_protocol_that_the_switches_program_lacks_is_refused(here, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    call("new", "protocol", "my-own")
+    text = (here / "my-own.yaml").read_text()
+    (here / "my-own.yaml").write_text(text.replace("backend: simulate", "backend: packet"))
+    done = python("-m", "testbed.cli", "validate", "my-own.yaml")
+    assert done.returncode == 2
+    assert "p4_program: found none, wanted" in done.stderr
+    assert "my_own.p4" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which(COMPILER), reason=f"{COMPILER} is not installed")
 def test_a_protocol_of_a_users_own_runs_in_packets(here):
