@@ -3,7 +3,8 @@
 #   --quick      a small evaluation, a few minutes
 #   --reference  all experiments of reports/reference, papers' claims, and the pages made from them;
 #                rows that the same code made are kept, those in reports/reference and those of an
-#                interrupted run; without BMv2, those on it stay as they are
+#                interrupted run, and in virtual time those of other code of which one of each cell comes
+#                out the same; without BMv2, those on it stay as they are
 #   no argument  the evaluation: in packets on the leaf-spine, then on both fabrics in packets and in Mininet (where BMv2
 #                is installed, on it, too)
 #   files        these experiments
@@ -49,7 +50,7 @@ for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
     if [[ $name = emulated-bmv2 && -z $bmv2 ]]; then
         [[ -n $latest ]] || continue
     elif [[ -n $latest ]]; then
-        run --resume "$latest" "experiments/$name.yaml"
+        run --resume "$latest" --adopt "experiments/$name.yaml"
     else
         run -o results/reference "experiments/$name.yaml"
     fi

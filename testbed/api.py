@@ -108,6 +108,7 @@ def resume(
     *,
     retry: Collection[str] = (),
     any_version: bool = False,
+    adopt: bool = False,
     executor: str = "local",
     captures: Sequence[str] = (),
     series: str | None = None,
@@ -121,10 +122,12 @@ def resume(
         experiment: replaces the one in the directory.
         retry: "failed", "invalid" or both: cells with such rows are run again.
         any_version: whether to keep rows that another version of the code made.
+        adopt: whether to keep them in virtual time if one repeat of their cell, run again, comes
+            out the same.
         executor, captures, series, timeline, force, progress: as for `run`.
     """
     asked = None if experiment is None else validate(experiment)
-    evaluated = evaluation.Resumed(Path(directory), asked, Rules(retry, any_version))
+    evaluated = evaluation.Resumed(Path(directory), asked, Rules(retry, any_version, adopt))
     return _run(evaluated, recorded(captures, series, timeline), executor, force, progress)
 
 

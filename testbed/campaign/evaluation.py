@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, log_name
 from testbed.campaign.planning import Planned, of_ids, plan
 from testbed.campaign.progress import Progress
-from testbed.campaign.resume import Rules, held, judge, set_aside
+from testbed.campaign.resume import Key, Rules, adopt, held, judge, probes, set_aside
 from testbed.campaign.standings import Standings, records
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
@@ -112,18 +112,40 @@ class Resumed:
     ) -> tuple[Path, int]:
         executor.prepare(self.planned, recording)
         with held(self._run):
-            directory = RunDirectory(self._run)
-            state = judge(self._run, expand(self._experiment), self._rules)
-            set_aside(directory, state)
-            directory.write(results.EXPERIMENT, dump(self._experiment))
+            directory, cells = RunDirectory(self._run), expand(self._experiment)
+            state = judge(self._run, cells, self._rules)
             metadata = results.read_metadata(self._run)
-            missing = [each for each in self.planned if each.cell in state.missing]
-            if not missing and metadata.get("finished_at"):
+            if not state.missing and metadata.get("finished_at"):
+                set_aside(directory, state)
+                directory.write(results.EXPERIMENT, dump(self._experiment))
                 return self._run, 0
-            metadata["resumed"] = [*(metadata.get("resumed") or []), environment()]
-            with _session(directory, metadata, metadata["resumed"][-1]):
-                failures = _fill(directory, missing, recording, executor, quiet)
+            session = environment()
+            metadata["resumed"] = [*(metadata.get("resumed") or []), session]
+            failures = 0
+            with _session(directory, metadata, session):
+                if self._rules.adopt:
+                    probed = probes(self._run, state, self._rules)
+                    kept = state.finished | probed.others
+                    set_aside(directory, replace(state, finished=kept))
+                    failures += self._fill(directory, probed.again, recording, executor, quiet)
+                    session["adopted"] = adopt(directory, probed)
+                    state = judge(self._run, cells, self._rules)
+                set_aside(directory, state)
+                directory.write(results.EXPERIMENT, dump(self._experiment))
+                missing = state.wanted.keys() - state.finished
+                failures += self._fill(directory, missing, recording, executor, quiet)
         return self._run, failures
+
+    def _fill(
+        self,
+        directory: RunDirectory,
+        keys: Collection[Key],
+        recording: Recording,
+        executor: Executor,
+        quiet: bool,
+    ) -> int:
+        planned = [each for each in self.planned if (each.cell.id, str(each.cell.repeat)) in keys]
+        return _fill(directory, planned, recording, executor, quiet)
 
 
 def _experiment_of(run: Path) -> Experiment:

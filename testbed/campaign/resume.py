@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.campaign.version import version
@@ -43,6 +43,7 @@ PATIENCE_S = 25.0
 """Seconds to wait for a directory's lock: the last cell of a killed run holds it until it has
 cleaned up."""
 
+_OF_THE_RUN = {"experiment", "settings", "started_at", "version"}
 _NEEDED = {RESULTS: {"cell", "repeat", "error", "verdict"}}
 
 Key = tuple[str, str]
@@ -54,11 +55,13 @@ class Rules:
     """Which rows count as finished.
 
     ``retry`` may hold "failed" and "invalid": such rows do not count. With ``any_version``, rows
-    made by another version of the code count.
+    made by another version of the code count. With ``adopt``, they count once the first of a cell's
+    repeats, run again, comes out the same; this is only for virtual time, where runs are exact.
     """
 
     retry: Collection[str] = ()
     any_version: bool = False
+    adopt: bool = False
 
 
 @contextmanager
@@ -139,6 +142,68 @@ def judge(run: Path, cells: Sequence[Cell], rules: Rules) -> State:
     )
     fallen = {key: len(own) for key, own in rows.items() if key not in finished}
     return State(wanted, finished, fallen)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Rows of another version, and which of them to make again.
+
+    Attributes:
+        again: the first repeat of each cell that has such rows.
+        others: its other repeats.
+        before: the rows of ``again``, as text.
+    """
+
+    again: frozenset[Key]
+    others: frozenset[Key]
+    before: Mapping[Key, list[dict[str, str]]]
+
+
+def probes(run: Path, state: State, rules: Rules) -> Probes:
+    """What to make again in the directory ``run``, whose ``state`` follows the ``rules``."""
+    lenient = judge(run, list(state.wanted.values()), replace(rules, any_version=True))
+    old = {
+        key
+        for key in lenient.finished - state.finished
+        if state.wanted[key].experiment.backend != "emulate"
+    }
+    first: dict[str, Key] = {}
+    for key in sorted(old, key=lambda key: int(key[1])):
+        first.setdefault(key[0], key)
+    again = frozenset(first.values())
+    before: dict[Key, list[dict[str, str]]] = {}
+    for row in _read(run / RESULTS):
+        if _key(row) in again:
+            before.setdefault(_key(row), []).append(row)
+    return Probes(again, frozenset(old - again), before)
+
+
+def adopt(directory: RunDirectory, probed: Probes) -> int:
+    """Give the current version to other repeats of cells whose rows came out the same; returns how
+    many rows that are."""
+    rows = _read(directory.path / RESULTS)
+    now: dict[Key, list[dict[str, str]]] = {}
+    for row in rows:
+        if _key(row) in probed.again:
+            now.setdefault(_key(row), []).append(row)
+    same = {
+        key[0]: own[0]["version"]
+        for key, own in now.items()
+        if _results(own) == _results(probed.before[key])
+    }
+    adopted = [row for row in rows if row["cell"] in same and _key(row) in probed.others]
+    for row in adopted:
+        row["version"] = same[row["cell"]]
+    directory.write(RESULTS, _written(COLUMNS, rows))
+    return len(adopted)
+
+
+def _results(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """What must be the same in a repeat that is run again."""
+    return sorted(
+        ({name: row.get(name, "") for name in COLUMNS if name not in _OF_THE_RUN} for row in rows),
+        key=lambda row: row["job"],
+    )
 
 
 def _counts(row: Mapping[str, str], cell: Cell, rules: Rules) -> bool:

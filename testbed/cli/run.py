@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     help="with --resume: also count rows that another version of the testbed made",
 )
 @click.option(
+    "--adopt",
+    is_flag=True,
+    help="with --resume: run a repeat of each cell again that another version of the testbed made,"
+    " and count its other repeats if that row is the same; not for backend: emulate",
+)
+@click.option(
     "--cell",
     "cells",
     metavar="ID",
@@ -86,6 +92,7 @@ def run(
     resume: Path | None,
     retry: tuple[str, ...],
     any_version: bool,
+    adopt: bool,
     cells: tuple[str, ...],
     captures: tuple[str, ...],
     series: str | None,
@@ -101,7 +108,7 @@ def run(
         raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")
     if resume is not None and len(files) > 1:
         raise click.UsageError(f"found {len(files)} FILEs, wanted at most one with --resume")
-    for option, given in (("--retry", retry), ("--any-version", any_version)):
+    for option, given in (("--retry", retry), ("--any-version", any_version), ("--adopt", adopt)):
         if given and resume is None:
             raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
     if cells and (resume is not None or len(files) != 1):
@@ -132,7 +139,7 @@ def run(
         if resume is not None:
             with deploying(next(iter(files), resume / EXPERIMENT)):
                 again = next(iter(wanted), None)
-                evaluations.append(Resumed(resume, again, Rules(retry, any_version)))
+                evaluations.append(Resumed(resume, again, Rules(retry, any_version, adopt)))
         announce(evaluations, dry_run)
         if dry_run:
             return

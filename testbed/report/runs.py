@@ -114,4 +114,6 @@ def _session(called: Mapping[str, Any]) -> str:
     """When a run was resumed, and at which commit."""
     commit = f"commit {called.get('git_commit') or 'unknown'}"
     changed = " with uncommitted changes" if called.get("git_dirty") else ""
-    return f"{called.get('started_at', 'unknown')} at {commit}{changed}"
+    kept = called.get("adopted")
+    how = f" (keeping {kept} rows, after one of each cell's came out the same)" if kept else ""
+    return f"{called.get('started_at', 'unknown')} at {commit}{changed}{how}"

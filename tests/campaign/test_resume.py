@@ -12,7 +12,7 @@ import pytest
 from tiny import experiment
 
 from testbed.backends.recording import NOTHING
-from testbed.campaign import local, planning, resume
+from testbed.campaign import cell, local, planning, resume
 from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.evaluation import New, Resumed
 from testbed.campaign.isolation import Failed
@@ -171,6 +171,48 @@ def test_rows_of_another_version_do_not_count(swept, tmp_path, monkeypatch):
     with (directory / "superseded-results.csv").open() as file:
         assert {row["version"] for row in csv.DictReader(file)} == old
     assert len(read(directory).iterations) == 6
+
+
+class Slower(Recorder):
+    """Another version, in which one system is slower."""
+
+    def __init__(self, system: str) -> None:
+        super().__init__()
+        self._slower = system
+
+    def outcomes(self, cells, logs, recording, started, ended):
+        for each, made in super().outcomes(cells, logs, recording, started, ended):
+            (row,) = made.jobs
+            jct_s = 2.0 if row.system == self._slower else 1.0
+            yield each, replace(made, jobs=[replace(row, jct_s=jct_s)])
+
+
+def test_rows_of_another_version_are_adopted_if_one_of_their_cell_comes_out_the_same(
+    tmp_path, monkeypatch
+):
+    swept = simulated(tmp_path, emulation__repeats=3)
+    directory = run(swept, tmp_path, Recorder())
+    for module in (resume, cell):
+        monkeypatch.setattr(module, "version", lambda experiment: "another")
+    other = Slower("ring")
+    Resumed(directory, None, Rules(adopt=True)).run(NOTHING, other)
+    assert other.ran == [("ps", 0), ("ring", 0), ("atp", 0), ("ring", 1), ("ring", 2)]
+    rows = read(directory).results
+    assert set(rows.version) == {"another"}
+    assert rows.groupby("system").jct_s.apply(list).to_dict() == {
+        "ps": [1.0] * 3, "ring": [2.0] * 3, "atp": [1.0] * 3,
+    }  # fmt: skip
+    assert len(read(directory).iterations) == 9
+    assert read_metadata(directory)["resumed"][-1]["adopted"] == 4
+    assert go_on(directory) == []
+
+
+def test_rows_of_mininet_are_never_adopted(tmp_path, monkeypatch):
+    swept = experiment(tmp_path, sweep={"jobs.0.system": SYSTEMS}, emulation__repeats=2)
+    directory = run(swept, tmp_path, Recorder())
+    for module in (resume, cell):
+        monkeypatch.setattr(module, "version", lambda experiment: "another")
+    assert len(go_on(directory, adopt=True)) == 6
 
 
 def test_the_version_follows_the_files_that_are_named(swept, tmp_path):
