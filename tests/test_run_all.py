@@ -62,7 +62,7 @@ def test_runs_in_the_repository_are_resumed(reference, tmp_path):
     (kept / "iterations.csv").write_text("")
     _, calls = reference(0)
     resumed = "results/reference/sensitivity/kept"
-    assert f"run --resume {resumed} experiments/sensitivity.yaml" in calls
+    assert f"run --resume {resumed} --adopt experiments/sensitivity.yaml" in calls
     assert f" {resumed} " in calls[-1]
     assert (tmp_path / resumed / "iterations.csv").exists()
 

@@ -91,6 +91,8 @@ class Resumed:
         self._run, self._rules = run, rules
         with held(run):
             try:
+                for name in (results.RESULTS, results.ITERATIONS):
+                    (run / name).stat()
                 before = _experiment_of(run)
                 results.read(run)
                 results.read_metadata(run)
