@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import ValidationError
 from rich.console import Console
 
 from testbed import located, results
@@ -19,9 +18,8 @@ from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, log_name
 from testbed.campaign.planning import Planned, of_ids, plan
 from testbed.campaign.progress import Progress
-from testbed.campaign.resume import Key, Rules, adopt, held, judge, probes, set_aside
+from testbed.campaign.resume import Key, Rules, adopt, experiment_of, held, judge, probes, set_aside
 from testbed.campaign.standings import Standings, records
-from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
@@ -93,7 +91,7 @@ class Resumed:
             try:
                 for name in (results.RESULTS, results.ITERATIONS):
                     (run / name).stat()
-                before = _experiment_of(run)
+                before = experiment_of(run)
                 results.read(run)
                 results.read_metadata(run)
                 wanted = experiment or before
@@ -116,24 +114,21 @@ class Resumed:
         with held(self._run):
             directory, cells = RunDirectory(self._run), expand(self._experiment)
             state = judge(self._run, cells, self._rules)
+            probed = probes(self._run, state, self._rules)
+            set_aside(directory, replace(state, finished=state.finished | probed.others))
+            directory.write(results.EXPERIMENT, dump(self._experiment))
             metadata = results.read_metadata(self._run)
             if not state.missing and metadata.get("finished_at"):
-                set_aside(directory, state)
-                directory.write(results.EXPERIMENT, dump(self._experiment))
                 return self._run, 0
             session = environment()
             metadata["resumed"] = [*(metadata.get("resumed") or []), session]
             failures = 0
             with _session(directory, metadata, session):
-                if self._rules.adopt:
-                    probed = probes(self._run, state, self._rules)
-                    kept = state.finished | probed.others
-                    set_aside(directory, replace(state, finished=kept))
+                if probed.again:
                     failures += self._fill(directory, probed.again, recording, executor, quiet)
                     session["adopted"] = adopt(directory, probed)
                     state = judge(self._run, cells, self._rules)
-                set_aside(directory, state)
-                directory.write(results.EXPERIMENT, dump(self._experiment))
+                    set_aside(directory, state)
                 missing = state.wanted.keys() - state.finished
                 failures += self._fill(directory, missing, recording, executor, quiet)
         return self._run, failures
@@ -150,31 +145,27 @@ class Resumed:
         return _fill(directory, planned, recording, executor, quiet)
 
 
-def _experiment_of(run: Path) -> Experiment:
-    """The experiment of a run's directory. Rules across its cells are not checked again."""
-    path = run / results.EXPERIMENT
-    try:
-        return Experiment.model_validate(located.read(path).data)
-    except ValidationError:
-        return read(path)
-
-
 @contextmanager
 def _session(
     directory: RunDirectory, metadata: dict[str, Any], session: dict[str, Any]
 ) -> Iterator[None]:
     """Write a run's ``metadata``: when the session in it ends, and when the whole run has
     finished."""
-    directory.write_metadata({**metadata, "finished_at": None})
+
+    def write(has_finished: bool) -> None:
+        finished_at = session["ended_at"] if has_finished else None
+        directory.write_metadata({**metadata, "finished_at": finished_at})
+
+    write(False)
     try:
         yield
     except BaseException:
+        session["ended_at"] = now()
         with suppress(OSError):  # a full disk may be what ended it, and is the error to report
-            session["ended_at"] = now()
-            directory.write_metadata({**metadata, "finished_at": None})
+            write(False)
         raise
     session["ended_at"] = now()
-    directory.write_metadata({**metadata, "finished_at": session["ended_at"]})
+    write(True)
 
 
 def _fill(

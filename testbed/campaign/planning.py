@@ -131,8 +131,13 @@ def _in_packets_s(deployment: Deployment, needed: capacity.Demand) -> float:
 def _check_program(program: str | None) -> None:
     """Raise DeploymentError if a user's P4 program cannot be used. P4 source is compiled if p4c is
     installed."""
-    if program is None or (program.endswith(".p4") and shutil.which(COMPILER) is None):
-        return
+    if program is not None and not (program.endswith(".p4") and shutil.which(COMPILER) is None):
+        check_compiles(program)
+
+
+def check_compiles(program: str) -> None:
+    """Raise DeploymentError if a user's P4 program does not compile, or if its compiler is not
+    installed."""
     try:
         check_program(program)
     except CompileError as error:

@@ -18,15 +18,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from testbed import located
 from testbed.campaign.version import version
 from testbed.deployment.errors import DeploymentError
+from testbed.deployment.experiments import read
 from testbed.experiment.cells import Cell
 from testbed.experiment.findings import counted
+from testbed.experiment.schema import Experiment
 from testbed.machine.verdict import VALID
 from testbed.results import (
     COLUMNS,
     DIGEST_COLUMNS,
     DIGESTS,
+    EXPERIMENT,
     ITERATION_COLUMNS,
     ITERATIONS,
     LINK_COLUMNS,
@@ -62,6 +68,16 @@ class Rules:
     retry: Collection[str] = ()
     any_version: bool = False
     adopt: bool = False
+
+
+def experiment_of(run: Path) -> Experiment:
+    """The experiment of a run's directory. Rules across its cells are checked only if it is not
+    valid, to say what is wrong, and where."""
+    path = run / EXPERIMENT
+    try:
+        return Experiment.model_validate(located.read(path).data)
+    except ValidationError:
+        return read(path)
 
 
 @contextmanager
@@ -160,7 +176,10 @@ class Probes:
 
 
 def probes(run: Path, state: State, rules: Rules) -> Probes:
-    """What to make again in the directory ``run``, whose ``state`` follows the ``rules``."""
+    """What to make again in the directory ``run``, whose ``state`` follows the ``rules``; nothing
+    unless they say ``adopt``."""
+    if not rules.adopt:
+        return Probes(frozenset(), frozenset(), {})
     lenient = judge(run, list(state.wanted.values()), replace(rules, any_version=True))
     old = {
         key

@@ -125,7 +125,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
 
 def often_first(found: Sequence[Ranking]) -> str:
     """The system that alone is fastest in most settings, if that is a third of them; else empty."""
-    alone = Counter(str(each.best["system"]) for each in found if not each.tied)
+    alone = Counter(str(each.best["system"]) for each in found if each.next and not each.tied)
     for name, count in alone.most_common(1):
         if 3 * count >= len(found):
             return name

@@ -34,7 +34,8 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
     true = packets[packets["scale"] == largest].groupby("cell_key")["jct_s"].mean()
     emulated = rows[rows["backend"] == "emulate"]
     apart: list[float] = []
-    found, right, is_wrong = [], [], []
+    found, right = [], []
+    any_wrong = False
     for (dilation, scale), own in emulated.groupby(["dilation", "scale"], sort=True):
         good = own[own["is_valid"]]
         times = good.groupby("cell_key")["jct_s"]
@@ -46,7 +47,7 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
         complete = len(means) == own["cell_key"].nunique() and set(means.index) <= set(true.index)
         is_right = complete and not wrong
         right.append((float(dilation), float(scale), is_right))
-        is_wrong.append(bool(wrong))
+        any_wrong |= bool(wrong)
         order = "right" if is_right else "; ".join(wrong) or "some systems have no valid row"
         found.append([
             f"{dilation:g}", template.fraction(scale), f"{len(good)} of {len(own)}",
@@ -71,7 +72,7 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
             f"At a dilation of {dilation:g} or more and a scale of {template.fraction(scale)} or"
             " more, the order of systems is right in all settings that ran."
         )
-    elif any(is_wrong):
+    elif any_wrong:
         said.append("The order of systems is wrong even at the largest dilation and scale.")
     else:
         said.append("Nothing is known of the order: some systems have no valid row to compare.")

@@ -24,6 +24,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from testbed import located, results
+from testbed.campaign.resume import experiment_of
 from testbed.campaign.version import code, version
 from testbed.deployment.deploy import deploy
 from testbed.deployment.digest import digest
@@ -55,7 +56,7 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     for run in runs:
         if not len(results.read_results(run)):
             raise results.Unreadable(f"{run}: found no row, wanted at least one to keep")
-    names = [_experiment(run).name for run in runs]
+    names = [experiment_of(run).name for run in runs]
     if twice := [name for name in names if names.count(name) > 1]:
         raise results.Unreadable(f"found two runs of {twice[0]}, wanted one of each experiment")
     out.mkdir(parents=True, exist_ok=True)
@@ -110,7 +111,8 @@ def _changes(run: Path) -> Iterator[str]:
         _key(json.loads(settings)): (set(own["version"]), list(own["plan"]))
         for settings, own in first.groupby("settings")
     }
-    cells = {_key(cell.settings): cell for cell in distinct(_experiment(run))}
+    experiment = experiment_of(run)
+    cells = {_key(cell.settings): cell for cell in distinct(experiment)}
     if missing := [sweep.written(cell.settings) for key, cell in cells.items() if key not in had]:
         yield f"{counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
     old = {
@@ -132,7 +134,7 @@ def _changes(run: Path) -> Iterator[str]:
     if not results.read_metadata(run).get("finished_at"):
         yield "its run was not finished"
     shipped = folder("experiments") / f"{run.name}.yaml"
-    if shipped.exists() and _ids(read(shipped)) != _ids(_experiment(run)):
+    if shipped.exists() and _ids(read(shipped)) != _ids(experiment):
         yield f"{shipped.name} has changed since it ran"
 
 
@@ -158,11 +160,3 @@ def _asked() -> dict[str, str]:
         name: hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
         for name, data in texts.items()
     }
-
-
-def _experiment(run: Path) -> Experiment:
-    path = run / results.EXPERIMENT
-    try:
-        return Experiment.model_validate(located.read(path).data)
-    except ValidationError:
-        return read(path)  # which says what is wrong, and where

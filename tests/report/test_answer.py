@@ -13,4 +13,5 @@ def test_a_system_that_often_leads_alone_is_known():
     assert often_first([ranking("osp"), ranking("ring"), ranking("rina", tied=True)]) == "osp"
     assert often_first([ranking("osp", tied=True)] * 3) == ""
     assert often_first([]) == ""
+    assert often_first([Ranking({}, {"system": "osp"}, [])]) == ""
     assert often_first([ranking("osp"), *[ranking("ring", tied=True)] * 3]) == ""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from testbed.backends.packet.backend import carried
-from testbed.campaign.planning import own_control, own_program
+from testbed.campaign.planning import check_compiles, own_control, own_program
 from testbed.deployment.deploy import Deployment, deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import allocate
@@ -23,7 +23,6 @@ from testbed.experiment.schema import Experiment, Fault
 from testbed.placement.fabric import build_fabric
 from testbed.protocols import on_trees
 from testbed.studies.torture.strangers import payload
-from testbed.switches.compile import CompileError, check_program
 from testbed.systems import registry
 
 PER_WORLD = 16
@@ -59,10 +58,7 @@ def deployed_seed(system: str, seed: int) -> Deployment:
 def check_own_protocols() -> None:
     """Raise DeploymentError if a user's own protocol does not compile."""
     for program in filter(None, map(own_control, on_trees().values())):
-        try:
-            check_program(str(program))
-        except CompileError as error:
-            raise DeploymentError(str(error).splitlines()[0]) from error
+        check_compiles(str(program))
 
 
 @lru_cache(maxsize=4)
@@ -77,8 +73,7 @@ def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
             deployment = deploy(experiment, build_fabric(experiment))
             if program := own_program(deployment):
                 data["emulation"]["p4_program"] = str(program)
-                experiment = Experiment.model_validate(data)
-                deployment = deploy(experiment, build_fabric(experiment))
+                deployment = replace(deployment, experiment=Experiment.model_validate(data))
             allocate([(job.plan, job.window) for job in deployment.jobs], deployment.fabric.slots)
             return data, _with_gradients(deployment)
         except DeploymentError:
