@@ -85,6 +85,8 @@ class Row:
         plan: digest of what the job sends, and when; rows with the same digest differ only by
             noise.
         version: digest of the code and of the files that the cell names, such as its workloads.
+        deployed: digest of the same files, of what the code made of them (plans, timings, switches'
+            tables), and of the code that ran this.
     """
 
     experiment: str
@@ -130,6 +132,7 @@ class Row:
     quantisation_error: float | None = None
     notes: str = ""
     plan: str = ""
+    deployed: str = ""
 
 
 @dataclass(frozen=True)
@@ -256,8 +259,8 @@ class CellEvent:
 
 _TEXT = {
     "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
-    "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "source",
-    "target", "source_kind", "target_kind", "stalls", "digests", "metric", "weights",
+    "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "deployed",
+    "source", "target", "source_kind", "target_kind", "stalls", "digests", "metric", "weights",
 }  # fmt: skip
 _TRUTHS = {"verified", "higher_is_better"}
 _NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}

@@ -19,9 +19,9 @@ from testbed.campaign import losing
 from testbed.campaign.link_loads import busiest_s, loads
 from testbed.campaign.measurement import measure
 from testbed.campaign.verdicts import verdicts
-from testbed.campaign.version import version
+from testbed.campaign.version import deployed, version
 from testbed.deployment.deploy import DeployedJob, Deployment
-from testbed.deployment.digest import digest
+from testbed.deployment.digest import digest, whole
 from testbed.experiment.cells import Cell
 from testbed.protocols.allocation import Window
 from testbed.protocols.events import Event
@@ -47,10 +47,11 @@ class CellResult:
 
 def describe(cell: Cell, deployment: Deployment) -> list[Row]:
     """The row of each job with everything that is known before it runs."""
-    return [_described(cell, deployment.fabric, job) for job in deployment.jobs]
+    ran = deployed(cell.experiment, whole(deployment))
+    return [_described(cell, deployment.fabric, job, ran) for job in deployment.jobs]
 
 
-def _described(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
+def _described(cell: Cell, fabric: Fabric, job: DeployedJob, ran: str) -> Row:
     emulation = cell.experiment.emulation
     return Row(
         experiment=cell.experiment.name,
@@ -75,6 +76,7 @@ def _described(cell: Cell, fabric: Fabric, job: DeployedJob) -> Row:
         ina_switches=len(fabric.ina),
         settings=json.dumps(cell.settings),
         version=version(cell.experiment),
+        deployed=ran,
         quantisation=job.quantisation,
         plan=digest(job),
         # False stays the value if the cell fails.

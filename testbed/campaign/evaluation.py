@@ -101,10 +101,10 @@ class Resumed:
                 raise Unreadable(f"{run}: cannot be resumed: {message}") from error
             except (located.Invalid, Unreadable) as error:
                 raise Unreadable(f"{run}: cannot be resumed: {error}") from error
-            deployments, known = Deployments(), calibration.load()
-            self._experiment = capacity.resolved(wanted, known, deployments, before)
-            state = judge(run, expand(self._experiment), rules)
-        self.planned = plan(state.missing, deployments)
+            self._deployments, known = Deployments(), calibration.load()
+            self._experiment = capacity.resolved(wanted, known, self._deployments, before)
+            state = judge(run, expand(self._experiment), rules, self._deployments)
+        self.planned = plan(state.missing, self._deployments)
         self.note = f"{run}: {state}"
 
     def run(
@@ -113,21 +113,23 @@ class Resumed:
         executor.prepare(self.planned, recording)
         with held(self._run):
             directory, cells = RunDirectory(self._run), expand(self._experiment)
-            state = judge(self._run, cells, self._rules)
-            probed = probes(self._run, state, self._rules)
+            state = judge(self._run, cells, self._rules, self._deployments)
+            probed = probes(self._run, state, self._rules, self._deployments)
             set_aside(directory, replace(state, finished=state.finished | probed.others))
             directory.write(results.EXPERIMENT, dump(self._experiment))
             metadata = results.read_metadata(self._run)
             if not state.missing and metadata.get("finished_at"):
                 return self._run, 0
             session = environment()
+            if state.unchanged:
+                session["unchanged"] = len(state.unchanged)
             metadata["resumed"] = [*(metadata.get("resumed") or []), session]
             failures = 0
             with _session(directory, metadata, session):
                 if probed.again:
                     failures += self._fill(directory, probed.again, recording, executor, quiet)
-                    session["adopted"] = adopt(directory, probed)
-                    state = judge(self._run, cells, self._rules)
+                    session["adopted"] = adopt(directory, probed, state.wanted, self._deployments)
+                    state = judge(self._run, cells, self._rules, self._deployments)
                     set_aside(directory, state)
                 missing = state.wanted.keys() - state.finished
                 failures += self._fill(directory, missing, recording, executor, quiet)

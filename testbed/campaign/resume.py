@@ -1,7 +1,8 @@
 """Resumes a run: finds out which cells of its directory are finished, and sets other rows aside.
 
 A row counts if its cell is wanted, if the same version of the testbed and of the files that the
-cell names made it, and if all jobs of the cell have a row. Rows that do not count are moved to
+cell names made it, and if all jobs of the cell have a row. Another version is the same for a cell
+if it makes the same deployment and runs it with the same code. Rows that do not count are moved to
 files whose names begin with ``superseded-``; nothing that was measured is deleted.
 """
 
@@ -21,13 +22,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from testbed import located
-from testbed.campaign.version import version
+from testbed.campaign.version import deployed, version
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import Cell
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.machine.verdict import VALID
+from testbed.placement.deployments import Deployments
 from testbed.results import (
     COLUMNS,
     DIGEST_COLUMNS,
@@ -49,7 +51,7 @@ PATIENCE_S = 25.0
 """Seconds to wait for a directory's lock: the last cell of a killed run holds it until it has
 cleaned up."""
 
-_OF_THE_RUN = {"experiment", "settings", "started_at", "version"}
+_OF_THE_RUN = {"experiment", "settings", "started_at", "version", "deployed"}
 _NEEDED = {RESULTS: {"cell", "repeat", "error", "verdict"}}
 
 Key = tuple[str, str]
@@ -120,11 +122,14 @@ class State:
     Attributes:
         wanted: every cell, in the order in which to run them.
         finished: those whose rows count.
+        unchanged: those of them that another version made of the same deployment, with the same
+            code.
         fallen: the number of rows of each cell that is not wanted, or whose rows do not count.
     """
 
     wanted: Mapping[Key, Cell]
     finished: frozenset[Key]
+    unchanged: frozenset[Key]
     fallen: Mapping[Key, int]
 
     @property
@@ -142,22 +147,45 @@ class State:
         return said
 
 
-def judge(run: Path, cells: Sequence[Cell], rules: Rules) -> State:
+def judge(run: Path, cells: Sequence[Cell], rules: Rules, deployments: Deployments) -> State:
     """Which of the ``cells`` are finished in the directory ``run``; nothing is changed."""
     wanted = {(cell.id, str(cell.repeat)): cell for cell in cells}
     rows: dict[Key, list[dict[str, str]]] = {}
     for row in _read(run / RESULTS):
         rows.setdefault(_key(row), []).append(row)
-    finished = frozenset(
-        key
+    # The jobs of a cell count all together or not at all.
+    whole = {
+        key: own
         for key, own in rows.items()
-        if (cell := wanted.get(key)) is not None
-        # The jobs of a cell count all together or not at all.
-        and len(own) == len(cell.experiment.jobs)
-        and all(_counts(row, cell, rules) for row in own)
+        if key in wanted
+        and len(own) == len(wanted[key].experiment.jobs)
+        and all(_succeeded(row, rules) for row in own)
+    }
+    current = {
+        key
+        for key, own in whole.items()
+        if {row.get("version") for row in own} == {version(wanted[key].experiment)}
+    }
+    unchanged = frozenset(
+        key
+        for key in whole.keys() - current
+        if is_unchanged([row.get("deployed", "") for row in whole[key]], wanted[key], deployments)
     )
+    finished = frozenset(whole if rules.any_version else current | unchanged)
     fallen = {key: len(own) for key, own in rows.items() if key not in finished}
-    return State(wanted, finished, fallen)
+    return State(wanted, finished, unchanged, fallen)
+
+
+def is_unchanged(before: Collection[str], cell: Cell, deployments: Deployments) -> bool:
+    """Whether rows of a cell, with these values of ``deployed``, are of the deployment that this
+    version makes, and ran with its code."""
+    if not all(before):  # older than the column
+        return False
+    try:
+        made = deployments.digest(cell.experiment)
+    except DeploymentError:
+        return False
+    return {*before} == {deployed(cell.experiment, made)}
 
 
 @dataclass(frozen=True)
@@ -175,12 +203,13 @@ class Probes:
     before: Mapping[Key, list[dict[str, str]]]
 
 
-def probes(run: Path, state: State, rules: Rules) -> Probes:
+def probes(run: Path, state: State, rules: Rules, deployments: Deployments) -> Probes:
     """What to make again in the directory ``run``, whose ``state`` follows the ``rules``; nothing
     unless they say ``adopt``."""
     if not rules.adopt:
         return Probes(frozenset(), frozenset(), {})
-    lenient = judge(run, list(state.wanted.values()), replace(rules, any_version=True))
+    every = list(state.wanted.values())
+    lenient = judge(run, every, replace(rules, any_version=True), deployments)
     old = {
         key
         for key in lenient.finished - state.finished
@@ -197,7 +226,9 @@ def probes(run: Path, state: State, rules: Rules) -> Probes:
     return Probes(again, frozenset(old - again), before)
 
 
-def adopt(directory: RunDirectory, probed: Probes) -> int:
+def adopt(
+    directory: RunDirectory, probed: Probes, wanted: Mapping[Key, Cell], deployments: Deployments
+) -> int:
     """Give the current version to other repeats of cells whose rows came out the same; returns how
     many rows that are."""
     rows = _read(directory.path / RESULTS)
@@ -212,7 +243,9 @@ def adopt(directory: RunDirectory, probed: Probes) -> int:
     }
     adopted = [row for row in rows if row["cell"] in same and _key(row) in probed.others]
     for row in adopted:
+        asked = wanted[_key(row)].experiment
         row["version"] = same[row["cell"]]
+        row["deployed"] = deployed(asked, deployments.digest(asked))
     directory.write(RESULTS, _written(COLUMNS, rows))
     return len(adopted)
 
@@ -225,12 +258,11 @@ def _results(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     )
 
 
-def _counts(row: Mapping[str, str], cell: Cell, rules: Rules) -> bool:
-    if "failed" in rules.retry and row["error"]:
-        return False
-    if "invalid" in rules.retry and not row["error"] and row["verdict"] != VALID:
-        return False
-    return rules.any_version or row.get("version") == version(cell.experiment)
+def _succeeded(row: Mapping[str, str], rules: Rules) -> bool:
+    """Whether a row is none of those to run again."""
+    if row["error"]:
+        return "failed" not in rules.retry
+    return "invalid" not in rules.retry or row["verdict"] == VALID
 
 
 def set_aside(directory: RunDirectory, state: State) -> None:
@@ -256,12 +288,14 @@ def set_aside(directory: RunDirectory, state: State) -> None:
 
 def _describe_anew(directory: RunDirectory, state: State) -> None:
     """Update names and settings, because another file's sweep may make the same cells in another
-    way."""
+    way, and the versions of unchanged cells."""
     rows = _read(directory.path / RESULTS)
     changed = False
     for row in rows:
         cell = state.wanted[_key(row)]
         now = {"experiment": cell.experiment.name, "settings": json.dumps(cell.settings)}
+        if _key(row) in state.unchanged:
+            now["version"] = version(cell.experiment)
         changed |= not now.items() <= row.items()
         row.update(now)
     if changed:

@@ -1,7 +1,8 @@
 """The version of a row: the code that its cell runs, and the files that the experiment names.
 
 A cell runs one back end and the systems of its jobs. Another back end's code, and another system's
-or protocol's, can change without making the row stale.
+or protocol's, can change without making the row stale. So can the code that plans, as long as its
+result is the same (`deployed`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from testbed.workload.synthetic import SYNTHETIC
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ROOTS = ("testbed.placement.deployments", "testbed.campaign.cell")
 """The modules that make a cell's deployment and run it."""
+_PLANNING = re.compile(
+    r"testbed\.(systems\.(?!system$)|placement\.|topology\.placement$|switches\.entries$"
+    r"|deployment\.places$)"
+)
+"""The modules whose whole effect on a run is in the digest of its deployment."""
 _BETWEEN_RANKS = [
     f"testbed.protocols.{name}.protocol"
     for name in protocols.registry.keys() - protocols.on_trees()
@@ -42,7 +48,24 @@ def version(experiment: Experiment) -> str:
 
     Rows with the same cell and version are repeats of one another.
     """
-    digest = hashlib.sha256(_code_of(experiment.backend, frozenset(_systems(experiment))).encode())
+    systems = frozenset(_systems(experiment))
+    return _digest(_code_of(experiment.backend, systems), experiment)[:10]
+
+
+def deployed(experiment: Experiment, deployment: str) -> str:
+    """Sixteen hexadecimal digits for a deployment, given by its digest, and for the code that runs
+    it; the code that made it does not count.
+
+    Rows of a cell with the same digits would be the same in virtual time, and repeats elsewhere.
+    """
+    systems = frozenset(_systems(experiment))
+    running = _code_of(experiment.backend, systems, plans=False)
+    return _digest(f"{running} {deployment}", experiment)[:16]
+
+
+def _digest(code: str, experiment: Experiment) -> str:
+    """Digest of ``code`` and of the files that an experiment names."""
+    digest = hashlib.sha256(code.encode())
     files = {job.workload for job in experiment.jobs}
     files |= {
         job.training.script for job in experiment.jobs if job.training and job.training.script
@@ -51,7 +74,7 @@ def version(experiment: Experiment) -> str:
         files.add(experiment.emulation.p4_program)
     for name in sorted(files):
         digest.update(name.encode() + b"\0" + _content(name))
-    return digest.hexdigest()[:10]
+    return digest.hexdigest()
 
 
 def _systems(experiment: Experiment) -> Iterator[str]:
@@ -71,13 +94,15 @@ def code() -> str:
 
 
 @cache
-def _code_of(backend: str | None, systems: frozenset[str]) -> str:
-    """Digest of the code of cells on a back end, or on any, with ``systems``.
+def _code_of(backend: str | None, systems: frozenset[str], plans: bool = True) -> str:
+    """Digest of the code of cells on a back end, or on any, with ``systems``; with ``plans``, of
+    the code that makes their deployments, too.
 
     Users' extensions count if they define one of the systems, or if any back end is meant.
     """
     found = {path for path in map(home, systems) if path}
-    digest = hashlib.sha256(digest_of(_PACKAGE, folder("p4") / "build", backend, found).encode())
+    compiled = folder("p4") / "build"
+    digest = hashlib.sha256(digest_of(_PACKAGE, compiled, backend, found, plans).encode())
     users = list(extensions.files())
     if backend is None or any(path in found for _, path in users):
         for name, path in users:
@@ -85,15 +110,23 @@ def _code_of(backend: str | None, systems: frozenset[str]) -> str:
     return digest.hexdigest()
 
 
-def digest_of(package: Path, compiled: Path, backend: str | None, systems: Collection[Path]) -> str:
+def digest_of(
+    package: Path,
+    compiled: Path,
+    backend: str | None,
+    systems: Collection[Path],
+    plans: bool = True,
+) -> str:
     """Digest of the modules of ``package`` that a cell may run, of C sources beside them, and of
     compiled P4.
 
     Args:
         backend: the cell's; None for any.
         systems: the files of the systems that it runs.
+        plans: whether modules that only make its deployment count.
     """
-    sources = set(modules(package, backend, systems).values())
+    found = modules(package, backend, systems)
+    sources = {path for name, path in found.items() if plans or not _PLANNING.match(name)}
     folders = {path.parent for path in sources}
     sources |= {path for path in package.rglob("*.[ch]") if _package_of(path) in folders}
     digest = hashlib.sha256()

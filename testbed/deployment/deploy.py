@@ -11,7 +11,8 @@ from testbed import extensions
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import sent, window
-from testbed.experiment.findings import shown, suggestion
+from testbed.deployment.places import places
+from testbed.experiment.findings import shown
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import PlanError, check
 from testbed.plan.cost import ClosedForm, Expected, Timing, seconds_per_byte
@@ -22,7 +23,6 @@ from testbed.protocols.allocation import Window
 from testbed.systems import Assignment, System, registry
 from testbed.topology import paths
 from testbed.topology.fabric import Fabric
-from testbed.topology.placement import place
 from testbed.workload import replay, sharded
 from testbed.workload.buckets import Bucket, after_compute, fill
 from testbed.workload.catalogue import load
@@ -171,55 +171,14 @@ class Deployment:
 def deploy(experiment: Experiment, fabric: Fabric) -> Deployment:
     """Place, plan, check and time every job. Raises DeploymentError, which says what is
     impossible."""
-    places = _places(experiment.jobs, fabric, experiment.emulation.seed)
     jobs = []
-    for number, (job, assignment) in enumerate(zip(experiment.jobs, places, strict=True)):
+    found = places(experiment.jobs, fabric, experiment.emulation.seed)
+    for number, (job, assignment) in enumerate(zip(experiment.jobs, found, strict=True)):
         try:
             jobs.append(_deploy(number, job, assignment, fabric, experiment))
         except DeploymentError as error:
             raise DeploymentError(str(error), error.place or ("jobs", number)) from error
     return Deployment(experiment, fabric, tuple(jobs))
-
-
-def _places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
-    taken = {
-        host
-        for job in jobs
-        for named in (job.workers, job.servers)
-        if isinstance(named, tuple)
-        for host in named
-    }
-    places = []
-    for number, job in enumerate(jobs):
-        if job.system not in registry:  # in a resumed run of another version
-            near = suggestion(job.system, registry)
-            message = f"found {job.system!r}, wanted a known system; {near}"
-            raise DeploymentError(message, ("jobs", number, "system"))
-        _, most_servers = registry[job.system].servers
-        try:
-            workers = (
-                job.workers
-                if isinstance(job.workers, tuple)
-                else place(fabric, job.placement, job.workers, taken, seed + number)
-            )
-            taken |= set(workers)
-            if most_servers == 0:
-                servers: tuple[str, ...] = ()
-            elif isinstance(job.servers, tuple):
-                servers = job.servers
-            elif job.colocated:
-                servers = workers[: job.servers]
-            else:
-                servers = place(fabric, job.placement, job.servers, taken, seed + number)
-        except ValueError as error:
-            message = f"{job.system} on {job.workload}: {error}"
-            raise DeploymentError(message, ("jobs", number)) from error
-        taken |= set(servers)
-        # Ranks are numbered rack by rack, whatever the order in the file, so that rings enter a
-        # rack once.
-        order = {host: index for index, host in enumerate(fabric.hosts)}
-        places.append(Assignment(tuple(sorted(workers, key=order.__getitem__)), servers))
-    return places
 
 
 def _deploy(

@@ -1,4 +1,4 @@
-"""A digest of what a job sends, and when.
+"""Digests of what a job sends, and when, and of everything that a back end takes from a deployment.
 
 Jobs with the same digest do the same, even if their systems have different names: without INA, Rina
 is a ring. A difference between their times is noise.
@@ -14,9 +14,12 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from testbed.deployment.deploy import DeployedJob
+from testbed.deployment.deploy import DeployedJob, Deployment
+from testbed.deployment.tables import tables
 from testbed.protocols import Protocol
 
+_OF_A_SYSTEM = ("servers", "aggregates", "waits", "fallback", "sparse", "carries")
+"""What the code that runs a job may ask of its system."""
 _LATER = ("after", "needed")
 """Fields that count only if they are set, so that digests of older rows stay the same."""
 
@@ -34,6 +37,24 @@ def digest(job: DeployedJob) -> str:
         *([made.sent] if made.sent != 1 else []),
         *([made.sharding, job.parts] if made.sharding is not None else []),
     ]  # fmt: skip
+    return _hashed(content)
+
+
+def whole(deployment: Deployment) -> str:
+    """Sixteen hexadecimal digits for a deployment: fabric, jobs, and switches' tables."""
+    jobs = [
+        [
+            digest(job),
+            {name: getattr(job.system, name) for name in _OF_A_SYSTEM},
+            [job.forward, job.buckets, job.parts],
+            job.expected_jct_s,
+        ]
+        for job in deployment.jobs
+    ]
+    return _hashed([deployment.fabric, jobs, tables(deployment)])
+
+
+def _hashed(content: Any) -> str:
     text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -48,7 +69,8 @@ def _plain(value: Any) -> Any:
         content = {
             each.name: _plain(getattr(value, each.name))
             for each in fields(value)
-            if each.name not in _LATER or getattr(value, each.name) != each.default
+            if each.compare
+            and (each.name not in _LATER or getattr(value, each.name) != each.default)
         }
         return [type(value).__name__, content]
     if isinstance(value, float):

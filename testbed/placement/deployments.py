@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from testbed.deployment.deploy import Deployment, deploy
+from testbed.deployment.digest import whole
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric, what_matters
@@ -19,6 +20,7 @@ class Deployments:
 
     def __init__(self) -> None:
         self._known: dict[str, Deployment | DeploymentError] = {}
+        self._digests: dict[tuple[str, int], str] = {}
 
     def of(self, experiment: Experiment) -> Deployment:
         """The deployment of a resolved experiment. If there is none, every call raises
@@ -33,3 +35,11 @@ class Deployments:
         if isinstance(found, DeploymentError):
             raise DeploymentError(str(found), found.place)
         return replace(found, experiment=experiment)
+
+    def digest(self, experiment: Experiment) -> str:
+        """The digest of its deployment (`testbed.deployment.digest.whole`). Raises
+        DeploymentError if there is none."""
+        key = what_matters(experiment), experiment.emulation.seed
+        if key not in self._digests:
+            self._digests[key] = whole(self.of(experiment))
+        return self._digests[key]

@@ -114,6 +114,10 @@ def _session(called: Mapping[str, Any]) -> str:
     """When a run was resumed, and at which commit."""
     commit = f"commit {called.get('git_commit') or 'unknown'}"
     changed = " with uncommitted changes" if called.get("git_dirty") else ""
-    kept = called.get("adopted")
-    how = f" (keeping {kept} rows, after one of each cell's came out the same)" if kept else ""
+    found = []
+    if kept := called.get("unchanged"):
+        found.append(f"{kept} cells that a run of this code would repeat")
+    if kept := called.get("adopted"):
+        found.append(f"{kept} rows, after one of each cell's came out the same")
+    how = f" (keeping {', and '.join(found)})" if found else ""
     return f"{called.get('started_at', 'unknown')} at {commit}{changed}{how}"

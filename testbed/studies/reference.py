@@ -9,7 +9,8 @@
   runs: only rows that became stale are made again;
 - ``claims.*``, if the claims page was made, with digests of the code and of the claims files.
 
-A row becomes stale when code changes on which it may depend (`testbed.campaign.version`).
+A row becomes stale when code changes on which it may depend (`testbed.campaign.version`), unless
+it runs the same deployment with the same code.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from testbed import located, results
-from testbed.campaign.resume import experiment_of
+from testbed.campaign.resume import experiment_of, is_unchanged
 from testbed.campaign.version import code, version
-from testbed.deployment.deploy import deploy
 from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
@@ -34,7 +34,7 @@ from testbed.experiment import sweep
 from testbed.experiment.cells import distinct, expand
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
-from testbed.placement.fabric import build_fabric
+from testbed.placement.deployments import Deployments
 from testbed.report import answer
 from testbed.shipped import folder
 from testbed.studies import reporting
@@ -107,24 +107,24 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
 def _changes(run: Path) -> Iterator[str]:
     rows = results.read(run).results
     first = rows[rows["repeat"] == 0].sort_values("job")
-    had = {
-        _key(json.loads(settings)): (set(own["version"]), list(own["plan"]))
-        for settings, own in first.groupby("settings")
-    }
+    had = {_key(json.loads(settings)): own for settings, own in first.groupby("settings")}
     experiment = experiment_of(run)
     cells = {_key(cell.settings): cell for cell in distinct(experiment)}
     if missing := [sweep.written(cell.settings) for key, cell in cells.items() if key not in had]:
         yield f"{counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
+    deployments = Deployments()
     old = {
         key: cell
         for key, cell in cells.items()
-        if key in had and had[key][0] != {version(cell.experiment)}
+        if key in had
+        and {*had[key]["version"]} != {version(cell.experiment)}
+        and not is_unchanged(list(had[key]["deployed"]), cell, deployments)
     }
     if old:
         plans = [
             sweep.written(cell.settings)
             for key, cell in old.items()
-            if had[key][1] != _plans(cell.experiment)
+            if list(had[key]["plan"]) != _plans(cell.experiment, deployments)
         ]
         some = f": {'; '.join(plans[:3])}" if plans else ""
         yield (
@@ -147,10 +147,10 @@ def _key(settings: sweep.Settings) -> str:
     return json.dumps(settings, sort_keys=True)
 
 
-def _plans(experiment: Experiment) -> list[str]:
+def _plans(experiment: Experiment, deployments: Deployments) -> list[str]:
     """The digest of each job's plan and timing. Raises DeploymentError if the cell cannot be set
     up."""
-    return [digest(job) for job in deploy(experiment, build_fabric(experiment)).jobs]
+    return [digest(job) for job in deployments.of(experiment).jobs]
 
 
 def _asked() -> dict[str, str]:

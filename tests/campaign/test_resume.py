@@ -23,7 +23,9 @@ from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell, expand
 from testbed.experiment.schema import Experiment
 from testbed.placement import deployments
+from testbed.plan.program import Pipelining
 from testbed.results import Iteration, Unreadable, read, read_metadata
+from testbed.systems import registry
 
 SYSTEMS = ["ps", "ring", "atp"]
 
@@ -164,13 +166,21 @@ def test_invalid_cells_may_be_tried_again(swept, tmp_path):
 def test_rows_of_another_version_do_not_count(swept, tmp_path, monkeypatch):
     directory = run(swept, tmp_path, Recorder())
     old = set(read(directory).results.version)
-    monkeypatch.setattr(resume, "version", lambda experiment: "another")
+    as_another_version(monkeypatch)
     assert go_on(directory, any_version=True) == []
     assert "6 rows" in Resumed(directory, None, Rules()).note
     assert len(go_on(directory)) == 6
     with (directory / "superseded-results.csv").open() as file:
         assert {row["version"] for row in csv.DictReader(file)} == old
     assert len(read(directory).iterations) == 6
+
+
+def as_another_version(monkeypatch, runs_others: bool = True) -> None:
+    """As if code had changed: of what runs a deployment, or only of what makes it."""
+    for module in (resume, cell):
+        monkeypatch.setattr(module, "version", lambda experiment: "another")
+        if runs_others:
+            monkeypatch.setattr(module, "deployed", lambda experiment, made: "another")
 
 
 class Slower(Recorder):
@@ -192,8 +202,7 @@ def test_rows_of_another_version_are_adopted_if_one_of_their_cell_comes_out_the_
 ):
     swept = simulated(tmp_path, emulation__repeats=3)
     directory = run(swept, tmp_path, Recorder())
-    for module in (resume, cell):
-        monkeypatch.setattr(module, "version", lambda experiment: "another")
+    as_another_version(monkeypatch)
     other = Slower("ring")
     Resumed(directory, None, Rules(adopt=True)).run(NOTHING, other)
     assert other.ran == [("ps", 0), ("ring", 0), ("atp", 0), ("ring", 1), ("ring", 2)]
@@ -210,9 +219,42 @@ def test_rows_of_another_version_are_adopted_if_one_of_their_cell_comes_out_the_
 def test_rows_of_mininet_are_never_adopted(tmp_path, monkeypatch):
     swept = experiment(tmp_path, sweep={"jobs.0.system": SYSTEMS}, emulation__repeats=2)
     directory = run(swept, tmp_path, Recorder())
-    for module in (resume, cell):
-        monkeypatch.setattr(module, "version", lambda experiment: "another")
+    as_another_version(monkeypatch)
     assert len(go_on(directory, adopt=True)) == 6
+
+
+@pytest.mark.parametrize("backend", ["simulate", "emulate"])
+def test_rows_count_if_another_version_would_run_the_same(tmp_path, monkeypatch, backend):
+    swept = experiment(
+        tmp_path,
+        sweep={"jobs.0.system": SYSTEMS},
+        emulation__repeats=2,
+        backend=backend,
+    )
+    directory = run(swept, tmp_path, Recorder())
+    as_another_version(monkeypatch, runs_others=False)
+    table = directory / "results.csv"
+    rows = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(rows[:-1]))
+    ((system, repeat),) = go_on(directory)
+    assert f",{repeat},0,{system}," in rows[-1]
+    assert set(read(directory).results.version) == {"another"}
+    assert len(read(directory).iterations) == 6
+    assert read_metadata(directory)["resumed"][-1]["unchanged"] == 5
+    assert not (directory / "superseded-results.csv").exists()
+
+
+def test_only_cells_whose_deployment_has_changed_run_again(tmp_path, monkeypatch):
+    directory = run(simulated(tmp_path, emulation__repeats=2), tmp_path, Recorder())
+    as_another_version(monkeypatch, runs_others=False)
+    ring = registry["ring"]
+
+    def other(job, fabric):
+        return replace(ring.plan(job, fabric), pipelining=Pipelining(credit=1))
+
+    monkeypatch.setitem(registry, "ring", replace(ring, plan=other))
+    assert go_on(directory) == [("ring", 0), ("ring", 1)]
+    assert go_on(directory) == []
 
 
 def test_the_version_follows_the_files_that_are_named(swept, tmp_path):

@@ -6,7 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -33,8 +34,9 @@ def digest_of(
     compiled: Path,
     backend: str | None = None,
     systems: Collection[str] = registry,
+    plans: bool = True,
 ) -> str:
-    return version.digest_of(package, compiled, backend, files(package, systems))
+    return version.digest_of(package, compiled, backend, files(package, systems), plans)
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +55,13 @@ def digests(copied, tmp_path):
         text: str = "\nchanged = 1\n",
         backend: str | None = None,
         systems: Collection[str] = registry,
+        plans: bool = True,
     ) -> tuple[str, str]:
         path = copied / name
         content = path.read_bytes() if path.exists() else None
-        before = digest_of(copied, tmp_path, backend, systems)
+        before = digest_of(copied, tmp_path, backend, systems, plans)
         path.write_bytes((content or b"") + text.encode())
-        after = digest_of(copied, tmp_path, backend, systems)
+        after = digest_of(copied, tmp_path, backend, systems, plans)
         if content is None:
             path.unlink()
         else:
@@ -85,6 +88,26 @@ def digests(copied, tmp_path):
 def test_what_a_cell_runs_makes_another_version(name, digests):
     before, after = digests(name)
     assert before != after
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("systems/rina.py", False),
+        ("systems/racks.py", False),
+        ("switches/entries.py", False),
+        ("topology/placement.py", False),
+        ("deployment/places.py", False),
+        ("systems/system.py", True),
+        ("protocols/atp/protocol.py", True),
+        ("deployment/deploy.py", True),
+        ("plan/cost.py", True),
+        ("hosts/interpreter.py", True),
+    ],
+)
+def test_what_only_plans_is_not_among_the_code_that_runs_a_deployment(name, counts, digests):
+    before, after = digests(name, plans=False)
+    assert (before != after) == counts
 
 
 def test_a_string_that_is_used_makes_another_version(digests):
@@ -174,31 +197,51 @@ def test_a_system_that_an_option_names_counts(tmp_path):
     assert {*version._systems(experiment(tmp_path, **jobs))} == {"osp", "atp"}
 
 
-@pytest.mark.parametrize("backend", ["simulate", "packet"])
-@pytest.mark.parametrize("system", registry)
-def test_a_cell_runs_no_other_code(system, backend, tmp_path):
-    """Every function of the package that a cell calls is in a file that its version has."""
-    data, _ = world(system, 1)
-    asked = Experiment.model_validate(
-        {**data, "backend": backend, "emulation": {"scale": data["emulation"]["scale"]}}
-    )
-    called = set()
+@contextmanager
+def calls(files: set[Path]) -> Iterator[None]:
+    """Adds the files of the package whose functions are called."""
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            called.add(frame.f_code.co_filename)
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(version._PACKAGE):
+            files.add(path)
 
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        run_cell(Cell("cell", asked, {}, 0), Deployments().of(asked), tmp_path)
+        yield
     finally:
         sys.setprofile(before)
-    own = {Path(file) for file in called if Path(file).is_relative_to(version._PACKAGE)}
+
+
+@pytest.mark.parametrize("backend", ["simulate", "packet"])
+@pytest.mark.parametrize("system", registry)
+def test_a_cell_runs_no_other_code(system, backend, tmp_path):
+    """Every function of the package that a cell calls is in a file that its version has. Once its
+    deployment is made, the only planning code that it calls derives the tables, whose digest rows
+    have."""
+    data, _ = world(system, 1)
+    asked = Experiment.model_validate(
+        {**data, "backend": backend, "emulation": {"scale": data["emulation"]["scale"]}}
+    )
+    planned: set[Path] = set()
+    ran: set[Path] = set()
+    with calls(planned):
+        deployment = Deployments().of(asked)
+    with calls(ran):
+        run_cell(Cell("cell", asked, {}, 0), deployment, tmp_path)
+    own = planned | ran
     systems = files(version._PACKAGE, {*version._systems(asked)})
     known = {*version.modules(version._PACKAGE, backend, systems).values()}
     assert len(own) > 20
     assert own <= known
+    planning = {
+        path
+        for name, path in version.modules(version._PACKAGE, backend, systems).items()
+        if version._PLANNING.match(name)
+    }
+    assert planned & planning
+    assert {path.name for path in ran & planning} <= {"entries.py"}
 
 
 def test_what_a_cell_imports_is_known_before_it_does(tmp_path):

@@ -181,7 +181,14 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
 def test_a_reference_is_stale_once_code_has_changed(run, tmp_path, monkeypatch):
     out = tmp_path / "reference"
     keep([run], None, out)
-    monkeypatch.setattr(version, "_code_of", lambda backend, systems: "other")
+    before = version._code_of
+
+    def replanned(backend, systems, plans=True):
+        return "other" if plans else before(backend, systems, plans)
+
+    monkeypatch.setattr(version, "_code_of", replanned)
+    assert list(stale(out)) == []
+    monkeypatch.setattr(version, "_code_of", lambda backend, systems, plans=True: "other")
     (said,) = stale(out)
     assert "the code has changed since 6 cells ran; 0 of them now have a different plan" in said
     monkeypatch.setattr(reference, "digest", lambda job: "other")

@@ -15,6 +15,7 @@ from testbed.backends.recording import NOTHING, Recording
 from testbed.backends.timeouts import engine_pace
 from testbed.deployment.deploy import Deployment
 from testbed.deployment.memory import allocate
+from testbed.deployment.tables import routes
 from testbed.deployment.tasks import tasks
 from testbed.topology.addressing import Addressing
 
@@ -96,7 +97,7 @@ def observe(deployment: Deployment, log_dir: Path, recording: Recording = NOTHIN
         Conditions(
             emulation.dilation,
             emulation.seed,
-            {flow: route for job in jobs for flow, route in job.plan.routes.items()},
+            routes(deployment),
             shares(emulation.loss, fabric),
             shares(emulation.duplication, fabric),
             {link: log_dir / f"{link}.pcap" for link in recording.captures},

@@ -40,6 +40,7 @@ from testbed.compiler import BuildError
 from testbed.deployment.deploy import Deployment
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import allocate
+from testbed.deployment.tables import routes, tables
 from testbed.deployment.tasks import LONGEST_TICK_S, tasks
 from testbed.experiment.fields import AUTO
 from testbed.experiment.schema import Emulation
@@ -49,7 +50,7 @@ from testbed.protocols.allocation import Allocation
 from testbed.protocols.events import Event
 from testbed.switches import compile, events
 from testbed.switches.compile import CompileError
-from testbed.switches.entries import SwitchEntries, derive
+from testbed.switches.entries import SwitchEntries
 from testbed.switches.native.build import build_library
 from testbed.switches.native.embedded import EmbeddedSwitch
 from testbed.switches.native.program import Program, Unsupported
@@ -57,7 +58,6 @@ from testbed.switches.native.reader import read
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import MOST_HEADERS, TCP_HEADERS, framing
-from testbed.topology.paths import Routes
 
 _LONGEST_HEADERS = 128
 
@@ -99,7 +99,6 @@ def assembled(
     tcp = tcp_settings(fabric, _dilation(emulation))
     with simulation_for(recording, len(fabric.nodes), room, tcp) as simulation:
         simulation.carry(MOST_HEADERS, uncarried)
-        routes = _routes(deployment)
         lost, doubled = shares(emulation.loss, fabric), shares(emulation.duplication, fabric)
         wire_up(
             simulation,
@@ -110,9 +109,9 @@ def assembled(
             doubled,
             _jitter(fabric),
             None if emulation.timers == "real" else _dilation(emulation),
-            routes,
+            routes(deployment),
         )
-        entries = _entries(deployment, allocations, routes)
+        entries = tables(deployment)
         switches = _programs(simulation, deployment, entries, make)
         loop = Loop(simulation, pace, faults.first_fragment(emulation.faults))
         for job, own in zip(deployment.jobs, allocations, strict=True):
@@ -208,22 +207,6 @@ def _counts(counters: PortCounters) -> PortCounts:
         dropped=counters.dropped,
         most_waiting=counters.most_waiting,
     )
-
-
-def _routes(deployment: Deployment) -> Routes:
-    """The flows of all jobs with a path of their own."""
-    return {flow: route for job in deployment.jobs for flow, route in job.plan.routes.items()}
-
-
-def _entries(
-    deployment: Deployment, allocations: Sequence[Sequence[Allocation]], routes: Routes
-) -> dict[str, SwitchEntries]:
-    """The entries of each switch that sums, by its name."""
-    fabric, seed = deployment.fabric, deployment.experiment.emulation.seed
-    addressing = Addressing(fabric)
-    every = [each for own in allocations for each in own]
-    summing = sorted({switch for each in every for switch in each.tree.switches})
-    return {name: derive(name, fabric, addressing, every, seed, routes) for name in summing}
 
 
 def _programs(
