@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import suggestion
@@ -13,6 +14,7 @@ from testbed.topology.placement import place
 
 
 def places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
+    """The hosts of each job. Raises DeploymentError if there are too few."""
     taken = {
         host
         for job in jobs
@@ -20,34 +22,47 @@ def places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
         if isinstance(named, tuple)
         for host in named
     }
-    found = []
+    # Workers first, so that a job's workers have the same hosts whether other jobs need servers or
+    # not.
+    workers = []
     for number, job in enumerate(jobs):
         if job.system not in registry:  # in a resumed run of another version
             near = suggestion(job.system, registry)
             message = f"found {job.system!r}, wanted a known system; {near}"
             raise DeploymentError(message, ("jobs", number, "system"))
-        _, most_servers = registry[job.system].servers
-        try:
-            workers = (
+        with _named(number, job):
+            chosen = (
                 job.workers
                 if isinstance(job.workers, tuple)
                 else place(fabric, job.placement, job.workers, taken, seed + number)
             )
-            taken |= set(workers)
+        taken |= set(chosen)
+        workers.append(chosen)
+    found = []
+    # Ranks are numbered rack by rack, whatever the order in the file, so that rings enter a rack
+    # once.
+    order = {host: index for index, host in enumerate(fabric.hosts)}
+    for number, (job, chosen) in enumerate(zip(jobs, workers, strict=True)):
+        _, most_servers = registry[job.system].servers
+        with _named(number, job):
             if most_servers == 0:
                 servers: tuple[str, ...] = ()
             elif isinstance(job.servers, tuple):
                 servers = job.servers
             elif job.colocated:
-                servers = workers[: job.servers]
+                servers = chosen[: job.servers]
             else:
                 servers = place(fabric, job.placement, job.servers, taken, seed + number)
-        except ValueError as error:
-            message = f"{job.system} on {job.workload}: {error}"
-            raise DeploymentError(message, ("jobs", number)) from error
         taken |= set(servers)
-        # Ranks are numbered rack by rack, whatever the order in the file, so that rings enter a
-        # rack once.
-        order = {host: index for index, host in enumerate(fabric.hosts)}
-        found.append(Assignment(tuple(sorted(workers, key=order.__getitem__)), servers))
+        found.append(Assignment(tuple(sorted(chosen, key=order.__getitem__)), servers))
     return found
+
+
+@contextmanager
+def _named(number: int, job: Job) -> Iterator[None]:
+    """Say of which job a lack of hosts is."""
+    try:
+        yield
+    except ValueError as error:
+        message = f"{job.system} on {job.workload}: {error}"
+        raise DeploymentError(message, ("jobs", number)) from error

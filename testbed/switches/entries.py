@@ -66,17 +66,18 @@ def derive(
     whose hash uses ``seed``.
     """
     joined = [each for each in allocations if switch in each.tree.switches]
-    diversions = diverted(fabric, routes or {}, switch)
+    routed = diverted(fabric, routes or {}, switch)
 
     def hop(tree: Tree, child: str, to: str) -> str:
         """The next hop of this switch's own packets: the tree's choice unless they have a route."""
         hops = fabric.next_hops(switch, to)
-        return diversions.get((switch, to)) or tree.hop(child, hops, to == child)
+        return routed.get((switch, to)) or tree.hop(child, hops, to == child)
 
     # A sum takes the tree's own path to the parent, not one that ECMP chooses.
+    diversions = dict(routed)
     for each in joined:
         if (parent := each.tree.parent.get(switch)) is not None:
-            diversions[switch, parent] = hop(each.tree, switch, parent)
+            diversions.setdefault((switch, parent), hop(each.tree, switch, parent))
     entries: list[TableEntry] = []
     groups: dict[int, tuple[Replica, ...]] = {}
     rid = connections = 0

@@ -247,6 +247,25 @@ def test_a_switchs_own_streams_take_their_routes():
     assert told_apart(fabric, "t0", allocations, routes) == {("t0", "h3"): "s1"}
 
 
+def test_copies_take_their_own_trees_links():
+    """Also where another tree's sums go to the same switch."""
+    fabric = leaf_spine(2, 4, 3, 1e10, 1e10, 100_000).with_ina(["t0", "t1", "t2"])
+    plan = registry["rina"].plan(Assignment(fabric.hosts, options={"groups": "always"}), fabric)
+    allocations = [Allocation(i, 0, tree, 0, 64) for i, tree in enumerate(plan.trees)]
+    both_ways = 0
+    for name in ("t0", "t1", "t2"):
+        joined = [each.tree for each in allocations if name in each.tree.switches]
+        entries = derive(name, fabric, Addressing(fabric), allocations)
+        for tree, replicas in zip(joined, entries.groups.values(), strict=True):
+            for child, replica in zip(tree.children(name), replicas, strict=True):
+                hops = fabric.next_hops(name, child)
+                own = tree.hop(child, hops, True)
+                assert fabric.neighbours(name)[replica.port - 1] == own
+                upwards = [each for each in joined if each.parent.get(name) == child]
+                both_ways += any(each.hop(name, hops, False) != own for each in upwards)
+    assert both_ways
+
+
 def test_switches_and_seeds_hash_differently():
     fabric = leaf_spine(2, 2, 1, 1e10, 1e10, 100_000)
 

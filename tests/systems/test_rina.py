@@ -18,8 +18,9 @@ from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.systems import Assignment, registry
 from testbed.systems.racks import Group
 from testbed.systems.rina import groups
-from testbed.topology.builders import leaf_spine
+from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.framing import Framing
+from testbed.workload.catalogue import load
 
 RINA = registry["rina"]
 FABRIC = leaf_spine(2, 3, 4, 1e10, 1e10, 10**6)
@@ -175,6 +176,24 @@ def test_groups_form_only_where_they_gain(reading):
     assert programs(FABRIC, ["t0"]) == plain
     assert programs(costly, ["t0"]) != plain  # a shorter chain
     assert programs(FABRIC, FABRIC.tors) != plain
+
+
+@pytest.mark.parametrize(
+    ("workload", "count", "gain"),
+    [
+        ("bert-base", 4, False),
+        ("bert-base", 5, True),  # an iteration takes 11 % less, a single bucket more
+        ("resnet50", 5, False),  # 1 % less
+        ("vgg16", 5, False),  # its largest bucket takes much longer
+        ("vgg16", 6, True),
+    ],
+)
+def test_groups_form_if_the_job_gains(workload, count, gain):
+    tree = fat_tree(4, 2, 1e10, 1e10, 512_000)
+    fabric = tree.with_ina(tree.tors[:count])
+    options = RINA.settle({})
+    job = Assignment(tree.hosts[:12], options=options, trace=load(workload))
+    assert bool(RINA.plan(job, fabric).trees) == gain
 
 
 def test_agents_do_not_wait_for_buckets_that_workers_have_not_brought(tmp_path):

@@ -46,6 +46,7 @@ class _Job:
         ]
         self.steps: list[Steps] = [rank.steps(0.0) for rank in self.ranks]
         self.timers = [0] * len(tasks)  # the number of each rank's latest timer, 0 for none
+        self.until = [math.inf] * len(tasks)  # when that is
         self.takers = [
             rank.take
             if isinstance(rank, Taker) and rank.takes and not simulation.is_charged(node)
@@ -144,9 +145,12 @@ class Loop:
             if actions:
                 self._act()
             while timers and timers[0][0] <= simulation.now:
-                _, count, number, rank, due = heapq.heappop(timers)
-                if self._jobs[number].timers[rank] == count:
+                at, count, number, rank, due = heapq.heappop(timers)
+                job = self._jobs[number]
+                if job.timers[rank] == count:
                     self._resume(number, [rank], max(now, due))
+                elif job.timers[rank] and job.until[rank] == due:  # it has taken messages since
+                    heapq.heappush(timers, (at, job.timers[rank], number, rank, due))
 
     def _act(self) -> None:
         while self._actions and self._actions[0][0] <= self._simulation.now:
@@ -186,14 +190,19 @@ class Loop:
                 self._handle(job, rank, partial(streams.deliver, number))
 
     def _hand(self, number: int, rank: int, stream: int, now: float) -> bool:
-        """Let a rank that waits only for messages take one without being resumed, if it can."""
+        """Let a rank that waits take a message without being resumed, if it can."""
         job = self._jobs[number]
-        take, node = job.takers[rank], job.nodes[rank]
-        if take is None or job.timers[rank] or node in self._gone or node in self._paused:
+        take, node, until = job.takers[rank], job.nodes[rank], job.until[rank]
+        if take is None or until <= now or node in self._gone or node in self._paused:
             return False
         if take(*job.streams.take(stream), now):
             self._resume(number, [rank], now)
-        elif job.streams.woken:
+            return True
+        if job.timers[rank]:
+            # As if it had been resumed: of the ranks that are due at one time, it comes last.
+            self._count += 1
+            job.timers[rank] = self._count
+        if job.streams.woken:
             self._resume(number, job.streams.to_wake(), now)
         return True
 
@@ -233,10 +242,11 @@ class Loop:
             waiting += job.streams.to_wake()
 
     def _wait(self, number: int, rank: int, until: float, now: float) -> None:
-        self._jobs[number].timers[rank] = 0
+        job = self._jobs[number]
+        job.timers[rank], job.until[rank] = 0, until
         if until < math.inf:
             self._count += 1
-            self._jobs[number].timers[rank] = self._count
+            job.timers[rank] = self._count
             at = max(self._simulation.now, math.ceil(max(until, now) * SECOND))
             heapq.heappush(self._timers, (at, self._count, number, rank, until))
 
