@@ -17,12 +17,12 @@ from testbed.report import (
     factors,
     figures,
     mininet,
-    names,
     runs,
     sensitivity,
     template,
 )
-from testbed.report.backends import FLOOR, mark
+from testbed.report.backends import FLOOR
+from testbed.report.brief import brief, setting
 from testbed.report.evaluated import evaluated
 from testbed.report.ranking import Ranking, fastest, rankings
 from testbed.report.system_style import Series, Styles
@@ -30,6 +30,7 @@ from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
 
 WINNERS = "winners.md"
+BRIEF = "brief.md"
 FIGURE = "jct-ina"
 _SAME = 0.001
 """The most by which repeats differ if no random draw matters."""
@@ -78,7 +79,8 @@ def parted(run_dirs: Sequence[Path]) -> Parts:
 
 
 def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> Path:
-    """Write ``README.md``, and only its table as ``winners.md``, next to a report in ``out``.
+    """Write ``README.md``, and only its first table as ``brief.md``, and the one for each place of
+    INA as ``winners.md``, next to a report in ``out``.
 
     ``claims`` says whether the folder also has a page on claims. Raises FileNotFoundError if a
     directory holds no results.
@@ -87,14 +89,17 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     found = evaluated(parts.matrix, styles)
     rows = found.rows
     table = winners(found.rankings, found.titles)
+    short = brief(found.rankings, found.titles)
     first = often_first(found.rankings)
     others = rankings(found.means[found.means["system"] != first], styles) if first else []
     about = [*found.about.values()]
     about += [runs.read(run) for run in run_dirs if run not in parts.matrix]
     context: dict[str, Any] = {
+        "brief": short,
         "table": table,
         "first": styles[first].title if first else "",
         "others": winners(others, found.titles),
+        "others_brief": brief(others, found.titles) if first else None,
         "runs": about,
         "machines": len({run.machine for run in about}),
         "figure": (out / "figures" / f"{FIGURE}.svg").exists(),
@@ -120,6 +125,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     page = out / "README.md"
     page.write_text(environment.get_template("answer.md.j2").render(context))
     (out / WINNERS).write_text(markdown(table))
+    (out / BRIEF).write_text(markdown(short))
     return page
 
 
@@ -156,19 +162,13 @@ def winners(rankings: Sequence[Ranking], titles: Mapping[Series, str]) -> Table:
     for ranking in rankings:
         best, place = ranking.best, ranking.place
         named = fastest(ranking, lambda row: titles[row["system"], row["variant"]])
-        row = [_fabric(place), title(place["workload"]), place["ina"], named]
+        row = [*setting(ranking), place["ina"], named]
         row += [number(best["jct_s"]), interval(best["jct_low"], best["jct_high"])]
         if lead := ranking.next:
             row += [titles[lead.slower["system"], lead.slower["variant"]], number(lead.ratio)]
             row += [interval(*lead.interval), lead.sure]
         found.append([*row, *[""] * (len(columns) - len(row))])
     return columns, found
-
-
-def _fabric(place: Mapping[str, Any]) -> str:
-    own = names.fabric(place["fabric"]), names.settings(place["conditions"])
-    named = ", ".join(part for part in own if part)
-    return named + mark(place["backend"])
 
 
 def markdown(table: Table) -> str:

@@ -1,0 +1,89 @@
+"""The answer in few rows: one for each range of places of INA at which the same systems are the
+fastest and take the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from testbed.report.backends import FLOOR, mark
+from testbed.report.names import fabric, settings
+from testbed.report.ranking import Ranking, Titles
+from testbed.report.system_style import Series
+from testbed.report.tables import Table, number
+from testbed.workload.catalogue import title
+
+
+def brief(rankings: Sequence[Ranking], titles: Titles) -> Table:
+    """The systems that are the fastest at all of some consecutive places of INA, those that may be
+    at some of them, and the range of the lead over the next."""
+    columns = ["fabric", "workload", "INA", "fastest", "JCT (s)", "next", "times as fast"]
+    found = []
+    for where, own in groupby(rankings, setting):
+        for part, first in _ranges([*own]):
+            named = " = ".join(titles[each] for each in first)
+            if unclear := _unclear(part, first, titles):
+                named += f", or perhaps {', '.join(unclear)}"
+            leads = [each.next for each in part if each.next]
+            slower = dict.fromkeys(titles[_series(lead.slower)] for lead in leads)
+            found.append(
+                [
+                    *where,
+                    _places([each.place["ina"] for each in part]),
+                    named,
+                    _range([each.best["jct_s"] for each in part]),
+                    ", ".join(slower),
+                    _range([lead.ratio for lead in leads]),
+                ]
+            )
+    return columns, found
+
+
+def setting(ranking: Ranking) -> tuple[str, str]:
+    """The fabric with its conditions, and the workload, as text."""
+    place = ranking.place
+    named = filter(None, (fabric(place["fabric"]), settings(place["conditions"])))
+    return ", ".join(named) + mark(place["backend"]), title(place["workload"])
+
+
+def _ranges(rankings: Sequence[Ranking]) -> Iterator[tuple[list[Ranking], list[Series]]]:
+    """Consecutive rankings with the same JCT, up to the noise floor, and the systems that are the
+    fastest in all of them."""
+    part: list[Ranking] = []
+    first: list[Series] = []
+    for ranking in rankings:
+        own = [_series(ranking.best), *(_series(each.slower) for each in ranking.equal)]
+        times = [each.best["jct_s"] for each in (*part, ranking)]
+        alike = max(times) < (1 + FLOOR[ranking.place["backend"]]) * min(times)
+        both = [each for each in first if each in own and alike]
+        if part and not both:
+            yield part, first
+            part = []
+        first = both or own
+        part.append(ranking)
+    yield part, first
+
+
+def _unclear(part: Sequence[Ranking], first: Sequence[Series], titles: Titles) -> list[str]:
+    """The systems that somewhere take no longer than the ``first`` ones, as far as tests tell."""
+    found = dict.fromkeys(_series(each.slower) for ranking in part for each in ranking.unclear)
+    return [titles[each] for each in found if each not in first]
+
+
+def _series(row: Mapping[str, Any]) -> Series:
+    return row["system"], row["variant"]
+
+
+def _places(labels: Sequence[str]) -> str:
+    """``0/8 to 5/8 ToRs``."""
+    if len(labels) == 1:
+        return labels[0]
+    return f"{labels[0].removesuffix(' ToRs')} to {labels[-1]}"
+
+
+def _range(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,75 @@
+"""The answer in few rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.report.brief import brief
+from testbed.report.differences import Difference
+from testbed.report.ranking import Ranking
+
+TITLES = {(name, ""): name.upper() for name in ("ps", "ring", "rina", "atp")}
+
+
+def ranking(
+    ina: str,
+    equal: str,
+    jct_s: float,
+    unclear: str = "",
+    slower: str = "",
+    workload: str = "bert-base",
+) -> Ranking:
+    def row(system: str, times_as_long: float) -> dict[str, Any]:
+        return {"system": system, "variant": "", "jct_s": jct_s * times_as_long, "plans": ()}
+
+    def behind(names: str, ratio: float, p: float) -> list[Difference]:
+        interval = (ratio, ratio)
+        rows = [row(name, ratio) for name in names.split()]
+        return [Difference(best, each, ratio, interval, p, 0.02) for each in rows]
+
+    first, *others = equal.split()
+    best = row(first, 1.0)
+    place = {"fabric": "fat-tree", "conditions": "{}", "backend": "packet", "workload": workload}
+    found = (
+        behind(" ".join(others), 1.0, 0.5) + behind(unclear, 1.3, 0.5) + behind(slower, 1.5, 0.01)
+    )
+    return Ranking({**place, "ina": f"{ina} ToRs"}, best, found)
+
+
+def rows(*rankings: Ranking) -> list[list[str]]:
+    return [row[2:] for row in brief(rankings, TITLES)[1]]
+
+
+def test_places_with_the_same_answer_have_one_row():
+    found = rows(
+        ranking("0/4", "ring rina atp", 1.0, slower="ps"),
+        ranking("1/4", "ring rina", 1.001, "ps", "atp"),
+        ranking("2/4", "rina ring", 1.0, "ps"),
+        ranking("4/4", "rina", 0.5, slower="ring"),
+    )
+    assert found == [
+        ["0/4 to 2/4 ToRs", "RING = RINA, or perhaps PS", "1", "PS, ATP", "1.5"],
+        ["4/4 ToRs", "RINA", "0.5", "RING", "1.5"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        ranking("1/4", "atp", 1.0),
+        ranking("1/4", "ring", 0.97),
+        ranking("1/4", "ring", 1.0, workload="vgg16"),
+    ],
+)
+def test_another_system_time_or_setting_has_a_row_of_its_own(second):
+    assert len(rows(ranking("0/4", "ring", 1.0), second)) == 2
+
+
+def test_a_range_is_of_systems_that_are_fastest_in_all_of_it():
+    """Two that follow one another may share a system that the first does not have."""
+    found = rows(
+        ranking("0/4", "ring ps", 1.0), ranking("1/4", "ps atp", 1.0), ranking("2/4", "atp", 1.0)
+    )
+    assert [row[:2] for row in found] == [["0/4 to 1/4 ToRs", "PS"], ["2/4 ToRs", "ATP"]]
