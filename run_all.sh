@@ -30,6 +30,10 @@ if [[ -z $reference ]]; then
 fi
 "$here/setup.sh"
 cd "$here"
+if ! .venv/bin/python -c "import sklearn, torch" 2> /dev/null; then
+    echo "run_all.sh: some claims are on accuracy: first .venv/bin/pip install -e '.[train]'" >&2
+    exit 1
+fi
 # A run that Ctrl-C or another signal ends has a code of 128 or more; bash would go on with the next one.
 run() {
     local ended=0

@@ -23,7 +23,11 @@ def reference(tmp_path: Path):
     """Calls ``run_all.sh --reference`` where runs end with a code; returns the script's code, and
     the calls."""
     shutil.copy(ROOT / "run_all.sh", tmp_path)
-    for path, text in (("setup.sh", "#!/bin/bash\n"), (".venv/bin/ina-testbed", PROGRAM)):
+    for path, text in (
+        ("setup.sh", "#!/bin/bash\n"),
+        (".venv/bin/ina-testbed", PROGRAM),
+        (".venv/bin/python", "#!/bin/bash\n"),
+    ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
         (tmp_path / path).chmod(0o755)
@@ -34,7 +38,8 @@ def reference(tmp_path: Path):
             cwd=tmp_path, env=os.environ | {"CODE": str(code), "PATH": path}, check=False,
             capture_output=True,
         )  # fmt: skip
-        return done.returncode, (tmp_path / "calls").read_text().splitlines()
+        calls = tmp_path / "calls"
+        return done.returncode, calls.read_text().splitlines() if calls.exists() else []
 
     return call
 
@@ -54,6 +59,11 @@ def test_a_signal_to_a_run_ends_it_all(reference):
     ended, calls = reference(130)
     assert ended == 130
     assert len(calls) == 1
+
+
+def test_nothing_runs_where_claims_on_accuracy_cannot(reference, tmp_path):
+    (tmp_path / ".venv/bin/python").write_text("#!/bin/bash\nexit 1\n")
+    assert reference(0) == (1, [])
 
 
 def test_runs_in_the_repository_are_resumed(reference, tmp_path):
