@@ -4,7 +4,7 @@
 #   --reference  all experiments of reports/reference, papers' claims, and the pages made from them;
 #                rows that the same code made are kept, those in reports/reference and those of an
 #                interrupted run, and in virtual time those of other code of which one of each cell comes
-#                out the same; without BMv2, those on it stay as they are
+#                out the same; without BMv2, those on it stay as they are. Needs PyTorch (extra train)
 #   no argument  the evaluation: in packets on the leaf-spine, then on both fabrics in packets and in Mininet (where BMv2
 #                is installed, on it, too)
 #   files        these experiments

@@ -99,7 +99,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "table": table,
         "first": styles[first].title if first else "",
         "others": winners(others, found.titles),
-        "others_brief": brief(others, found.titles) if first else None,
+        "others_brief": brief(others, found.titles),
         "runs": about,
         "machines": len({run.machine for run in about}),
         "figure": (out / "figures" / f"{FIGURE}.svg").exists(),

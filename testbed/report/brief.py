@@ -9,9 +9,9 @@ from typing import Any
 
 from testbed.report.backends import FLOOR, mark
 from testbed.report.names import fabric, settings
-from testbed.report.ranking import Ranking, Titles
+from testbed.report.ranking import Ranking, Titles, joined
 from testbed.report.system_style import Series
-from testbed.report.tables import Table, number
+from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
 
 
@@ -22,16 +22,13 @@ def brief(rankings: Sequence[Ranking], titles: Titles) -> Table:
     found = []
     for where, own in groupby(rankings, setting):
         for part, first in _ranges([*own]):
-            named = " = ".join(titles[each] for each in first)
-            if unclear := _unclear(part, first, titles):
-                named += f", or perhaps {', '.join(unclear)}"
             leads = [each.next for each in part if each.next]
             slower = dict.fromkeys(titles[_series(lead.slower)] for lead in leads)
             found.append(
                 [
                     *where,
                     _places([each.place["ina"] for each in part]),
-                    named,
+                    joined((titles[each] for each in first), _unclear(part, first, titles)),
                     _range([each.best["jct_s"] for each in part]),
                     ", ".join(slower),
                     _range([lead.ratio for lead in leads]),
@@ -85,5 +82,5 @@ def _places(labels: Sequence[str]) -> str:
 def _range(values: Sequence[float]) -> str:
     if not values:
         return ""
-    low, high = number(min(values)), number(max(values))
-    return low if low == high else f"{low} to {high}"
+    low, high = min(values), max(values)
+    return number(low) if number(low) == number(high) else interval(low, high)

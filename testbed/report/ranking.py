@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,11 +96,16 @@ def _said(ranking: Ranking, titles: Titles) -> str:
 
 
 def fastest(ranking: Ranking, name: Callable[[Record], str]) -> str:
+    """The fastest systems, as `joined` writes them."""
+    equal = [ranking.best, *(each.slower for each in ranking.equal)]
+    return joined(map(name, equal), [name(each.slower) for each in ranking.unclear])
+
+
+def joined(equal: Iterable[str], unclear: Sequence[str]) -> str:
     """``Ring = Rina, or perhaps PS``: the fastest systems, and those that no test tells from
     them."""
-    equal = " = ".join(map(name, [ranking.best, *(each.slower for each in ranking.equal)]))
-    unclear = ", ".join(name(each.slower) for each in ranking.unclear)
-    return f"{equal}, or perhaps {unclear}" if unclear else equal
+    named = " = ".join(equal)
+    return f"{named}, or perhaps {', '.join(unclear)}" if unclear else named
 
 
 def _listed(names: Sequence[str]) -> str:
