@@ -43,7 +43,7 @@ run() {
 }
 runs=()
 for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
-    factor-{batch,loss,packets,scale,slots,steps,stragglers,tiers} sensitivity emulated{,-fat-tree,-bmv2} \
+    factor-{batch,loss,packets,routing,scale,slots,steps,stragglers,tiers} sensitivity emulated{,-fat-tree,-bmv2} \
     evaluation-k8; do
     latest="$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -n 1 || true)"
     if [[ -z $latest && -e reports/reference/$name/iterations.csv ]]; then

@@ -38,7 +38,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         }
         actions = { via; NoAction; }
         default_action = NoAction();
-        size = 1024;
+        size = FLOWS;
     }
 
     table routes {

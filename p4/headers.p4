@@ -10,6 +10,9 @@
 #define TREES 256               // most aggregation trees in a switch's table
 #define JOBS 256                // jobs whose events are counted
 #define CONNECTIONS 1024        // NetReduce's, in the connection lookup table
+#define COPIES 16384            // of packets for all children: 64 children on each tree
+#define FLOWS 16384             // with a path of their own
+#define TIME_TO_LIVE 64         // of a packet that the switch sends in its own name
 
 const bit<16> TYPE_IPV4 = 0x0800;
 const bit<8>  PROTO_TCP = 6;

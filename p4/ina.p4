@@ -77,9 +77,11 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         mark_to_drop(std);
     }
 
-    // The sum is sent in the switch's name: a host drops packets that seem to come from itself.
+    // The sum is sent in the switch's name: a host drops packets that seem to come from itself. It
+    // lives as long as any other node's packet, however many switches its contributions passed.
     action send_own() {
         hdr.ipv4.src = meta.self;
+        hdr.ipv4.ttl = TIME_TO_LIVE;
         hdr.udp.checksum = 0;
     }
 

@@ -23,7 +23,7 @@ control Replication(inout headers_t hdr, inout standard_metadata_t std) {
         key = { std.egress_rid: exact; }
         actions = { address; connect; NoAction; }
         default_action = NoAction();
-        size = 1024;
+        size = COPIES;
     }
 
     apply {

@@ -418,7 +418,8 @@ def _runs(paths: str | Path | Iterable[str | Path]) -> list[Path]:
             raise FileNotFoundError(
                 f"found no {RESULTS} in {path}, wanted a run's directory or one above it"
             )
-        runs += [run for run in found if run not in runs]
+        known = {run.resolve() for run in runs}  # a path can be written in several ways
+        runs += [run for run in found if run.resolve() not in known]
     return runs
 
 

@@ -4,7 +4,6 @@ take."""
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,11 +15,13 @@ from testbed import protocols, wire
 from testbed.campaign import losing
 from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.errors import DeploymentError, Undeployable
+from testbed.deployment.tables import routes
 from testbed.experiment.cells import Cell
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.protocols import TreeProtocol, protocol_of
 from testbed.switches.compile import COMPILER, CompileError, check_program
+from testbed.topology.paths import diverted
 
 SIMULATION_S = 1.0
 """A rough guess of the seconds that a simulated cell takes."""
@@ -29,13 +30,8 @@ _PACKETS_S, _HOP_S = 0.1, 3e-7
 packet on each link."""
 
 
-TIME_TO_LIVE = 64
-"""Of hosts' IP packets. A switch that forwards a packet, or a sum in place of the last contribution
-to it, takes 1, and drops it at 1."""
-
-COPIES = 1024
-"""Most copies of sums in a switch's table, one for each child on each of its trees; see
-``p4/replication.p4``."""
+FLOWS = 16384
+"""Most flows with a path of their own in the table of a switch that sums; see `p4/headers.p4`."""
 
 
 @dataclass(frozen=True)
@@ -168,11 +164,11 @@ def _check_own_protocols(deployment: Deployment) -> None:
 
 
 def check_trees(deployment: Deployment) -> None:
-    """Raise DeploymentError if packets cannot name all contributors, or not pass all switches, or
-    if a switch has no room for a tree. The simulator has no packets."""
+    """Raise DeploymentError if packets cannot name all contributors, or if a switch has no room for
+    a tree. The simulator has no packets."""
     for job in deployment.jobs:
         _check_packets(job)
-    _check_copies(deployment)
+    _check_flows(deployment)
 
 
 def _check_packets(job: DeployedJob) -> None:
@@ -187,14 +183,6 @@ def _check_packets(job: DeployedJob) -> None:
                 " below it aggregate, take fewer workers, or write backend: simulate",
                 ("jobs", job.number, "workers"),
             )
-        passed = tree.depth(tree.switches[0]) if tree.switches else 0
-        if passed >= TIME_TO_LIVE:
-            raise DeploymentError(
-                f"{at}.workers: found packets that pass {passed} switches on a tree of"
-                f" {job.system.name}, wanted less than {TIME_TO_LIVE}, their IP time to live; place"
-                " the workers in fewer racks, or write backend: simulate",
-                ("jobs", job.number, "workers"),
-            )
         if max(tree.participants) >= wire.MAX_RANKS + (tree.root_rank is not None):
             raise DeploymentError(
                 f"{at}.workers: found {job.plan.workers}, wanted at most {wire.MAX_RANKS} on trees;"
@@ -203,18 +191,16 @@ def _check_packets(job: DeployedJob) -> None:
             )
 
 
-def _check_copies(deployment: Deployment) -> None:
-    copies = Counter[str]()
-    for job in deployment.jobs:
-        for tree in job.plan.trees:
-            copies.update({switch: len(tree.children(switch)) for switch in tree.switches})
-    for switch, count in copies.most_common(1):
-        if count > COPIES:
+def _check_flows(deployment: Deployment) -> None:
+    routed = routes(deployment)
+    for switch in sorted(deployment.fabric.ina) if len(routed) > FLOWS else ():
+        found = len(diverted(deployment.fabric, routed, switch))
+        if found > FLOWS:
             raise DeploymentError(
-                f"found {count} children of {switch} on the trees of all jobs, wanted at most"
-                f" {COPIES}, one for each entry in its table of copies; take fewer workers or fewer"
-                " trees, or write backend: simulate",
-                ("jobs",),
+                f"found {found} flows with a path of their own at {switch}, wanted at most {FLOWS},"
+                " the entries of its table; write fabric.routing: ecmp, take fewer workers or"
+                " servers, or write backend: simulate",
+                ("fabric", "routing"),
             )
 
 

@@ -12,6 +12,7 @@ from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import sent, window
 from testbed.deployment.places import places
+from testbed.deployment.routing import spread_out
 from testbed.experiment.findings import shown
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import PlanError, check
@@ -178,7 +179,19 @@ def deploy(experiment: Experiment, fabric: Fabric) -> Deployment:
             jobs.append(_deploy(number, job, assignment, fabric, experiment))
         except DeploymentError as error:
             raise DeploymentError(str(error), error.place or ("jobs", number)) from error
-    return Deployment(experiment, fabric, tuple(jobs))
+    made = Deployment(experiment, fabric, tuple(jobs))
+    return with_routes(made) if experiment.fabric.routing == "spread" else made
+
+
+def with_routes(deployment: Deployment) -> Deployment:
+    """The deployment with a path for every flow, chosen for all jobs together."""
+    jobs = deployment.jobs
+    chosen = spread_out(deployment.fabric, [(job.plan, job.gradient_bytes) for job in jobs])
+    routed = (
+        replace(job, plan=replace(job.plan, routes=routes))
+        for job, routes in zip(jobs, chosen, strict=True)
+    )
+    return replace(deployment, jobs=tuple(routed))
 
 
 def _deploy(

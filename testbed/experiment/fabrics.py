@@ -49,6 +49,13 @@ class _Fabric(Model):
         description="the switches to which all, a number or a fraction refers: tor or any",
         examples=["tor"],
     )
+    routing: Literal["ecmp", "spread"] = Field(
+        default="ecmp",
+        description="how packets choose among equally short paths: ecmp (each router hashes"
+        " addresses and ports) or spread (a controller, which knows the flows of all jobs, gives"
+        " each its path, so that no link is needlessly busy)",
+        examples=["spread"],
+    )
     slots: Annotated[int, count("the aggregators in each INA switch's memory", 4096)] = 4096
     values: Literal[64, 256, 1024] = Field(
         default=256,

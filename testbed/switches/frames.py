@@ -33,6 +33,8 @@ FIRST, MIDDLE, LAST, ONLY = 0, 1, 2, 4
 IS_SUM = 0x01
 
 IPV4, VERSION_AND_LENGTH, PROTOCOL_UDP, OFFSET = 0x0800, 0x45, 17, 0x1FFF
+TIME_TO_LIVE = 64
+"""Of a packet that a host or a switch sends in its own name."""
 
 
 @dataclass

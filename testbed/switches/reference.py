@@ -34,6 +34,7 @@ from testbed.switches.frames import (
     FIRST,
     IS_SUM,
     ONLY,
+    TIME_TO_LIVE,
     VERSION_AND_LENGTH,
     Packet,
     number,
@@ -117,6 +118,7 @@ class ReferenceSwitch:
         self.events[part.job, event] += 1
         if content.to is None:
             return []
+        packet.link["ttl"] = TIME_TO_LIVE
         if content.to == CHILDREN:
             return [self._copy(packet, content, child, connects) for child in part.children]
         packet.link["src"], packet.link["dst"] = content.source, content.to

@@ -6,7 +6,6 @@ packets changes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
@@ -14,12 +13,10 @@ from typing import Any
 
 from testbed import wire
 from testbed.backends.measurements import Measurements
-from testbed.deployment.deploy import DeployedJob, Deployment
+from testbed.deployment.deploy import DeployedJob, Deployment, with_routes
 from testbed.deployment.memory import window
-from testbed.plan.cost import flows
 from testbed.protocols.events import Event
 from testbed.topology.fabric import Fabric, Link
-from testbed.topology.paths import Flow, spread
 
 _ENDLESS = 1 << 40
 
@@ -120,22 +117,10 @@ def _has_slow_links(deployment: Deployment, _: int, __: Measurements) -> bool:
     return any(link.rate < best[_tier(deployment.fabric, link)] for link in deployment.fabric.links)
 
 
-def _spread(deployment: Deployment, _: int) -> Deployment:
-    total: Counter[Flow] = Counter()
-    fixed = {flow: route for job in deployment.jobs for flow, route in job.plan.routes.items()}
-    for job in deployment.jobs:
-        for flow, share in flows(job.plan).items():
-            total[flow] += share * job.gradient_bytes  # type: ignore[assignment]
-    routes = spread(deployment.fabric, total, fixed)
-    owner, *others = deployment.jobs
-    jobs = (replace(owner, plan=replace(owner.plan, routes=routes)), *others)
-    return replace(deployment, jobs=jobs)
-
-
 def _has_choices(deployment: Deployment, number: int, _: Measurements) -> bool:
     """Whether flows without a route of their own can take several ways."""
     own = _job(deployment, number).plan.routes
-    return set(_job(_spread(deployment, number), 0).plan.routes) > set(own)
+    return set(_job(with_routes(deployment), number).plan.routes) > set(own)
 
 
 def _without_limits(deployment: Deployment, _: int) -> Deployment:
@@ -237,7 +222,7 @@ CAUSES = (
         "ECMP's imbalance",
         "each flow has a route, chosen so that no link is needlessly busy",
         _has_choices,
-        _spread,
+        lambda deployment, _: with_routes(deployment),
     ),
     Cause(
         "full queues",

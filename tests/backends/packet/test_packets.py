@@ -241,13 +241,6 @@ def test_a_switch_with_more_children_than_a_bitmap_has_bits_is_refused_first(tmp
         run(tmp_path, **changes)
 
 
-def test_a_switch_with_more_copies_than_its_table_has_room_for_is_refused_first(tmp_path):
-    changes = {"fabric__hosts_per_leaf": [30, 30], "jobs__0__workers": 60}
-    changes |= {"fabric__spines": 40, "fabric__ina_tier": "any", "jobs__0__system": "panama"}
-    with pytest.raises(DeploymentError, match="found 1200 children of t0 on the trees"):
-        run(tmp_path, **changes)
-
-
 def chain_of_racks(racks):
     return {
         "fabric__leaves": racks,
@@ -258,14 +251,16 @@ def chain_of_racks(racks):
     }
 
 
-def test_a_chain_of_more_switches_than_ip_lets_packets_pass_is_refused(tmp_path):
-    with pytest.raises(DeploymentError, match="found packets that pass 64 switches on a tree"):
-        run(tmp_path, **chain_of_racks(65))
-
-
-def test_a_chain_of_as_many_switches_as_ip_lets_packets_pass_loses_none(tmp_path):
-    (row,) = run(tmp_path, emulation__scale="1/16384", **chain_of_racks(64)).results.itertuples()
+def test_sums_pass_more_switches_in_a_row_than_an_ip_packet_does(tmp_path):
+    (row,) = run(tmp_path, emulation__scale="1/16384", **chain_of_racks(70)).results.itertuples()
     assert (row.error, row.verified, row.retransmitted) == ("", True, 0)
+
+
+def test_a_switch_has_room_for_the_copies_of_as_many_trees_as_it_can_have(tmp_path):
+    changes = {"fabric__hosts_per_leaf": [30, 30], "jobs__0__workers": 60, "fabric__spines": 40}
+    changes |= {"fabric__ina_tier": "any", "jobs__0__system": "panama"}
+    (row,) = run(tmp_path, emulation__scale="1/1024", **changes).results.itertuples()
+    assert (row.error, row.verified) == ("", True)
 
 
 def test_a_delay_of_links_is_added_at_every_hop(tmp_path):
