@@ -12,6 +12,10 @@ from testbed.experiment import sweep
 from testbed.experiment.schema import Experiment
 
 
+_LATER = {"routing": "ecmp"}
+"""Keys of a fabric that count only with another value, so that older cells keep their ids."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One run: an experiment without a sweep, and the number of its repeat.
@@ -82,6 +86,9 @@ def cell_id(experiment: Experiment) -> str:
     """Ten hexadecimal digits for what is run: for all fields except names, sweep and repeats."""
     data = experiment.data()
     del data["emulation"]["repeats"]
+    for key, default in _LATER.items():
+        if data["fabric"][key] == default:
+            del data["fabric"][key]
     run = {key: data[key] for key in ("schema_version", "fabric", "jobs", "backend", "emulation")}
     text = json.dumps(run, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
