@@ -11,7 +11,6 @@ from typing import Any
 from testbed.experiment import sweep
 from testbed.experiment.schema import Experiment
 
-
 _LATER = {"routing": "ecmp"}
 """Keys of a fabric that count only with another value, so that older cells keep their ids."""
 
