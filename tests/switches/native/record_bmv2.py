@@ -23,9 +23,15 @@ from native_cases import CASES
 
 from testbed.switches.bmv2 import Bmv2Switch
 
+sys.path.append(str(Path(__file__).parents[2]))
+from patience import awaited
+
 # Seconds to wait for a packet's first and next output: BMv2's threads may wait for a processor.
 _NO_ANSWER, _NO_MORE = 1.5, 0.3
 _ALL = 0x0003
+_NAMESPACE = f"r{os.getpid()}"
+INSIDE = ("ip", "netns", "exec", _NAMESPACE)
+"""Runs a command in the namespace of the switch, whose control port no other switch has there."""
 
 
 def _command(text: str, folder: Path | None = None) -> str:
@@ -42,17 +48,30 @@ def _end(port: int) -> str:
     return f"e{os.getpid()}-{port}"
 
 
+def _await_up(show: str) -> None:
+    """The kernel drops what a link sends before its state is UP."""
+    awaited(lambda: "state UP" in _command(show))
+
+
 @contextlib.contextmanager
 def ends() -> Iterator[dict[int, socket.socket]]:
-    """One veth pair per port, with ``link(port)`` at the switch. Yields sockets at the other
+    """A network namespace with ``link(port)`` for each port. Yields sockets at the links' other
     ends."""
     sockets: dict[int, socket.socket] = {}
+    _command(f"ip netns add {_NAMESPACE}")
     try:
+        # The switch and its client meet on the loopback interface.
+        _command(f"ip -n {_NAMESPACE} link set lo up")
         for port in PORTS:
-            _command(f"ip link add {link(port)} type veth peer name {_end(port)}")
-            for name in (link(port), _end(port)):
-                _command(f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1")
-                _command(f"ip link set {name} up")
+            _command(
+                f"ip link add {_end(port)} type veth peer name {link(port)} netns {_NAMESPACE}"
+            )
+            for inside, name in ((INSIDE, link(port)), ((), _end(port))):
+                off = f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1"
+                _command(" ".join([*inside, off]))
+                _command(" ".join([*inside, f"ip link set {name} up"]))
+            for inside, name in ((INSIDE, link(port)), ((), _end(port))):
+                _await_up(" ".join([*inside, f"ip link show {name}"]))
             sockets[port] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             sockets[port].bind((_end(port), _ALL))
         yield sockets
@@ -60,7 +79,9 @@ def ends() -> Iterator[dict[int, socket.socket]]:
         for port in PORTS:
             if port in sockets:
                 sockets[port].close()
-            subprocess.run(["ip", "link", "del", link(port)], check=False, capture_output=True)
+            # A namespace's links outlive it for a while.
+            subprocess.run(["ip", "link", "del", _end(port)], check=False, capture_output=True)
+        _command(f"ip netns del {_NAMESPACE}")
 
 
 def answers(
@@ -90,7 +111,7 @@ def record(name: str) -> None:
     _command(f"p4c-bm2-ss -o {name}.json {name}.p4", PROGRAMS)
     with ends() as sockets, tempfile.TemporaryDirectory() as folder:
         switch = Bmv2Switch(program, Path(folder) / "log")
-        switch.start({port: link(port) for port in PORTS})
+        switch.start({port: link(port) for port in PORTS}, INSIDE)
         try:
             case.set_up(switch)
             steps = [

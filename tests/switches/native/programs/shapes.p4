@@ -90,7 +90,7 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
                 6: { if (x == y) { x = 1; } else if (x < y) { x = 2; } else { x = 3; } }
                 7: { x[150:20] = y[130:0]; }
                 8: { calculate(); totals.read(x, 1); }
-                9: { totals.read(x, (bit<32>)hdr.number.shift); }
+                9: { totals.read(x, (bit<32>)hdr.number.shift & 3); }  // cells out of range are undefined
                 default: { x = (bit<200>)x[70:7]; }
             }
             hdr.number.x = x;
