@@ -26,7 +26,8 @@ def test_native_equals_recorded_bmv2(name):
         for ours, theirs in zip(found, expected, strict=False):
             assert ours == theirs, (
                 f"packet {theirs['step']}: found {ours['head'].tobytes().hex()} at {ours['port']},"
-                f" BMv2 made {theirs['head'].tobytes().hex()} at {theirs['port']}"
+                f" BMv2 made {theirs['head'].tobytes().hex()} at {theirs['port']};"
+                " run record_ina.py if the P4 program has changed"
             )
         assert len(found) == len(expected)
         counted_now, known = events(counted(switch)), counts.shape[1]
