@@ -66,12 +66,12 @@ def ends() -> Iterator[dict[int, socket.socket]]:
             _command(
                 f"ip link add {_end(port)} type veth peer name {link(port)} netns {_NAMESPACE}"
             )
-            for inside, name in ((INSIDE, link(port)), ((), _end(port))):
-                off = f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1"
-                _command(" ".join([*inside, off]))
-                _command(" ".join([*inside, f"ip link set {name} up"]))
-            for inside, name in ((INSIDE, link(port)), ((), _end(port))):
-                _await_up(" ".join([*inside, f"ip link show {name}"]))
+            both = ((f"{' '.join(INSIDE)} ", link(port)), ("", _end(port)))
+            for inside, name in both:
+                _command(f"{inside}sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1")
+                _command(f"{inside}ip link set {name} up")
+            for inside, name in both:
+                _await_up(f"{inside}ip link show {name}")
             sockets[port] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             sockets[port].bind((_end(port), _ALL))
         yield sockets
