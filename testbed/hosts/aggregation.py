@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _WORD = 64  # bits
+_NO_FRAGMENTS = np.zeros(0, np.uint64)
 _ENGINE = Path(__file__).parent / "engine"
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-Wall", "-Wextra"]
 _SANITIZED = ["-Werror", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -198,6 +199,11 @@ class Engine:
         """Number of fragments done without a gap, counted from the first of the run."""
         return int(self._library.engine_done(self._engine, self._known(flow)))
 
+    def finished(self) -> Iterator[int]:
+        """The flows, in order, that have finished a chunk since the last call."""
+        while (flow := self._library.engine_finished(self._engine)) >= 0:
+            yield flow
+
     def counters(self, flow: int) -> Counters:
         found = self._library.engine_counters(self._engine, self._known(flow)).contents
         return Counters(*(getattr(found, field.name) for field in fields(Counters)))
@@ -209,7 +215,7 @@ class Engine:
             self._engine, self._known(flow), ctypes.byref(count)
         )
         if not count.value:
-            return np.zeros(0, np.uint64)
+            return _NO_FRAGMENTS
         sums: npt.NDArray[np.uint64] = np.ctypeslib.as_array(found, (count.value,)).copy()
         return sums
 
@@ -318,6 +324,7 @@ def load(values: int = wire.VALUES, sanitize: bool = False) -> ctypes.CDLL:
         "engine_add": (c_int, engine, POINTER(_Role)),
         "engine_push": (c_int, engine, flow, c_int, c_void_p, c_uint64, c_uint8),
         "engine_done": (c_uint64, engine, flow),
+        "engine_finished": (c_int, engine),
         "engine_counters": (POINTER(_Counters), engine, flow),
         "engine_float_sums": (POINTER(c_uint64), engine, flow, POINTER(c_uint64)),
         "engine_take": (None, engine, c_char_p, c_size_t, c_double),

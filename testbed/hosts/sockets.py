@@ -33,6 +33,7 @@ class Sockets:
         self._mesh: Mesh | None = None
         self._endpoint: Endpoint | None = None
         self.flows: dict[int, TreeFlow] = {}
+        self._trees: list[int] = []  # of the endpoint's flows
         plan = task.plan
         if plan.consistency is not None or any(
             isinstance(operation, Send | Receive) for operation in plan.programs[task.rank]
@@ -53,6 +54,7 @@ class Sockets:
                     task.engine_pace,
                 )
             self.flows[tree] = TreeFlow(self._endpoint, self._endpoint.add(role))
+            self._trees.append(tree)
 
     def connect(self, peers: Iterable[int]) -> None:
         """Connect to ``peers``, which must all be listening."""
@@ -70,6 +72,10 @@ class Sockets:
             return self._endpoint.wait(until, other) != Wake.DEADLINE
         timeout = None if until == NEVER else max(0.0, until - time.monotonic())
         return bool(self._selector.select(timeout))
+
+    def finished(self) -> Iterator[int]:
+        if self._endpoint is not None:
+            yield from map(self._trees.__getitem__, self._endpoint.finished())
 
     def send(self, to: int, message: Message) -> None:
         assert self._mesh is not None

@@ -51,6 +51,9 @@ class Transport(Protocol):
     def flows(self) -> Mapping[int, Flow]:
         """The trees in which the rank takes part, by their number in the plan."""
 
+    def finished(self) -> Iterable[int]:
+        """The trees on which an operation may have ended since the last call, in order."""
+
     def send(self, to: int, message: Message) -> None:
         """Send a copy of ``message`` to rank ``to``, in order."""
 

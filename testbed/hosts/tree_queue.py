@@ -19,6 +19,8 @@ from testbed.hosts.transport import Flow
 from testbed.plan.program import Plan, TreeOperation
 from testbed.plan.units import Unit
 
+_NONE = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True)
 class Pushed:
@@ -53,8 +55,11 @@ class TreeQueue:
         self._end = 0
         self._pushed: deque[Pushed] = deque()
 
-    def ready(self, operation: TreeOperation, unit: int, values: Values) -> None:
-        """``operation`` of ``unit`` is ready; it begins when its turn comes."""
+    def ready(self, operation: TreeOperation, unit: int, values: Values) -> bool:
+        """``operation`` of ``unit`` is ready; it begins when its turn comes.
+
+        Returns whether an operation has ended at once, because it carries nothing.
+        """
         iteration, index = divmod(unit, len(self._units))
         order = self._orders[self._units[index].gathers]
         turn = iteration * self._first[-1] + self._first[index] + order.index(operation)
@@ -62,6 +67,7 @@ class TreeQueue:
         while (next_one := self._ready.pop(self._turn, None)) is not None:
             self._push(*next_one)
             self._turn += 1
+        return bool(self._pushed) and self._pushed[0].first == self._pushed[0].end
 
     def _push(self, operation: TreeOperation, unit: int, values: Values) -> None:
         first = self._end
@@ -80,5 +86,8 @@ class TreeQueue:
                 yield ended, self._floats(ended)
 
     def _floats(self, ended: Pushed) -> npt.NDArray[np.int64]:
-        all_of_tree = self._flow.floats().astype(np.int64)
+        found = self._flow.floats()
+        if not len(found):
+            return _NONE
+        all_of_tree = found.astype(np.int64)
         return all_of_tree[(ended.first <= all_of_tree) & (all_of_tree < ended.end)] - ended.first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class Worker:
             tree: TreeQueue(task.plan, task.rank, tree, flow, task.units)
             for tree, flow in transport.flows.items()
         }
+        self._ended_at_once: set[int] = set()  # trees
         self._interpreter = Interpreter(
             task.plan,
             task.rank,
@@ -146,16 +147,21 @@ class Worker:
             assert isinstance(message, Chunk)
             self._interpreter.arrived(source, message)
             some = True
-        for queue in self._queues.values():
-            for pushed, floats in queue.completed():
-                if self._check is not None:
+        finished: Iterable[int] = self._transport.finished()
+        if self._ended_at_once:
+            finished = sorted({*finished, *self._ended_at_once})
+            self._ended_at_once.clear()
+        for tree in finished:
+            for pushed, floats in self._queues[tree].completed():
+                if self._check is not None and len(floats):
                     self._check.note_floats(pushed.values, floats)
                 self._interpreter.completed(pushed.unit, pushed.chunk)
                 some = True
         return some
 
     def _aggregate(self, operation: TreeOperation, unit: int, values: Values) -> None:
-        self._queues[operation.tree].ready(operation, unit, values)
+        if self._queues[operation.tree].ready(operation, unit, values):
+            self._ended_at_once.add(operation.tree)
 
     def _may_begin(self, released: int) -> bool:
         credit = self._task.plan.pipelining.credit

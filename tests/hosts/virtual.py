@@ -128,6 +128,9 @@ class Stream:
         arrive = partial(self._others[to].inbox.append, (self._rank, copy))
         self._last[to] = self._clock.soon(arrive, self._last[to])
 
+    def finished(self):
+        return self.flows
+
     def arrived(self):
         while self.inbox:
             yield self.inbox.popleft()

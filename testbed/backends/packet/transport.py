@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from testbed.backends.packet.simulation import EngineCalls, Simulation
 from testbed.backends.packet.streams import Streams
@@ -30,8 +30,7 @@ class VirtualFlow(TreeFlow):
 
     def handle(self, until: int) -> None:
         """Note that the host has handled everything before fragment ``until``."""
-        if self.handled is not None:
-            self.handled = until
+        self.handled = until
 
     def completed(self) -> int:
         """The number of fragments done, handled or not."""
@@ -65,6 +64,9 @@ class VirtualTransport:
         self.flows: dict[int, VirtualFlow] = {}
         self.engine: int | None = None
         self._engine: Engine | None = None
+        self._trees: list[int] = []  # of the engine's flows
+        self._is_charged = simulation.is_charged(node)
+        self._handled: set[int] = set()  # trees, if handling takes its host time
         for tree, role in enumerate(task.trees):
             if role is None:
                 continue
@@ -76,6 +78,7 @@ class VirtualTransport:
                 )
             number = self._engine.add(role)
             self.flows[tree] = VirtualFlow(self._engine, number, simulation, self.engine, node)
+            self._trees.append(tree)
 
     def send(self, to: int, message: Message) -> None:
         self._streams.send(self._rank, to, message)
@@ -88,13 +91,27 @@ class VirtualTransport:
     def flush(self) -> None:
         pass
 
+    def finished(self) -> Iterable[int]:
+        if not self._is_charged:
+            return self._finished()
+        handled = sorted(self._handled)
+        self._handled.clear()
+        return handled
+
+    def _finished(self) -> Iterator[int]:
+        if self._engine is not None:
+            yield from map(self._trees.__getitem__, self._engine.finished())
+
     def completed(self) -> Callable[[], None]:
         """The function that the host calls when it has handled what its flows have done by now."""
-        done = [(flow, flow.completed()) for flow in self.flows.values()]
+        if not self._is_charged:
+            return lambda: None
+        done = {tree: self.flows[tree].completed() for tree in self._finished()}
 
         def handle() -> None:
-            for flow, until in done:
-                flow.handle(until)
+            for tree, until in done.items():
+                self.flows[tree].handle(until)
+            self._handled.update(done)
 
         return handle
 

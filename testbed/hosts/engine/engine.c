@@ -26,7 +26,52 @@ void engine_close(struct engine *engine)
     for (int i = 0; i < engine->count; i++)
         flow_close(engine->flows[i]);
     free(engine->flows);
+    free(engine->woken);
+    free(engine->finished);
+    free(engine->deadlines);
     free(engine);
+}
+
+static void mark(uint64_t *set, int flow)
+{
+    set[flow / 64] |= UINT64_C(1) << flow % 64;
+}
+
+/* The first flow of `set` from number `from` on; `count` if there is none. */
+static int next_of(const uint64_t *set, int from, int count)
+{
+    while (from < count) {
+        const uint64_t left = set[from / 64] >> from % 64;
+        if (left)
+            return from + __builtin_ctzll(left);
+        from = from / 64 * 64 + 64;
+    }
+    return count;
+}
+
+static int next_woken(const struct engine *engine, int from)
+{
+    return next_of(engine->woken, from, engine->count);
+}
+
+/* Makes room for one more flow. */
+static bool make_room(struct engine *engine)
+{
+    const size_t count = (size_t)engine->count + 1, words = (count + 63) / 64;
+    struct flow **flows = realloc(engine->flows, count * sizeof *flows);
+    engine->flows = flows ? flows : engine->flows;
+    double *deadlines = realloc(engine->deadlines, count * sizeof *deadlines);
+    engine->deadlines = deadlines ? deadlines : engine->deadlines;
+    uint64_t *woken = realloc(engine->woken, words * sizeof *woken);
+    engine->woken = woken ? woken : engine->woken;
+    uint64_t *finished = realloc(engine->finished, words * sizeof *finished);
+    engine->finished = finished ? finished : engine->finished;
+    if (!flows || !deadlines || !woken || !finished)
+        return false;
+    if (count % 64 == 1)
+        woken[words - 1] = finished[words - 1] = 0;
+    deadlines[count - 1] = INFINITY;
+    return true;
 }
 
 int engine_add(struct engine *engine, const struct role *role)
@@ -34,10 +79,8 @@ int engine_add(struct engine *engine, const struct role *role)
     static const struct protocol otherwise = {ON_TREES, .rules = &pool, .control = &none};
     if (engine->flow_of[role->tree])
         return -EEXIST;
-    struct flow **flows = realloc(engine->flows, (size_t)(engine->count + 1) * sizeof *flows);
-    if (!flows)
+    if (!make_room(engine))
         return -ENOMEM;
-    engine->flows = flows;
     const struct protocol *protocol = protocols[role->protocol];
     protocol = protocol ? protocol : &otherwise;
     struct flow *flow = calloc(1, protocol->size);
@@ -52,7 +95,7 @@ int engine_add(struct engine *engine, const struct role *role)
         flow_close(flow);
         return error;
     }
-    flows[engine->count++] = flow;
+    engine->flows[engine->count++] = flow;
     engine->flow_of[role->tree] = (uint16_t)engine->count;
     return engine->count - 1;
 }
@@ -62,6 +105,7 @@ int engine_push(struct engine *engine, int flow, int operation, int32_t *values,
 {
     struct flow *own = engine->flows[flow];
     own->priority = priority;
+    mark(engine->woken, flow);
     return own->protocol->push(own, (enum operation)operation, values, count);
 }
 
@@ -98,33 +142,73 @@ void engine_take(struct engine *engine, const void *packet, size_t size, double 
     /* All packets of an engine arrive at one port and have one format. */
     int tree = engine->flows[0]->protocol->tree_of(packet, size);
     int flow = tree < 0 ? 0 : engine->flow_of[tree];
-    if (flow)
-        engine->flows[flow - 1]->protocol->take(engine->flows[flow - 1], packet, size, now);
+    if (!flow)
+        return;
+    mark(engine->woken, flow - 1);
+    engine->flows[flow - 1]->protocol->take(engine->flows[flow - 1], packet, size, now);
+}
+
+static void set_deadline(struct engine *engine, int flow, double deadline)
+{
+    double *deadlines = engine->deadlines;
+    const bool later = deadline > deadlines[flow];
+    deadlines[flow] = deadline;
+    if (deadline < deadlines[engine->soonest])
+        engine->soonest = flow;
+    else if (flow == engine->soonest && later)
+        for (int i = 0; i < engine->count; i++)
+            if (deadlines[i] < deadlines[engine->soonest])
+                engine->soonest = i;
+}
+
+static void pump(struct engine *engine, int number, double now)
+{
+    struct flow *flow = engine->flows[number];
+    flow->protocol->pump(flow, now);
+    set_deadline(engine, number, flow->protocol->deadline(flow));
+    if (!queues_are_empty(flow, flow->queues_count))
+        mark(engine->woken, number); /* it may have more to send when they are */
+    if (flow->chunks.progress) {
+        flow->chunks.progress = false;
+        mark(engine->finished, number);
+        engine->progress = true;
+    }
 }
 
 void engine_pump(struct engine *engine, double now)
 {
-    engine->first = engine->count ? (engine->first + 1) % engine->count : 0;
-    for (int i = 0; i < engine->count; i++)
-        engine->flows[i]->protocol->pump(engine->flows[i], now);
+    if (!engine->count)
+        return;
+    engine->first = (engine->first + 1) % engine->count;
+    if (engine->deadlines[engine->soonest] <= now)
+        for (int i = 0; i < engine->count; i++)
+            if (engine->deadlines[i] <= now)
+                mark(engine->woken, i);
+    for (int i = next_woken(engine, 0); i < engine->count; i = next_woken(engine, i + 1)) {
+        engine->woken[i / 64] &= ~(UINT64_C(1) << i % 64);
+        pump(engine, i, now);
+    }
 }
 
 double engine_deadline(const struct engine *engine)
 {
-    double deadline = INFINITY;
-    for (int i = 0; i < engine->count; i++)
-        deadline = fmin(deadline, engine->flows[i]->protocol->deadline(engine->flows[i]));
-    return deadline;
+    return engine->count ? engine->deadlines[engine->soonest] : INFINITY;
 }
 
 bool engine_progress(struct engine *engine)
 {
-    bool progress = false;
-    for (int i = 0; i < engine->count; i++) {
-        progress |= engine->flows[i]->chunks.progress;
-        engine->flows[i]->chunks.progress = false;
-    }
+    const bool progress = engine->progress;
+    engine->progress = false;
     return progress;
+}
+
+int engine_finished(struct engine *engine)
+{
+    const int flow = next_of(engine->finished, 0, engine->count);
+    if (flow == engine->count)
+        return -1;
+    engine->finished[flow / 64] &= ~(UINT64_C(1) << flow % 64);
+    return flow;
 }
 
 static size_t flow_next(struct flow *flow, uint8_t *packet, uint32_t *address)
@@ -150,7 +234,10 @@ static size_t flow_next(struct flow *flow, uint8_t *packet, uint32_t *address)
 size_t engine_next(struct engine *engine, void *packet, uint32_t *address)
 {
     size_t size = 0;
-    for (int i = 0; i < engine->count && !size; i++)
-        size = flow_next(engine->flows[(engine->first + i) % engine->count], packet, address);
+    for (int i = next_woken(engine, engine->first); i < engine->count && !size;
+         i = next_woken(engine, i + 1))
+        size = flow_next(engine->flows[i], packet, address);
+    for (int i = next_woken(engine, 0); i < engine->first && !size; i = next_woken(engine, i + 1))
+        size = flow_next(engine->flows[i], packet, address);
     return size;
 }
