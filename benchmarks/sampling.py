@@ -24,7 +24,8 @@ WATCH_S = 0.2
 def cost(fabric: Fabric, seconds: float) -> float:
     """The share of one core that the watch needs."""
     with Network(fabric, 1.0, {}) as network:
-        sampler, rates = Sampler(), Rates(ports(fabric, network.addressing, 1.0), network.queues)
+        ends = ports(fabric, network.addressing, 1.0, network.superframe)
+        sampler, rates = Sampler(), Rates(ends, network.queues)
         sampler.start()
         rates.start()
         began, spent = time.monotonic(), time.process_time()

@@ -84,7 +84,11 @@ def observe(deployment: Deployment, log_dir: Path, recording: Recording = NOTHIN
         {switch: targets.make(target, log_dir / f"{switch}.log", program) for switch in summing},
         [each for own in allocations for each in own],
         lambda network: [
-            replace(task, engine_pace=engine_pace(emulation.dilation))
+            replace(
+                task,
+                engine_pace=engine_pace(emulation.dilation),
+                burst=min(task.burst, network.superframe),
+            )
             for job, own in zip(jobs, allocations, strict=True)
             for task in tasks(
                 job,

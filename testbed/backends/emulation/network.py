@@ -24,6 +24,7 @@ from testbed.backends.emulation import node_setup
 from testbed.backends.emulation.cleanup import TAG, mark
 from testbed.backends.emulation.node_setup import Hook, Rule
 from testbed.backends.emulation.queues import Queues, Reading
+from testbed.backends.emulation.superframes import superframe
 from testbed.backends.emulation.switch_target import SwitchTarget
 from testbed.backends.links import Shares
 from testbed.protocols.allocation import Allocation
@@ -33,7 +34,6 @@ from testbed.switches.control import Control, ControlError
 from testbed.switches.entries import SwitchEntries
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
-from testbed.topology.framing import superframe
 from testbed.topology.paths import Routes
 
 TOOLS = ("ip", "tc", "mnexec", "ethtool", "ping")
@@ -111,6 +111,9 @@ class Network:
             each direction.
         whole_frames: whether the kernel never carries several packets as one, so that captures show
             each.
+
+    Attributes:
+        superframe: how many packets the kernel may carry as one.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class Network:
         self._loss, self._duplication = loss or {}, duplication or {}
         cut = all(target.cuts_superframes for target in targets.values())
         whole = whole_frames or self._is_impaired or not cut
-        self._superframe = 1 if whole else superframe(fabric)
+        self.superframe = 1 if whole else superframe(fabric, dilation)
         self._nodes: dict[str, Any] = {}
         self._off: set[str] = set()
         self._ruled: set[tuple[Rule, str]] = set()
@@ -238,7 +241,7 @@ class Network:
             for neighbour in self.fabric.neighbours(switch)
         }
         with self._named(switch):
-            self._nodes[switch].run(ports, self._superframe, told)
+            self._nodes[switch].run(ports, self.superframe, told)
         self._off.discard(switch)
 
     def entries(self, switch: str) -> SwitchEntries:
@@ -365,7 +368,7 @@ class Network:
                 self._dilation,
                 self._seed,
                 self._routes,
-                whole_frames=self._superframe == 1,
+                superframe=self.superframe,
             )
             for name in self.fabric.nodes
         }

@@ -13,7 +13,7 @@ from testbed.backends.shaping import burst_bytes
 from testbed.backends.timeouts import least_tcp_timeout_s
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric, Kind, Link
-from testbed.topology.framing import framing, superframe
+from testbed.topology.framing import framing
 from testbed.topology.paths import Flow, Routes, diverted
 
 TCP_CONGESTION_CONTROL = "reno"
@@ -55,13 +55,13 @@ def script(
     dilation: float | None,
     seed: int,
     routes: Routes | None = None,
-    whole_frames: bool = False,
+    superframe: int = 1,
 ) -> str:
     """The set-up of ``node``, for ``sh -e``. On ``p4_switches`` a P4 program forwards, not the
     kernel.
 
-    ``dilation`` divides the links' rates; None leaves them unshaped. ``whole_frames`` keeps the
-    kernel from carrying several segments as one, and makes it compute all checksums.
+    ``dilation`` divides the links' rates; None leaves them unshaped. The kernel may carry
+    ``superframe`` packets as one. With 1 it also computes all checksums.
     """
     p4 = node in p4_switches
     router = fabric.nodes[node].kind is not Kind.HOST and not p4
@@ -70,7 +70,7 @@ def script(
     if router:
         lines.append(_ecmp(fabric.nodes[node].kind, f"{seed}/{node}"))
     interfaces = {n: addressing.interface(node, n) for n in fabric.neighbours(node)}
-    if whole_frames:
+    if superframe == 1:
         # Some features may be impossible to change; that is no error.
         lines += [
             f"ethtool -K {name} {_WHOLE_FRAMES} >/dev/null 2>&1 || true"
@@ -79,7 +79,7 @@ def script(
     else:
         lines += _batch(
             "ip",
-            [f"link set {name} gso_max_segs {superframe(fabric)}" for name in interfaces.values()],
+            [f"link set {name} gso_max_segs {superframe}" for name in interfaces.values()],
         )
     commands = [f"link set {name} mtu {fabric.mtu}" for name in interfaces.values()]
     commands += _ip(node, fabric, addressing, interfaces, p4, dilation)
@@ -203,10 +203,10 @@ def _diverted(
     ]
 
 
-def slack_bytes(fabric: Fabric, rate: float) -> int:
+def slack_bytes(fabric: Fabric, rate: float, superframe: int) -> int:
     """Bytes that a link may send beyond its ``rate`` (bit/s) in any period: the shaper's burst at
-    its beginning and end, and the superframe in flight."""
-    return 2 * burst_bytes(fabric, rate) + superframe(fabric) * framing(fabric).full_frame
+    its beginning and end, and the superframe in flight, of ``superframe`` packets."""
+    return 2 * burst_bytes(fabric, rate) + superframe * framing(fabric).full_frame
 
 
 def _shape(name: str, fabric: Fabric, link: Link, dilation: float) -> list[str]:

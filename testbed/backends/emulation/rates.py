@@ -102,11 +102,13 @@ class Rates:
         return min(max(shortest / 2, _SHORTEST_GAP_S), _LONGEST_GAP_S)
 
 
-def ports(fabric: Fabric, addressing: Addressing, dilation: float) -> dict[str, Port]:
-    """Both sending ends of every link, by interface."""
+def ports(
+    fabric: Fabric, addressing: Addressing, dilation: float, superframe: int
+) -> dict[str, Port]:
+    """Both sending ends of every link, by interface. A frame may hold ``superframe`` packets."""
     return {
         addressing.interface(*ends): Port(
-            link.rate / dilation, link.queue, slack_bytes(fabric, link.rate / dilation)
+            link.rate / dilation, link.queue, slack_bytes(fabric, link.rate / dilation, superframe)
         )
         for link in fabric.links
         for ends in ((link.a, link.b), (link.b, link.a))

@@ -97,7 +97,8 @@ def emulate(
         faults = conditions.faults
         ranks = {host: [i for i, each in enumerate(hosts) if each == host] for host in hosts}
         sampler = Sampler()
-        rates = Rates(ports(fabric, network.addressing, conditions.dilation), network.queues)
+        ends = ports(fabric, network.addressing, conditions.dilation, network.superframe)
+        rates = Rates(ends, network.queues)
 
         def start() -> None:
             faults.begin()

@@ -46,8 +46,8 @@ def test_a_p4_switch_leaves_routing_to_its_program():
 
 
 def test_superframes_are_short_or_not_at_all():
-    assert "gso_max_segs 6" in script("t0")
-    whole = script("t0", whole_frames=True)
+    assert "gso_max_segs 3" in script("t0", superframe=3)
+    whole = script("t0", superframe=1)
     assert "gso off" in whole and "gso_max_segs" not in whole
 
 

@@ -19,7 +19,9 @@ SLOWED = "t1-h3"
 
 def watched(network: Network) -> Rates:
     """The links' rates while h0 sends to h3 at full speed."""
-    rates = Rates(ports(network.fabric, network.addressing, 1.0), network.queues)
+    rates = Rates(
+        ports(network.fabric, network.addressing, 1.0, network.superframe), network.queues
+    )
     sending = threading.Thread(target=transfer, args=(network, "h0", "h3", "tcp", 1 << 16))
     rates.start()
     sending.start()
