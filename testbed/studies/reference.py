@@ -7,7 +7,8 @@
 - ``<experiment>/``: each run's ``results.csv``, ``iterations.csv``, ``run.json`` and
   ``experiment.yaml``, and of the matrix ``links.csv``. ``./run_all.sh --reference`` resumes these
   runs: only rows that became stale are made again;
-- ``claims.*``, if the claims page was made, with digests of the code and of the claims files.
+- ``claims.*``, if the claims page was made, with digests of the claims files and of the code that
+  runs their experiments.
 
 A row becomes stale when code changes on which it may depend (`testbed.campaign.version`), unless
 it runs the same deployment with the same code.
@@ -26,7 +27,7 @@ from pydantic import ValidationError
 
 from testbed import located, results
 from testbed.campaign.resume import experiment_of, is_unchanged
-from testbed.campaign.version import code, version
+from testbed.campaign.version import version
 from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
@@ -40,6 +41,7 @@ from testbed.shipped import folder
 from testbed.studies import reporting
 from testbed.studies.claims import page as claims_page
 from testbed.studies.claims.run import FOLDER
+from testbed.studies.claims.run import read as read_claims
 
 REFERENCE = folder("reports") / "reference"
 CLAIMS = "claims.json"
@@ -95,11 +97,14 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
     path = reference / CLAIMS
     if path.exists():
         try:
-            known = dict(json.loads(path.read_text()))
+            known, asked = dict(json.loads(path.read_text())), _asked()
+        except located.Invalid as error:
+            yield f"{claims_page.PAGE}: {error}"
+            return
         except (TypeError, ValueError):
             yield f"{path}: cannot be read"
             return
-        if known != (asked := _asked()):
+        if known != asked:
             changed = [name for name in {**known, **asked} if known.get(name) != asked.get(name)]
             yield f"{claims_page.PAGE}: {', '.join(changed)} changed since the page was made"
 
@@ -154,9 +159,18 @@ def _plans(experiment: Experiment, deployments: Deployments) -> list[str]:
 
 
 def _asked() -> dict[str, str]:
-    """A digest of each claims file without its comments, and of the code."""
+    """A digest of each claims file without its comments, and one of all cells of their experiments
+    and of the code that these run. Raises Invalid."""
+    cells = sorted(
+        {
+            (cell.id, version(cell.experiment))
+            for file in read_claims(FOLDER)
+            for experiment in file.experiments.values()
+            for cell in distinct(experiment)
+        }
+    )
     texts = {path.stem: located.read(path).data for path in sorted(FOLDER.glob("*.yaml"))}
-    return {"code": code()[:16]} | {
+    return {
         name: hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
-        for name, data in texts.items()
+        for name, data in {"code": cells, **texts}.items()
     }

@@ -35,6 +35,19 @@ jobs: [{system: ring, workload: synthetic/4x1MB, workers: 4, servers: [h5], iter
 sweep: {jobs.0.system: [ps, ring, atp], fabric.ina: [none, all]}
 """
 
+CLAIMS = """\
+schema_version: 1
+title: Nobody's
+source: Nobody, Nowhere
+experiments:
+  - schema_version: 1
+    name: rings
+    backend: simulate
+    fabric: {kind: leaf-spine, spines: 1, leaves: 1, hosts_per_leaf: 4, host_rate: 10Gbit}
+    jobs: [{system: ring, workload: synthetic/1MB, workers: 4}]
+claims: [{name: greener, claimed: It is greener., read: x, theirs: x, cannot: Nobody measured.}]
+"""
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
@@ -204,12 +217,12 @@ def test_a_damaged_run_makes_a_reference_stale(run, tmp_path):
     assert any(f"cannot be read: {table}: found no column" in said for said in stale(kept))
 
 
-def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path, monkeypatch):
+def test_a_page_on_claims_is_kept_and_grows_stale_with_files_and_code(run, tmp_path, monkeypatch):
     folder, page = tmp_path / "claims", tmp_path / "page"
     folder.mkdir()
     page.mkdir()
     monkeypatch.setattr(reference, "FOLDER", folder)
-    (folder / "one.yaml").write_text("title: One\n")
+    (folder / "one.yaml").write_text(CLAIMS)
     for end in ("html", "md", "csv"):
         (page / f"claims.{end}").write_text(end)
     for end in ("pdf", "svg"):  # to which the page links
@@ -219,12 +232,24 @@ def test_a_page_on_claims_is_kept_and_grows_stale_with_their_files(run, tmp_path
     assert (out / "claims.csv").read_text() == "csv"
     assert (out / "claims-one.pdf").exists()
     assert (out / "claims-one.svg").exists()
-    (folder / "one.yaml").write_text("title: One  # the first\n")
+    (folder / "one.yaml").write_text(f"# the first\n{CLAIMS}")
     assert list(stale(out)) == []
-    (folder / "one.yaml").write_text("title: Another\n")
-    (folder / "two.yaml").write_text("title: Two\n")
+    before = version._code_of
+    for changed, found in (("emulate", []), ("simulate", ["code changed since the page was made"])):
+
+        def recoded(backend, systems, plans=True, changed=changed):
+            return "other" if backend == changed else before(backend, systems, plans)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(version, "_code_of", recoded)
+            said = [each for each in stale(out) if each.startswith("claims: ")]
+        assert [each.removeprefix("claims: ") for each in said] == found
+    (folder / "two.yaml").write_text(CLAIMS.replace("greener", "leaner"))
+    (folder / "one.yaml").write_text(CLAIMS.replace("Nowhere", "Somewhere"))
     (said,) = stale(out)
-    assert "one, two changed" in said
+    assert said == "claims: one, two changed since the page was made"
+    (folder / "two.yaml").write_text("title: Two")
+    assert [each for each in stale(out) if "two.yaml" in each and "claims: " in each]
 
 
 @pytest.mark.parametrize(("problems", "code"), [([], 0), (["small: 1 of 6 cells have changed"], 1)])
