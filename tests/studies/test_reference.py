@@ -242,8 +242,8 @@ def test_a_page_on_claims_is_kept_and_grows_stale_with_files_and_code(run, tmp_p
 
         with monkeypatch.context() as patch:
             patch.setattr(version, "_code_of", recoded)
-            said = [each for each in stale(out) if each.startswith("claims: ")]
-        assert [each.removeprefix("claims: ") for each in said] == found
+            of_page = [each for each in stale(out) if each.startswith("claims: ")]
+        assert [each.removeprefix("claims: ") for each in of_page] == found
     (folder / "two.yaml").write_text(CLAIMS.replace("greener", "leaner"))
     (folder / "one.yaml").write_text(CLAIMS.replace("Nowhere", "Somewhere"))
     (said,) = stale(out)
