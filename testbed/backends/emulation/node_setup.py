@@ -76,12 +76,11 @@ def script(
             f"ethtool -K {name} {_WHOLE_FRAMES} >/dev/null 2>&1 || true"
             for name in interfaces.values()
         ]
-    else:
-        lines += _batch(
-            "ip",
-            [f"link set {name} gso_max_segs {superframe}" for name in interfaces.values()],
-        )
-    commands = [f"link set {name} mtu {fabric.mtu}" for name in interfaces.values()]
+    # Also with 1: TCP still passes several segments to a queue as one, which are cut after it.
+    commands = [
+        f"link set {name} mtu {fabric.mtu} gso_max_segs {superframe}"
+        for name in interfaces.values()
+    ]
     commands += _ip(node, fabric, addressing, interfaces, p4, dilation)
     if router:
         commands += _diverted(addressing, interfaces, node, diverted(fabric, routes or {}, node))

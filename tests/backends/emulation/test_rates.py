@@ -1,7 +1,9 @@
-"""A link that does not keep its rate is detected, whatever rate was set."""
+"""A link that does not keep its rate is detected, whatever rate was set. Its shaper passes a frame
+at once, so frames are no longer than asked."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
 import time
@@ -78,3 +80,26 @@ def test_counters_are_those_of_tc():
     port = readings["t0-h1"]
     assert f"Sent {port.sent_bytes} bytes {port.sent_packets} pkt (dropped {port.dropped}," in said
     assert sum(each.dropped for each in readings.values()) == statistics.queue_drops > 0
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_tcp_passes_no_more_to_a_shaper_at_once_than_asked(whole):
+    with Network(fabric(racks=(2,)), 1.0, {}, whole_frames=whole) as network:
+        longest = network.superframe * network.fabric.mtu + 14  # the Ethernet header
+        count = (
+            "add table netdev frames\n"
+            "add chain netdev frames sent"
+            " { type filter hook egress device h0-t0 priority 0 ; }\n"
+            f"add rule netdev frames sent meta length > {longest} counter\n"
+            f"add rule netdev frames sent meta length > {longest / 2:.0f} counter\n"
+        )
+        subprocess.run([*network.inside("h0"), "nft", "-f", "-"], input=count.encode(), check=True)
+        transfer(network, "h0", "h1", "tcp", 1 << 16)
+        said = subprocess.run(
+            [*network.inside("h0"), "nft", "list", "table", "netdev", "frames"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    longer, long = map(int, re.findall(r"packets (\d+)", said))
+    assert longer == 0 < long
