@@ -131,11 +131,10 @@ instant port_send(struct port *port, struct packet *packet, instant now)
         return NEVER;
     }
     instant takes = (instant)packet->bytes * BYTE_AT_1_BIT_PER_S / port->rate + port->each;
-    instant starts = port->free_at;
+    instant earliest = now - port->burst;
     if (is_idle && port->jitter)
-        starts = now + (instant)(random_next(&port->random) % (uint64_t)port->jitter);
-    else if (starts < now - port->burst)
-        starts = now - port->burst;
+        earliest += (instant)(random_next(&port->random) % (uint64_t)port->jitter);
+    instant starts = port->free_at > earliest ? port->free_at : earliest;
     instant ends = starts + takes;
     instant leaves = port->burst ? starts : ends;
     struct frame *frame = ring_add(&port->frames, sizeof *frame, &network->arena);
