@@ -40,6 +40,8 @@ _COMMENTS = {".py": re.compile(rb"^[ \t]*(?:#.*)?\n", re.MULTILINE), ".c": _OF_C
 _IMPORT = re.compile(
     r"^ *(?:from (testbed[\w.]*) import (\([^)]*\)|.*)|import (testbed[\w.]*))", re.MULTILINE
 )
+_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:.*\n(?:(?: .*)?\n)*", re.MULTILINE)
+"""Imports that no cell runs."""
 
 
 def version(experiment: Experiment) -> str:
@@ -196,7 +198,7 @@ def modules(package: Path, backend: str | None, systems: Collection[Path]) -> di
                 waiting += (
                     each
                     for each in _imported(name, path)
-                    if not (chooses and each.startswith(left_out))
+                    if not (chooses and f"{each}.".startswith(left_out))
                 )
     return found
 
@@ -204,7 +206,7 @@ def modules(package: Path, backend: str | None, systems: Collection[Path]) -> di
 def _imported(name: str, path: Path) -> Iterator[str]:
     """Possible names of the modules that a module imports, inside its functions, too."""
     yield name.rpartition(".")[0]
-    for module, parts, alone in _IMPORT.findall(path.read_text()):
+    for module, parts, alone in _IMPORT.findall(_FOR_TYPES.sub("", path.read_text())):
         yield module or alone
         yield from (f"{module}.{each}" for each in re.findall(r"\w+", parts))
 

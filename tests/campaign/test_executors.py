@@ -37,7 +37,7 @@ pytest.importorskip("distributed")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slow_scheduler")]
 
 DASK = str(Path(sys.executable).parent / "dask")
-# If the tests themselves are killed, these processes end soon.
+# If the tests themselves are killed, the scheduler ends soon. Workers may stay for half an hour.
 LONE_SCHEDULER = ("--idle-timeout", "300 s")
 LONE_WORKER = ("--death-timeout", f"{PATIENCE_S:.0f} s")
 EMULATOR = ("--resources", "emulator=1")
