@@ -1,6 +1,7 @@
 """Closed form, simulator, packets and emulator side by side, from the tables of runs.
 
-Rows of different back ends match if only the back end differs.
+Rows of different back ends match if only the back end differs. Jobs of one run that are alike match
+in the order of their times: which of them gets ahead is chance, on each back end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ losses or few slots, because it models neither losses nor collisions."""
 _SAME = ["experiment", "job", "system", "workload", "topology", "workers", "servers", "ina_tors"]
 """The columns that distinguish rows, besides the sweep's settings."""
 
+_RUN = ["experiment", "backend", "cell", "repeat"]
+"""The columns that distinguish runs."""
+
+_ALIKE = ["system", "workload", "workers", "servers", "iterations", "expected_jct_s"]
+"""The columns in which jobs of one run are the same if only their hosts differ."""
+
 _TITLES = {"closed_form": "closed form", "simulator": "simulator", "packets": "packets"}
 _BACKENDS = {"simulator": "simulate", "packets": "packet"}
 
@@ -40,6 +47,7 @@ def ladder(results: pd.DataFrame) -> pd.DataFrame:
     table = results[results["jct_s"].notna()].copy()
     table["varied"] = table["settings"].map(_varied)
     table["is_strained"] = table["settings"].map(_is_strained)
+    table = _ordered(table)
     table["iteration"] = table["jct_s"] / table["iterations"]
     table["closed_form"] = table["expected_jct_s"] / table["iterations"]
     keys = [*_SAME, "varied", "is_strained"]
@@ -58,6 +66,14 @@ def ladder(results: pd.DataFrame) -> pd.DataFrame:
     for name in _TITLES:
         joined[f"{name}_error"] = joined[name] / joined["emulator"] - 1
     return joined.reset_index().sort_values(["varied", "job", "system"], ignore_index=True)
+
+
+def _ordered(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows, with the times of jobs of one run that are alike in ascending order."""
+    table = table.sort_values("job")
+    alike = table.groupby([*_RUN, *_ALIKE], dropna=False)["jct_s"]
+    table["jct_s"] = alike.transform(lambda times: times.sort_values().to_numpy())
+    return table
 
 
 def _settings(text: object) -> dict[str, Any]:

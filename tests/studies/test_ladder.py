@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -49,6 +50,24 @@ def test_three_ways_side_by_side():
     doubtful = by["ring", "loss=0, fabric_rate=5Gbit"]
     assert doubtful.emulator == pytest.approx(1.5) and not doubtful.is_valid
     assert pd.isna(by["ps", "loss=0, fabric_rate=10Gbit"].simulator)
+
+
+def two_jobs(backend, *times, workers=(8, 8)):
+    return [
+        replace(row(backend, jct_s), job=job, workers=workers[job])
+        for job, jct_s in enumerate(times)
+    ]
+
+
+def test_jobs_that_are_alike_match_in_the_order_of_their_times():
+    made = ladder(pd.DataFrame([*two_jobs("packet", 2.0, 3.1), *two_jobs("emulate", 3.0, 2.0)]))
+    assert made["packets_error"].tolist() == pytest.approx([0, 3.1 / 3.0 - 1])
+
+
+def test_jobs_of_different_sizes_match_by_number():
+    runs = (("packet", 2.0, 3.1), ("emulate", 3.0, 2.0))
+    made = ladder(pd.DataFrame([job for run in runs for job in two_jobs(*run, workers=(8, 9))]))
+    assert made["packets_error"].tolist() == pytest.approx([2.0 / 3.0 - 1, 3.1 / 2.0 - 1])
 
 
 def test_the_text_says_how_far_off_they_are():
