@@ -27,19 +27,23 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
     from testbed.backends.recording import NOTHING
     from testbed.campaign.evaluation import New
     from testbed.campaign.local import Local
+    from testbed.campaign.resume import experiment_of
     from testbed.studies import ladder as steps
     from testbed.studies.all_backends import on_all
 
     directories = [path for path in paths if path.is_dir()]
-    with reading(results.Unreadable):
+    known = []
+    with reading(ValueError):  # before minutes of running
         for directory in directories:
-            results.read(directory)  # fails before minutes of running
-    wanted = experiments(path for path in paths if not path.is_dir())
+            results.read(directory)
+            known += [experiment_of(file.parent) for file in directory.rglob(results.RESULTS)]
+    wanted = [on_all(each) for each in experiments(path for path in paths if not path.is_dir())]
     with running():
-        evaluations = [New(on_all(experiment), output) for experiment in wanted]
+        strained = {cell for each in (*known, *wanted) for cell in steps.strained(each)}
+        evaluations = [New(experiment, output) for experiment in wanted]
         announce(evaluations)
     with running(f"{ROWS_ARE_KEPT}; then ladder DIR prints the errors"):
         directories += [evaluation.run(NOTHING, Local())[0] for evaluation in evaluations]
-    rows = steps.ladder(results.read(directories).results)
+    rows = steps.ladder(results.read(directories).results, strained)
     click.echo(steps.text(rows))
     sys.exit(0 if steps.is_met(rows) else 1)

@@ -7,10 +7,14 @@ in the order of their times: which of them gets ahead is chance, on each back en
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pandas as pd
 
+from testbed.experiment.cells import distinct
+from testbed.experiment.schema import Experiment
+from testbed.placement.fabric import build_fabric
 from testbed.wire import SLOTS
 
 BOUNDS: dict[tuple[str, bool], tuple[float, float | None]] = {
@@ -35,18 +39,25 @@ _TITLES = {"closed_form": "closed form", "simulator": "simulator", "packets": "p
 _BACKENDS = {"simulator": "simulate", "packets": "packet"}
 
 
-def ladder(results: pd.DataFrame) -> pd.DataFrame:
+def strained(experiment: Experiment) -> Iterator[str]:
+    """The ids of the cells whose packets are lost on purpose, or whose switches have few slots."""
+    for cell in distinct(experiment):
+        resolved = cell.experiment
+        if resolved.emulation.is_impaired or build_fabric(resolved).slots < SLOTS:
+            yield cell.id
+
+
+def ladder(results: pd.DataFrame, strained: Collection[str] = ()) -> pd.DataFrame:
     """One row for each job of each cell: the seconds of an iteration in all four, and the errors.
 
-    ``results`` is the table of results. The median over repeats counts; for the emulator, that is
-    the median over valid rows or, if none ``is_valid``, over all. ``closed_form_error``,
-    ``simulator_error`` and ``packets_error`` are relative to the emulator, as a ratio minus 1, and
-    missing if it has no row. ``is_strained``: packets are lost on purpose, or switches have few
-    slots.
+    ``results`` is the table of results, ``strained`` the ids of its strained cells. The median over
+    repeats counts; for the emulator, that is the median over valid rows or, if none ``is_valid``,
+    over all. ``closed_form_error``, ``simulator_error`` and ``packets_error`` are relative to the
+    emulator, as a ratio minus 1, and missing if it has no row.
     """
     table = results[results["jct_s"].notna()].copy()
     table["varied"] = table["settings"].map(_varied)
-    table["is_strained"] = table["settings"].map(_is_strained)
+    table["is_strained"] = table["cell"].isin(strained)
     table = _ordered(table)
     table["iteration"] = table["jct_s"] / table["iterations"]
     table["closed_form"] = table["expected_jct_s"] / table["iterations"]
@@ -88,12 +99,6 @@ def _varied(settings: object) -> str:
         for path, value in sorted(_settings(settings).items())
         if path != "backend" and not path.endswith(".system")
     )
-
-
-def _is_strained(settings: object) -> bool:
-    found = _settings(settings)
-    impaired = any(found.get(f"emulation.{name}") for name in ("loss", "duplication"))
-    return impaired or bool(found.get("fabric.slots", SLOTS) < SLOTS)
 
 
 def is_met(rows: pd.DataFrame) -> bool:

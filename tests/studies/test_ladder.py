@@ -8,8 +8,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from testbed.experiment.schema import Experiment
 from testbed.results import Row
-from testbed.studies.ladder import is_met, ladder, text
+from testbed.studies.ladder import is_met, ladder, strained, text
 
 
 def row(backend, jct_s, repeat=0, system="ring", verdict="valid", rate="10Gbit", loss=0):
@@ -113,7 +114,35 @@ def test_packets_have_bounds_of_their_own(packets, loss, said):
     """The simulator does not model loss: if there is any, its error does not count."""
     simulated = 1.0 if not loss else 0.5
     rows = [row("simulate", simulated, loss=loss), row("packet", packets, loss=loss)]
-    made = ladder(pd.DataFrame([*rows, row("emulate", 1.0, loss=loss)]))
+    rows.append(row("emulate", 1.0, loss=loss))
+    made = ladder(pd.DataFrame(rows), {each.cell for each in rows if loss})
     assert made["packets_error"].item() == pytest.approx(packets - 1)
     assert text(made).splitlines()[-1].startswith(f"ladder: {said}")
     assert is_met(made) is said.startswith("MET")
+
+
+@pytest.mark.parametrize(
+    ("emulation", "slots", "sweep", "count"),
+    [
+        ({}, 4096, {}, 0),
+        ({"loss": 0.01}, 4096, {}, 1),
+        ({"duplication": {"hosts": 0.01}}, 4096, {}, 1),
+        ({}, 64, {}, 1),
+        ({}, 4096, {"emulation.loss": [0, 0.01]}, 1),
+        ({"loss": 0.01}, 4096, {"fabric.slots": [64, 4096]}, 2),
+        ({"loss": 0.01}, 4096, {"emulation.loss": [0]}, 0),
+    ],
+)
+def test_cells_are_strained_wherever_the_file_says_so(emulation, slots, sweep, count):
+    experiment = Experiment.model_validate(
+        {
+            "schema_version": 1,
+            "name": "strained",
+            "fabric": {"kind": "leaf-spine", "spines": 1, "leaves": 2, "hosts_per_leaf": 2,
+                       "host_rate": "10Gbit", "ina": "all", "slots": slots},
+            "jobs": [{"system": "atp", "workload": "resnet50", "workers": 2}],
+            "emulation": {"timers": "dilated", **emulation},
+            "sweep": sweep,
+        }
+    )  # fmt: skip
+    assert len({*strained(experiment)}) == count
