@@ -19,6 +19,7 @@ from testbed.deployment.tables import routes
 from testbed.experiment.cells import Cell
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
+from testbed.placement.fabric import what_matters
 from testbed.protocols import TreeProtocol, protocol_of
 from testbed.switches.compile import COMPILER, CompileError, check_program
 from testbed.topology.paths import diverted
@@ -73,22 +74,22 @@ def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[
     Each is deployed once, or not at all if ``deployments`` already has it.
     """
     deployments = deployments or Deployments()
-    known: dict[tuple[str, int], Planned] = {}
+    known: dict[tuple[str, str], Planned] = {}
     problems: dict[str, DeploymentError] = {}
-    for cell in cells:
-        if _drawn(cell) not in known:
+    drawn = [(cell.id, what_matters(cell.experiment)) for cell in cells]
+    for cell, key in zip(cells, drawn, strict=True):
+        if key not in known:
             try:
-                known[_drawn(cell)] = _expect(cell, deployments.of(cell.experiment))
+                known[key] = _expect(cell, deployments.of(cell.experiment))
             except DeploymentError as error:
                 located = DeploymentError(f"{title(cell)}: {error}", error.place)
                 problems.setdefault(str(error), located)
     if problems:
         raise Undeployable([*problems.values()])
-    return [replace(known[_drawn(cell)], cell=cell) for cell in cells]
-
-
-def _drawn(cell: Cell) -> tuple[str, int]:
-    return cell.id, cell.experiment.emulation.seed
+    return [
+        replace(known[key], cell=cell, deployment=deployments.of(cell.experiment))
+        for cell, key in zip(cells, drawn, strict=True)
+    ]
 
 
 def _expect(cell: Cell, deployment: Deployment) -> Planned:

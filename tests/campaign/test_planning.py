@@ -9,6 +9,7 @@ from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
 from testbed.deployment.errors import DeploymentError
+from testbed.machine import capacity
 from testbed.placement import deployments
 from testbed.placement.deployments import Deployments
 from testbed.results import read
@@ -57,6 +58,27 @@ def test_grid_is_solved_once_for_a_dilation_and_for_both_back_ends(tmp_path, sol
     assert {each.cell.experiment.backend for each in planned} == {"simulate", "emulate"}
     assert {each.deployment.experiment.backend for each in planned} == {"simulate", "emulate"}
     assert solved() == 1
+
+
+@pytest.mark.parametrize(("placement", "estimated"), [("spread", 1), ("random", 3)])
+def test_repeats_with_one_deployment_share_its_estimate(
+    placement, estimated, tmp_path, monkeypatch
+):
+    loaded, demand = [], capacity.demand
+
+    def counting(deployment, known):
+        loaded.append(deployment)
+        return demand(deployment, known)
+
+    monkeypatch.setattr(capacity, "demand", counting)
+    asked = experiment(
+        tmp_path, backend="packet", jobs__0__placement=placement, emulation__repeats=3
+    )
+    planned = New(asked, tmp_path).planned
+    assert len(loaded) == estimated
+    own = [each.cell.experiment.emulation.seed for each in planned]
+    assert len({*own}) == 3
+    assert [each.deployment.experiment.emulation.seed for each in planned] == own
 
 
 def test_what_cannot_be_deployed_is_found_once_and_said_each_time(tmp_path, monkeypatch):
