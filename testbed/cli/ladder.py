@@ -39,7 +39,7 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
             known += [experiment_of(file.parent) for file in directory.rglob(results.RESULTS)]
     wanted = [on_all(each) for each in experiments(path for path in paths if not path.is_dir())]
     with running():
-        strained = {cell for each in (*known, *wanted) for cell in steps.strained(each)}
+        strained = {cell for each in (*known, *wanted) for cell in steps.strained_cells(each)}
         evaluations = [New(experiment, output) for experiment in wanted]
         announce(evaluations)
     with running(f"{ROWS_ARE_KEPT}; then ladder DIR prints the errors"):

@@ -39,8 +39,9 @@ _TITLES = {"closed_form": "closed form", "simulator": "simulator", "packets": "p
 _BACKENDS = {"simulator": "simulate", "packets": "packet"}
 
 
-def strained(experiment: Experiment) -> Iterator[str]:
-    """The ids of the cells whose packets are lost on purpose, or whose switches have few slots."""
+def strained_cells(experiment: Experiment) -> Iterator[str]:
+    """The ids of the cells in which packets are lost on purpose or anything fails, or switches have
+    few slots."""
     for cell in distinct(experiment):
         resolved = cell.experiment
         if resolved.emulation.is_impaired or build_fabric(resolved).slots < SLOTS:
@@ -55,10 +56,9 @@ def ladder(results: pd.DataFrame, strained: Collection[str] = ()) -> pd.DataFram
     over all. ``closed_form_error``, ``simulator_error`` and ``packets_error`` are relative to the
     emulator, as a ratio minus 1, and missing if it has no row.
     """
-    table = results[results["jct_s"].notna()].copy()
+    table = _ordered(results[results["jct_s"].notna()])
     table["varied"] = table["settings"].map(_varied)
     table["is_strained"] = table["cell"].isin(strained)
-    table = _ordered(table)
     table["iteration"] = table["jct_s"] / table["iterations"]
     table["closed_form"] = table["expected_jct_s"] / table["iterations"]
     keys = [*_SAME, "varied", "is_strained"]
@@ -80,10 +80,10 @@ def ladder(results: pd.DataFrame, strained: Collection[str] = ()) -> pd.DataFram
 
 
 def _ordered(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with the times of jobs of one run that are alike in ascending order."""
-    table = table.sort_values("job")
-    alike = table.groupby([*_RUN, *_ALIKE], dropna=False)["jct_s"]
-    table["jct_s"] = alike.transform(lambda times: times.sort_values().to_numpy())
+    """The rows, with the jobs of one run that are alike numbered in the order of their times."""
+    table = table.sort_values("jct_s", kind="stable")
+    alike = table.groupby([*_RUN, *_ALIKE], dropna=False)["job"]
+    table["job"] = alike.transform(lambda jobs: jobs.sort_values().to_numpy())
     return table
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.experiment.schema import Experiment
 from testbed.results import Row
-from testbed.studies.ladder import is_met, ladder, strained, text
+from testbed.studies.ladder import is_met, ladder, strained_cells, text
 
 
 def row(backend, jct_s, repeat=0, system="ring", verdict="valid", rate="10Gbit", loss=0):
@@ -63,6 +63,12 @@ def two_jobs(backend, *times, workers=(8, 8)):
 def test_jobs_that_are_alike_match_in_the_order_of_their_times():
     made = ladder(pd.DataFrame([*two_jobs("packet", 2.0, 3.1), *two_jobs("emulate", 3.0, 2.0)]))
     assert made["packets_error"].tolist() == pytest.approx([0, 3.1 / 3.0 - 1])
+
+
+def test_a_verdict_stays_with_its_job():
+    slow, fast = two_jobs("emulate", 3.0, 2.0)
+    rows = [*two_jobs("packet", 2.0, 3.1), replace(slow, verdict="busy"), fast]
+    assert ladder(pd.DataFrame(rows))["is_valid"].tolist() == [True, False]
 
 
 def test_jobs_of_different_sizes_match_by_number():
@@ -145,4 +151,4 @@ def test_cells_are_strained_wherever_the_file_says_so(emulation, slots, sweep, c
             "sweep": sweep,
         }
     )  # fmt: skip
-    assert len({*strained(experiment)}) == count
+    assert len({*strained_cells(experiment)}) == count
