@@ -101,6 +101,8 @@ SYSTEM = System(
         "and workers alone in their rack, address their packets to the next switch that sums.",
         "If neither the workers' ToRs nor a switch above them aggregates, the workers run ring "
         "all-reduce: their connections are a ring.",
+        "Lost packets are retransmitted one by one. Many RoCE network cards go back to the first "
+        "one that is missing instead.",
         "Values are int32 instead of the paper's floats.",
         "A host has one worker, so there is no reduce-scatter among the processors of a host.",
     ),

@@ -241,6 +241,52 @@ def test_after_a_silence_it_asks_and_probes_ever_more_slowly(played):
     assert 0 < played.retransmitted - before <= 6 * (IN_FLIGHT + 2)
 
 
+def test_the_timeout_waits_while_acknowledgements_come(played):
+    """They may have waited behind a window of the next rank's own values."""
+    played.hear()
+    played.hear(*(a_sum(s) for s in range(MESSAGE)), after=0.05)  # a timeout of 0.2 s
+    for s in range(MESSAGE):
+        played.hear(an_answer(s), after=0.08)
+    assert not played.retransmitted
+
+
+def test_a_silence_does_not_make_the_next_one_longer(played):
+    played.hear()
+    played.hear(*(a_sum(s) for s in range(MESSAGE)), an_answer(MESSAGE - 1), after=0.01)
+    assert MESSAGE in data(played.hear(after=0.021))
+    played.hear(*(a_sum(s) for s in range(MESSAGE, IN_FLIGHT)), after=0.05)
+    played.hear(an_answer(IN_FLIGHT - 1))
+    assert IN_FLIGHT in data(played.hear(after=0.021))
+
+
+def test_if_nothing_follows_a_probes_sum_all_that_was_sent_before_it_is_lost(played):
+    """A switch that missed the first packet of a message knows none of the message."""
+    played.hear()
+    played.hear(*(a_sum(s) for s in range(MESSAGE)), an_answer(MESSAGE - 1), after=0.01)
+    assert data(played.hear(after=0.021)) == [MESSAGE]
+    played.hear(a_sum(MESSAGE), an_answer(MESSAGE), after=0.01)
+    assert data(played.hear(after=0.021)) == list(range(MESSAGE + 1, IN_FLIGHT + MESSAGE))
+    assert data(played.hear(after=0.041)) == [MESSAGE + 1]  # none of them is answered: a probe
+
+
+def test_after_a_packet_alone_no_other_is_part_of_its_message(played):
+    """In the switch, it has replaced the message."""
+    played.hear()
+    played.hear(*(a_sum(s) for s in range(5)), an_answer(4), after=0.01)
+    opcodes = [
+        each.opcode
+        for _, each in played.hear(after=0.062)  # two silences
+        if each.sequence == 5 and each.values is not None
+    ]
+    assert opcodes == [wire.SEND_MIDDLE, wire.SEND_ONLY]
+    ((_, other),) = [
+        (to, each)
+        for to, each in played.hear(an_answer(6, wire.NAK_SEQUENCE))
+        if each.sequence == 6
+    ]
+    assert other.opcode == wire.SEND_ONLY
+
+
 def test_noise_harms_nothing(played):
     random = np.random.default_rng(5)
     played.hear()

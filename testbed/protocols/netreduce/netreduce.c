@@ -29,10 +29,14 @@ struct ring {
     bool *got;
     double *sent_at, *asked_at;
     bool *resent;
+    uint64_t *split; /* by message: its number and one, if a packet of it was sent alone */
     double timeout, look_again;
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
+    double stalled;           /* when the last silence was noticed */
+    struct rtt with_repairs;  /* round trips, also those that losses made longer */
     uint32_t gathered;        /* packets that are not acknowledged yet */
     bool answer;              /* an acknowledgement is due */
+    double repaired;          /* when the last sum's packet was sent, if that was again */
     double now;               /* the time of the last pump, when packets leave */
 };
 
@@ -49,14 +53,16 @@ static int ring_open(struct flow *flow, const struct role *role)
     ring->window = role->window;
     ring->next = ring->received = ring->acked = ring->highest = role->begins;
     ring->timeout = ring->silence = FIRST_TIMEOUT;
-    ring->look_again = ring->probe_at = -INFINITY;
+    ring->look_again = ring->probe_at = ring->stalled = -INFINITY;
     ring->span = 2 * role->window * role->message;
     ring->got = calloc(ring->span, sizeof *ring->got);
     ring->sent_at = calloc(ring->span, sizeof *ring->sent_at);
     ring->asked_at = calloc(ring->span, sizeof *ring->asked_at);
     ring->resent = calloc(ring->span, sizeof *ring->resent);
+    ring->split = calloc(2 * role->window, sizeof *ring->split);
     flow->queues = calloc(PEERS, sizeof *flow->queues);
-    if (!ring->got || !ring->sent_at || !ring->asked_at || !ring->resent || !flow->queues)
+    if (!ring->got || !ring->sent_at || !ring->asked_at || !ring->resent || !ring->split ||
+        !flow->queues)
         return -ENOMEM;
     for (int i = 0; i < PEERS; i++)
         if (queue_open(&flow->queues[flow->queues_count++], role->addresses[i], 2 * ring->span))
@@ -71,6 +77,7 @@ static void ring_close(struct flow *flow)
     free(ring->sent_at);
     free(ring->asked_at);
     free(ring->resent);
+    free(ring->split);
 }
 
 static int ring_push(struct flow *flow, enum operation operation, int32_t *values,
@@ -161,30 +168,36 @@ static const int32_t *ring_values(struct flow *flow, const struct outgoing *pack
     return stage;
 }
 
-/* Whether `at` is less than half a round trip ago: what was sent then may still be on its way. */
+/* Whether `at` is less than half a round trip ago: what was sent then may still be on its way.
+   Round trips during repairs count, because retransmissions lengthen the queues. */
 static bool is_recent(const struct ring *ring, double at, double now)
 {
-    return now - at <= ring->flow.rtt.smoothed / 2;
+    return now - at <= ring->with_repairs.smoothed / 2;
 }
 
 /* Also retransmits the message's first packet: a switch that missed it recognises no other packet
    of the message. If the sum has replaced the first packet's values, and one retransmission of this
    packet has not helped, the switch may have forgotten the message. Then this packet is sent as a
-   message of its own. */
+   message of its own. All others of its message must be, too, because the switch has replaced the
+   message by it. */
 static bool send_again(struct ring *ring, uint64_t fragment, double now)
 {
     const struct chunk *chunk = chunk_of(&ring->flow.chunks, fragment);
     if (!chunk || fragment >= ring->next)
         return true;
     const uint64_t first = first_of(ring, chunk, fragment), both[] = {first, fragment};
+    const uint64_t message = message_of(ring, chunk, fragment);
+    uint64_t *split = &ring->split[message % (2 * ring->window)];
     for (int i = first == fragment; i < 2; i++) {
         if (both[i] != fragment &&
             (is_received(ring, first) || is_recent(ring, ring->sent_at[first % ring->span], now)))
             continue;
         const bool alone = i == 1 && is_received(ring, first) && !is_received(ring, fragment) &&
-                           ring->resent[fragment % ring->span];
+                           (ring->resent[fragment % ring->span] || *split == message + 1);
         if (!send_fragment(ring, both[i], alone, now))
             return false;
+        if (alone)
+            *split = message + 1;
         ring->resent[both[i] % ring->span] = true;
         ring->flow.counters.retransmitted++;
     }
@@ -200,12 +213,16 @@ static void answer(struct ring *ring, uint8_t syndrome, uint64_t sequence)
     queue_put(&ring->flow.queues[BEFORE], sequence, &packet, sizeof packet, false);
 }
 
-/* Only if the sum came in order: a sum that was retransmitted for any rank took longer. */
+/* Only if the sum came in order, and without a silence: a loss that any rank repairs takes longer,
+   and must not make the next silence longer. */
 static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
 {
+    const double sent_at = ring->sent_at[fragment % ring->span];
     if (fragment < ring->highest || fragment >= ring->next || ring->resent[fragment % ring->span])
         return;
-    rtt_sample(&ring->flow.rtt, now - ring->sent_at[fragment % ring->span]);
+    rtt_sample(&ring->with_repairs, now - sent_at);
+    if (sent_at > ring->stalled)
+        rtt_sample(&ring->flow.rtt, now - sent_at);
 }
 
 /* Any progress ends a silence, and resets the times that grew during it. */
@@ -232,6 +249,10 @@ static void take_values(struct ring *ring, uint64_t fragment, const int32_t *val
     }
     store_packet(chunk, fragment, values);
     ring->got[fragment % ring->span] = true;
+    ring->repaired = ring->resent[fragment % ring->span] ? ring->sent_at[fragment % ring->span]
+                                                         : -INFINITY;
+    if (now >= ring->probe_at)
+        ring->stalled = now; /* the silence was not noticed in time */
     measure_round_trip(ring, fragment, now);
     hear(ring, now);
     if (fragment >= ring->highest)
@@ -259,6 +280,9 @@ static void take_answer(struct ring *ring, const struct answer *packet, double n
     for (uint64_t each = ring->acked; each <= number; each++)
         ring->resent[each % ring->span] = false;
     ring->acked = number + 1;
+    /* Not while acknowledgements come (RFC 6298, 5.3): they wait behind up to a window of the next
+       rank's own values. */
+    ring->look_again = now + ring->timeout;
 }
 
 static int tree_of_connection(const void *packet, size_t size)
@@ -353,7 +377,11 @@ static void resend_late(struct ring *ring, double now)
 
 /* After two round trips of silence, a fragment was lost, or the packet that would have shown its
    loss. A rank that waits asks for what it lacks, and retransmits this and what the next rank has
-   not acknowledged. A rank that does not wait need not do anything, because the others ask it. */
+   not acknowledged. A rank that does not wait need not do anything, because the others ask it.
+
+   One fragment that no sum has overtaken is retransmitted as a probe. If nothing follows its sum,
+   everything of its chunk that was sent before it is lost, too: switches recognise no packet of a
+   message whose first was lost. */
 static void end_silence(struct ring *ring, double now)
 {
     if (ring->acked == ring->next || now < ring->probe_at)
@@ -361,12 +389,15 @@ static void end_silence(struct ring *ring, double now)
     ask(ring, ring->highest > ring->received ? ring->highest : ring->received + 1, now);
     if (ring->acked < ring->received)
         send_again(ring, ring->acked, now);
-    for (uint64_t each = ring->received; each < ring->next; each++) {
-        if (!is_received(ring, each) && !send_again(ring, each, now))
+    const struct chunk *chunk = chunk_of(&ring->flow.chunks, ring->received);
+    const uint64_t end = chunk && chunk->end < ring->next ? chunk->end : ring->next;
+    for (uint64_t each = ring->received; each < end; each++) {
+        const bool before = ring->sent_at[each % ring->span] < ring->repaired;
+        if ((each <= ring->highest || before) && !is_received(ring, each) &&
+            !send_again(ring, each, now))
             break;
-        if (each >= ring->highest)
-            break; /* one, as a probe */
     }
+    ring->stalled = now;
     ring->silence = fmin(2 * ring->silence, LONGEST_TIMEOUT);
     ring->probe_at = now + ring->silence;
 }
