@@ -60,6 +60,7 @@ def test_the_digest_notices_a_source(tmp_path, change):
 @every_program
 def test_compiling_again_elsewhere_gives_the_same_program(tmp_path, values, program):
     again = compile_program(copy_of_the_sources(tmp_path), [f"VALUES={values}"])
+    assert again == compile_program(defines=[f"VALUES={values}"])  # names no folder
     assert what_it_does(again) == what_it_does(program.read_bytes())
 
 
