@@ -7,7 +7,8 @@ more, for servers. 1,024 workers at scale 1/16 are on a k = 10 fat-tree with rac
 or larger racks, some system's switch has more than 64 children, and a packet has a bit for each.
 All ToRs aggregate. TopoOpt has circuits instead. Each measurement is a process of its own on one
 core. Its time is processor time of planning and running, without imports. Memory is the peak of the
-process. What takes three times the time or twice the memory that it may take is stopped.
+process. What takes three times the time or twice the memory that it may take is stopped. Messages
+are those between ranks, without what trees carry; a hop is a packet put on a link.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from time import process_time
 from benchmarks.one_process import one_process
 from testbed.backends.packet import backend
 from testbed.campaign.planning import check_trees
-from testbed.deployment.deploy import deploy
+from testbed.deployment.deploy import Deployment, deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import reads
 from testbed.located import write
 from testbed.placement.fabric import build_fabric
+from testbed.plan.program import Send, Update
 from testbed.systems import registry
 
 
@@ -57,10 +59,14 @@ CASES: Sequence[tuple[str, Mapping[str, str]]] = [
 """Systems and their options. PS is there twice: on all machines, and as the incast of all
 workers."""
 
+MESSAGES = {Send: 1, Update: 2}
+"""How many messages an operation sends. An update is answered with parameters."""
+
 
 @dataclass(frozen=True)
 class Measured:
     jct_s: float
+    hops: int
     cpu_s: float
     peak_gib: float
 
@@ -90,17 +96,34 @@ def bound(size: Size) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (int(2 * size.aim_gib * 2**30),) * 2)
 
 
+def planned(system: str, options: Mapping[str, str], workers: int) -> Deployment:
+    asked = reads(experiment(system, options, workers))
+    deployment = deploy(asked, build_fabric(asked))
+    check_trees(deployment)
+    return deployment
+
+
+def messages(system: str, options: Mapping[str, str], workers: int) -> int:
+    """Messages of an iteration."""
+    (job,) = planned(system, options, workers).jobs
+    sent = [
+        sum(MESSAGES.get(type(operation), 0) for program in each.programs for operation in program)
+        for each, _ in job.plan.collectives
+    ]
+    return sum(sent[unit.gathers] for unit in job.units)
+
+
 def measure(system: str, options: Mapping[str, str], workers: int) -> Measured:
     bound(SIZES[workers])
     before = process_time()
-    asked = reads(experiment(system, options, workers))
+    deployment = planned(system, options, workers)
     with TemporaryDirectory() as folder:
-        deployment = deploy(asked, build_fabric(asked))
-        check_trees(deployment)
         found = backend.run(deployment, Path(folder))
     cpu_s = process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return Measured(found.seconds / found.dilation / asked.emulation.scale, cpu_s, peak)
+    jct_s = found.seconds / found.dilation / deployment.experiment.emulation.scale
+    hops = sum(port.sent for port in found.ports.values())
+    return Measured(jct_s, hops, cpu_s, peak)
 
 
 def main() -> None:
@@ -108,24 +131,29 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--systems", nargs="+", default=list(registry), choices=list(registry))
     asked = parser.parse_args()
-    print(f"{'system':28} {'workers':>7} {'JCT':>10} {'processor':>10} {'memory':>9}")
+    columns = f"{'messages':>10} {'hops':>11} {'JCT':>10} {'processor':>10} {'memory':>9}"
+    print(f"{'system':28} {'workers':>7} {columns}")
     for workers in asked.workers:
         aims = SIZES[workers]
         for system, options in (each for each in CASES if each[0] in asked.systems):
+            case = system, options, workers
             name = " ".join([system, *(f"{key}={value}" for key, value in options.items())])
-            with one_process() as process:
-                try:
-                    found = process.submit(measure, system, options, workers).result()
-                except (ValueError, DeploymentError) as error:
-                    print(f"{name:28} {workers:7} {error}", flush=True)
-                    continue
-                except (MemoryError, BrokenProcessPool):
-                    most = f"{3 * aims.aim_s:.0f} s or {2 * aims.aim_gib:.0f} GiB"
-                    print(f"{name:28} {workers:7} not finished with {most}", flush=True)
-                    continue
+            try:
+                with one_process() as process:
+                    sent = process.submit(messages, *case).result()
+                print(f"{name:28} {workers:7} {sent:10}", end=" ", flush=True)
+                with one_process() as process:
+                    found = process.submit(measure, *case).result()
+            except (ValueError, DeploymentError) as error:
+                print(f"{name:28} {workers:7} {error}", flush=True)
+                continue
+            except (MemoryError, BrokenProcessPool):
+                most = f"{3 * aims.aim_s:.0f} s or {2 * aims.aim_gib:.0f} GiB"
+                print(f"not finished with {most}", flush=True)
+                continue
             over = found.cpu_s > aims.aim_s or found.peak_gib > aims.aim_gib
             print(
-                f"{name:28} {workers:7} {found.jct_s:8.3f} s {found.cpu_s:8.1f} s"
+                f"{found.hops:11} {found.jct_s:8.3f} s {found.cpu_s:8.1f} s"
                 f" {found.peak_gib:5.2f} GiB{'  over the aim' if over else ''}",
                 flush=True,
             )

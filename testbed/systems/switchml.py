@@ -14,21 +14,21 @@ from testbed.topology.fabric import Fabric
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree. Its root is a switch if the ToRs of all workers aggregate, and the server
-    otherwise."""
+    """One tree. Its root is a switch if one sums, or with ``root: server`` only if the ToRs of all
+    workers do; otherwise it is the server."""
     options = SYSTEM.settle({}) | dict(job.options)
     workers = len(job.workers)
     racks = by_rack(job.workers, fabric)
-    if racks.keys() <= fabric.ina:
+    tops = merging(job.workers, fabric)
+    if tops and (options["root"] == "switch" or racks.keys() <= fabric.ina):
         hosts = job.workers
-        root, *_ = merging(hosts, fabric)
-        tree = merged({tor: way(fabric, tor, root) for tor in racks}, hosts, fabric, SWITCHML)
+        ways = {tor: way(fabric, tor, tops[0]) for tor in racks}
+        tree = merged(ways, hosts, fabric, SWITCHML)
     else:
         if len(job.servers) != 1:
             raise ValueError(
-                f"switchml: found {len(job.servers)} servers, wanted exactly one: not all"
-                " workers' ToRs aggregate, and a server sums what is left; give a server, or"
-                " INA to all ToRs"
+                f"switchml: found {len(job.servers)} servers, wanted exactly one: no switch is"
+                " the root, so a server sums what is left; give a server, or INA to all ToRs"
             )
         hosts = job.workers + job.servers
         tree = two_levels(job.workers, fabric, job.servers[0], SWITCHML, root_rank=workers)
@@ -49,7 +49,14 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 class SwitchMlOptions(WithWindow):
-    """How large the pool is, and what happens without one."""
+    """How large the pool is, where sums are completed, and what happens without a switch."""
+
+    root: Literal["switch", "server"] = Field(
+        default="switch",
+        description="where sums are completed if not all workers' ToRs aggregate, one of switch"
+        " (one with INA, to which the others send) or server (as GRID's evaluation runs SwitchML)",
+        examples=["server"],
+    )
 
     without_ina: Literal["refuse", "server"] = Field(
         default="refuse",
@@ -78,13 +85,14 @@ SYSTEM = System(
         "(as the evaluation of GRID, ToN 2023, runs SwitchML).",
     ),
     reading=(
-        "If the ToRs of all workers aggregate, the root is the INA switch above them that is "
-        "nearest to all of them, and INA switches on the way sum, too; without one above, it is "
-        "the ToR with the most workers (among equals, the one with the lowest rank). No server is "
-        "needed then; the job's server stays idle.",
-        "Otherwise ToRs with INA sum their racks, and the server sums their streams and those of "
-        "workers in other racks. The server's ToR sums its own rack's workers only: a second "
-        "level in front of a server is specific to ATP.",
+        "The root is a switch, and no server is needed: the INA switch above the workers' ToRs "
+        "that is nearest to all of them or, without one above, the INA ToR with the most workers "
+        "(among equals, the one with the lowest rank). Other INA switches on the way sum, too. "
+        "Workers below other ToRs send to the next of these switches, at the latest to the root.",
+        "With root: server, where not all of the workers' ToRs aggregate, those with INA sum their "
+        "racks, and the server sums their streams and those of workers in other racks. The "
+        "server's ToR sums its own rack's workers only: a second level in front of a server is "
+        "specific to ATP.",
         "Where no switch sums for the job, it is not admitted: its pool is a static part of a "
         "switch's memory. The option without_ina: server lets a server sum instead.",
         "A switch that would have a single child is left out of the tree.",

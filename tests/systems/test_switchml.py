@@ -47,8 +47,20 @@ def test_a_spine_that_aggregates_is_the_root():
     assert set(found.children("s0")) == {"t0", "t1", "h10"}
 
 
-def test_with_a_rack_without_ina_a_server_sums_what_is_left():
-    plan, found = tree(["h0", "h1", "h5", "h6"], ["t0", "t2"])
+def test_workers_below_tors_without_ina_send_to_the_root():
+    plan, found = tree(["h0", "h1", "h5", "h6", "h10", "h11", "h12"], ["t0", "t2"])
+    assert found.root == "t2"
+    assert set(found.children("t2")) == {"h10", "h11", "h12", "h5", "h6", "t0"}
+    assert plan.hosts == ("h0", "h1", "h5", "h6", "h10", "h11", "h12")
+
+
+def test_a_tor_with_a_single_worker_can_be_the_root():
+    _, found = tree(["h0", "h1", "h5"], ["t1", "t2"])
+    assert found.children("t1") == ("h0", "h1", "h5")
+
+
+def test_a_server_sums_what_is_left_if_asked_to():
+    plan, found = tree(["h0", "h1", "h5", "h6"], ["t0", "t2"], root="server")
     assert found.root == "h14"
     assert found.root_rank == 4
     # The server's own ToR, t2, has no workers to sum for.
@@ -56,10 +68,19 @@ def test_with_a_rack_without_ina_a_server_sums_what_is_left():
     assert plan.hosts[-1] == "h14"
 
 
-@pytest.mark.parametrize("ina", [[], ["t1", "t2"]], ids=["none", "where it has no two workers"])
-def test_where_no_switch_sums_it_is_not_admitted(ina):
+def test_with_ina_at_all_tors_a_switch_is_the_root_even_then():
+    _, found = tree(["h0", "h1", "h5"], FABRIC.tors, root="server")
+    assert found.root == "t0"
+
+
+@pytest.mark.parametrize(
+    ("ina", "options"),
+    [([], {}), (["t1", "t2"], {"root": "server"})],
+    ids=["none", "where it has no two workers"],
+)
+def test_where_no_switch_sums_it_is_not_admitted(ina, options):
     with pytest.raises(ValueError, match=r"not admitted: .* take the option without_ina: server"):
-        tree(["h0", "h1", "h5"], ina)
+        tree(["h0", "h1", "h5"], ina, **options)
 
 
 def test_without_ina_all_send_to_the_server_if_asked_to():
