@@ -97,8 +97,19 @@ def _wrong(path: Path, tree: ast.Module) -> str | None:
         return f"{place}: found no {constant}, wanted one: a {kind[-1]}"
     if not isinstance(own, _class(*kind)):
         return f"{place}: found {constant} = {own!r}, wanted a {kind[-1]}"
-    said = next(wrong_fields(own, constant), None)
+    said = next(wrong_fields(own, constant), None) or _same_title(own, constant)
     return said and f"{place}: {constant} has {said}"
+
+
+def _same_title(own: Any, constant: str) -> str | None:
+    """Figures and tables show titles, so two systems must not share one."""
+    if constant != "SYSTEM":
+        return None
+    for name, module in [*sys.modules.items()]:
+        other = getattr(module, constant, None) if name.startswith("testbed.systems.") else None
+        if isinstance(other, type(own)) and other is not own and other.title == own.title:
+            return f"title = {own.title!r}, which {other.name} has, wanted another"
+    return None
 
 
 def names_of(package: str) -> tuple[str, ...]:

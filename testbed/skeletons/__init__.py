@@ -6,19 +6,22 @@ import keyword
 import re
 import runpy
 import shutil
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from testbed import extensions, protocols, systems
-from testbed.deployment.users_code import names_of
+from testbed.deployment.users_code import MARKERS, names_of
+from testbed.shipped import folder as shipped
 from testbed.switches.compile import COMPILER
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 40
 _FIRST_NUMBER = 200
 """The first number of users' protocols; the package's own have lower ones."""
+_COLOURS = ("#444444", "#0b6e4f", "#7b3f00", "#5f4b8b", "#b8860b", "#006d77", "#9d0208", "#3a5a40")
 
 _EXPERIMENT = {"{name}.yaml": "experiment.yaml.j2"}
 _SYSTEM = {
@@ -81,6 +84,8 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
             title=" ".join(words),
             camel="".join(words),
             number=_free_number(),
+            colour=_free("colour", _COLOURS),
+            marker=_free("marker", MARKERS),
             file=homes.get(kind),
             p4c=shutil.which(COMPILER),
         )
@@ -109,6 +114,8 @@ def _check(kind: str, name: str, module: str) -> None:
         )
     if keyword.iskeyword(module) or keyword.issoftkeyword(module):
         raise Refused(f"found {name}, a word of Python, wanted another name; write my-{name}")
+    if kind == "protocol" and (shipped("p4") / f"{module}.p4").exists():
+        raise Refused(f"found {name}, a P4 file of the testbed, wanted another name")
     packages = {"system": [systems], "protocol": [systems, protocols]}
     for package in packages.get(kind, []):
         what = package.__name__.rpartition(".")[2]
@@ -116,6 +123,12 @@ def _check(kind: str, name: str, module: str) -> None:
             raise Refused(f"found {name}, a name that the package of {what} uses, wanted another")
         if name in package.registry or find_spec(f"{package.__name__}.{module}") is not None:
             raise Refused(f"found {name}, which {what} have already, wanted another name")
+
+
+def _free(field: str, choices: Sequence[str]) -> str:
+    """A colour or marker that no system has; the first one if all are taken."""
+    taken = {getattr(system, field) for system in systems.registry.values()}
+    return next((each for each in choices if each not in taken), choices[0])
 
 
 def _free_number() -> int:

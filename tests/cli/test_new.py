@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,7 @@ def test_nothing_is_overwritten(kind, here):
         ("experiment", "../mine"), ("experiment", "Mine"), ("experiment", ""), ("workload", "a b"),
         ("system", "-mine"), ("system", "class"), ("system", "ring"), ("system", "racks"),
         ("protocol", "atp"), ("protocol", "part"), ("protocol", "m" * 41), ("workload", "a--b"),
+        ("protocol", "pool"), ("protocol", "ina"),
     ],
 )  # fmt: skip
 def test_a_bad_name_is_refused(kind, name, here):
@@ -221,6 +223,7 @@ def test_a_protocols_number_that_is_none_is_told_with_its_place(here):
         (r'colour="[^"]*"', "colour=None", "SYSTEM has colour = None, wanted str"),
         (r'colour="[^"]*"', 'colour="red"', "SYSTEM has colour = 'red', wanted a colour such as"),
         (r'marker="[^"]*"', 'marker="zz"', "SYSTEM has marker = 'zz', wanted one of . , o"),
+        ('title="Own"', 'title="Ring"', "SYSTEM has title = 'Ring', which ring has, wanted"),
     ],
 )
 def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
@@ -233,6 +236,22 @@ def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
     assert "Traceback" not in done.stderr
     assert re.search(r"extensions/systems/own.py:\d+: ", done.stderr)
     assert said in done.stderr
+
+
+def test_each_new_system_looks_different(here):
+    looks = []
+    for name in ("own", "other"):
+        call("new", "system", name)
+        text = (here / "extensions" / "systems" / f"{name}.py").read_text()
+        looks.append(re.findall(r'(colour|marker)="([^"]*)"', text))
+        found = dict(looks[-1])
+        for field in found:
+            assert found[field] not in {getattr(each, field) for each in systems.values()}
+        # This process has read its extensions already: register the new system by hand.
+        systems[name] = replace(systems["ring"], **found)
+    del systems["own"], systems["other"]
+    assert looks[0][0] != looks[1][0]
+    assert looks[0][1] != looks[1][1]
 
 
 def test_the_markers_are_those_that_figures_know():
@@ -296,6 +315,8 @@ def test_a_pipe_among_a_users_systems_is_refused(here):
     [
         ("    return 1 / 0\n", "own.py:22: ZeroDivisionError"),
         ("    return Plan('own', job.workers, len(job.workers), 1, ((),) * 8)\n", "own: "),
+        ("    return None  # \n", "own.py:18: plan: found None, wanted a Plan"),
+        ("    raise SystemExit(5)\n", "own.py:22: SystemExit: 5"),
     ],
 )
 def test_a_wrong_plan_is_an_error_of_the_experiment(plan, words, here):
@@ -304,6 +325,7 @@ def test_a_wrong_plan_is_an_error_of_the_experiment(plan, words, here):
     head, options, rest = path.read_text().partition("    options = SYSTEM.settle({})")
     path.write_text(head + plan + options + rest)
     words = words.replace("22", str(head.count("\n") + 1))
+    words = words.replace("18", str(head[: head.index("def plan(")].count("\n") + 1))
     done = verb("validate", "own.yaml")
     assert done.returncode == 2
     assert "own.yaml:15:5: own resnet50 repeat 1: " in done.stderr
