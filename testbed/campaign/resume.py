@@ -342,9 +342,12 @@ def _keep(
     directory: RunDirectory, name: str, columns: Sequence[str], finished: Collection[Key]
 ) -> None:
     """Rewrite a table with the rows of finished cells; append the others to another table."""
+    table = directory.path / name
+    if not {*_header(table)} <= {*columns}:  # somebody's own, or of another version
+        directory.write(f"{SUPERSEDED}columns-{name}", table.read_text())
     kept: list[dict[str, str]] = []
     aside: list[dict[str, str]] = []
-    for row in _read(directory.path / name):
+    for row in _read(table):
         (kept if _key(row) in finished else aside).append(row)
     if aside:
         superseded = directory.path / f"{SUPERSEDED}{name}"

@@ -34,6 +34,7 @@ def running(kept: str = "") -> Iterator[None]:
     from testbed.backends.recording import Unrecordable
     from testbed.campaign.isolation import Terminated, termination_unwinds
     from testbed.campaign.planning import NoCell
+    from testbed.compiler import BuildError
     from testbed.deployment.errors import DeploymentError
     from testbed.results import Unreadable
 
@@ -43,7 +44,7 @@ def running(kept: str = "") -> Iterator[None]:
             yield
     except (NoCell, Unrecordable, Unreadable) as error:
         raise click.UsageError(str(error)) from error
-    except (DeploymentError, EmulationError) as error:
+    except (BuildError, DeploymentError, EmulationError) as error:
         raise click.ClickException(str(error)) from error
     except BrokenPipeError:  # of the output; click ends quietly
         raise

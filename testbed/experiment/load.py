@@ -100,6 +100,12 @@ def _experiment(located: Located, known: Known, directory: Path) -> Experiment:
     if experiment is not None and not findings:
         try:
             once, repeats = len(distinct(experiment)), experiment.emulation.repeats
+        except ValidationError as error:
+            # Each value is right, but not beside the others: a swept kind wants other keys.
+            inner = _findings(error, data)
+            said = "; ".join(f"{'.'.join(map(str, each.place))}: {each.message}" for each in inner)
+            message = f"found a cell with wrong fields: {said}; sweep whole mappings instead"
+            findings = [Finding(("sweep",), message, at_key=True)]
         except ValueError as error:
             findings = [Finding(("sweep",), str(error), at_key=True)]
         else:
@@ -147,7 +153,12 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
     try:
         return Experiment.model_validate(data, context=known.context), []
     except ValidationError as error:
-        errors = error.errors(include_url=False)
+        return None, _findings(error, data)
+
+
+def _findings(error: ValidationError, data: Mapping[str, Any]) -> list[Finding]:
+    """What ``error`` says about ``data``, in the words of our own messages."""
+    errors = error.errors(include_url=False)
     findings, mistyped = [], set()
     for detail in errors:
         if detail["type"] == "extra_forbidden":
@@ -187,7 +198,7 @@ def _validate(data: Mapping[str, Any], known: Known) -> tuple[Experiment | None,
             else:
                 message = mistake(key, field, detail["input"])
             findings.append(Finding(place, message))
-    return None, findings
+    return findings
 
 
 _KIND = FieldInfo(

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from testbed import results
 from testbed.experiment.schema import Experiment
+from testbed.replaced import replace
 from testbed.report import backends, data, runs
 from testbed.results import Unreadable
 from testbed.studies.divergence import Key, Record, records
@@ -108,11 +109,8 @@ def save(outcome: Outcome, path: Path) -> int:
             + ",\n  ".join(of_run)
             + "\n ]\n}"
         )
-    path.write_text(
-        f'{{"schema_version": {SCHEMA_VERSION}, "columns": {json.dumps(COLUMNS)},\n"runs": [\n'
-        + ",\n".join(kept)
-        + "\n]}\n"
-    )
+    text = f'{{"schema_version": {SCHEMA_VERSION}, "columns": {json.dumps(COLUMNS)},\n"runs": [\n'
+    replace(path, (text + ",\n".join(kept) + "\n]}\n").encode())
     return len(rows)
 
 

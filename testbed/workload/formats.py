@@ -13,6 +13,7 @@ from testbed.workload import catalogue, chakra, layers, profiler, trace_file
 from testbed.workload.trace import Trace, TraceError
 
 _KNOWN = "wanted a name that ends in .trace, .et (Chakra) or .csv (SwitchML's layer list)"
+_READ = ".trace, .et or .et.gz (Chakra), .csv (SwitchML's layer list), .json or .json.gz (PyTorch)"
 
 
 def load(name_or_path: str) -> Trace:
@@ -23,17 +24,20 @@ def load(name_or_path: str) -> Trace:
         return layers.load(Path(name_or_path))
     if name_or_path.endswith((".json", ".json.gz")):
         return profiler.load(Path(name_or_path))
+    is_shipped = name_or_path in (*catalogue.names(), *catalogue.trained())
+    is_ours = is_shipped or name_or_path.endswith(trace_file.SUFFIX)
+    if not is_ours and Path(name_or_path).is_file():
+        raise TraceError([f"{name_or_path}: found another end of its name, wanted {_READ}"])
     return catalogue.load(name_or_path)
 
 
 def save(workload: Trace, path: Path) -> None:
-    """Write ``workload`` in the format of the name's suffix. Raises TraceError if it cannot."""
+    """Write ``workload`` in the format of the name's suffix. Raises TraceError if it cannot be
+    written in that format, and OSError as files do."""
     write = {".trace": trace_file.save, ".et": chakra.save, ".csv": layers.save}.get(path.suffix)
     if write is None:
         raise TraceError([f"found {path.name!r}, {_KNOWN}"])
     try:
         write(workload, path)
-    except OSError as error:
-        raise TraceError([f"{path}: cannot be written: {error.strerror}"]) from error
     except ValueError as error:
         raise TraceError([f"{path}: {error}"]) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from testbed.replaced import replace
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 COLUMNS = ("layer_index", "numel", "forward_pass_ns", "backward_pass_ns")
@@ -32,7 +33,7 @@ def save(trace: Trace, path: Path) -> None:
                 "SwitchML's benchmark reads; scale the trace down"
             )
         lines.append(",".join(str(number) for number in (index, *numbers)))
-    path.write_text("".join(f"{line}\n" for line in lines))
+    replace(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def _ns(seconds: float) -> int:

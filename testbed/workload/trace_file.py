@@ -22,6 +22,7 @@ import re
 from pathlib import Path
 
 from testbed.located import contents
+from testbed.replaced import replace
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 SCHEMA_VERSION = 1
@@ -113,7 +114,7 @@ def save(trace: Trace, path: Path) -> None:
     lines.insert(seal, f"sha256: {_checksum(_text(lines))}")
     content = _text(lines)
     _Reader(str(path), content).trace()
-    path.write_bytes(content)
+    replace(path, content)
 
 
 def _text(lines: list[str]) -> bytes:

@@ -116,6 +116,17 @@ def test_resuming_a_finished_run_changes_nothing(swept, tmp_path):
     assert read_metadata(directory) == before
 
 
+def test_a_table_with_columns_of_others_is_kept_as_it_was(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder())
+    table = directory / "results.csv"
+    head, *lines = table.read_text().splitlines()
+    noted = "\n".join([f"{head},note", *(f"{line},mine" for line in lines)]) + "\n"
+    table.write_text(noted)
+    assert go_on(directory) == []
+    assert table.read_text().splitlines() == [head, *lines]
+    assert (directory / "superseded-columns-results.csv").read_text() == noted
+
+
 def test_a_row_that_was_cut_off_is_run_again_without_doubling_its_iterations(swept, tmp_path):
     directory = run(swept, tmp_path, Recorder(most=3))
     table = directory / "results.csv"

@@ -53,6 +53,14 @@ def test_a_full_disk(verb, tmp_path):
     assert "Exception ignored" not in said
 
 
+@pytest.mark.parametrize("verb", ["torture --seeds 1 --jobs 1 --system ring", "explain --drills"])
+def test_no_compiler(verb, tmp_path):
+    without = {"CC": "/nonexistent", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    code, said = called(f'"$@" {verb}', tmp_path, **without)
+    assert (code, "need a C compiler" in said) == (1, True), said
+    assert "failed" not in said
+
+
 def test_a_reader_that_has_left(tmp_path):
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
     assert called('"$@" run x.yaml --dry-run | true', tmp_path) == (0, "")

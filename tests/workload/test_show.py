@@ -80,7 +80,7 @@ def test_the_timeline_is_drawn(end: str, tmp_path: Path) -> None:
         (["show", "synthetic/1MB", "-o", "x.none"], "wanted a name that ends in .png"),
         (["show", "nowhere.et"], "cannot be read"),
         (["export", "resnet50", "x.none"], "wanted a name that ends in"),
-        (["export", "resnet50", "/nowhere/x.csv"], "cannot be written"),
+        (["export", "resnet50", "/nowhere/x.csv"], "/nowhere/x.csv: no such file or directory"),
         (["import", "nowhere.csv", "x.trace"], "cannot be read"),
     ],
 )

@@ -54,7 +54,8 @@ class Count:
         text = f"{total} schedules: {self.exact} exact, {self.ended} ended with a named error"
         if self.undeployed:
             text += f", {self.undeployed} not deployable"
-        return f"{text}, {self.failed} failed; {self.hops} packets in {self.seconds:.3g} s"
+        packets = f"{self.hops} packets in {self.seconds:.3g} s of simulated time"
+        return f"{text}, {self.failed} failed; {packets}"
 
 
 class Hunt:
