@@ -15,6 +15,7 @@ from testbed import protocols, wire
 from testbed.campaign import losing
 from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.errors import DeploymentError, Undeployable
+from testbed.deployment.memory import allocate
 from testbed.deployment.tables import routes
 from testbed.experiment.cells import Cell
 from testbed.machine import calibration, capacity
@@ -93,6 +94,7 @@ def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[
 
 
 def _expect(cell: Cell, deployment: Deployment) -> Planned:
+    _check_slots(deployment)
     if cell.experiment.backend != "simulate":
         _check_program(cell.experiment.emulation.p4_program)
         check_trees(deployment)
@@ -162,6 +164,15 @@ def _check_own_protocols(deployment: Deployment) -> None:
             " program does not have this protocol",
             ("emulation",),
         )
+
+
+def _check_slots(deployment: Deployment) -> None:
+    """Raise DeploymentError if switches have too few slots for all jobs together."""
+    jobs = [(job.plan, job.window) for job in deployment.jobs]
+    try:
+        allocate(jobs, deployment.fabric.slots)
+    except DeploymentError as error:
+        raise DeploymentError(str(error), error.place or ("fabric", "slots")) from error
 
 
 def check_trees(deployment: Deployment) -> None:

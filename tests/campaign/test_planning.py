@@ -94,3 +94,17 @@ def test_what_cannot_be_deployed_is_found_once_and_said_each_time(tmp_path, monk
         with pytest.raises(DeploymentError, match="no room"):
             kept.of(asked)
     assert len(tried) == 1
+
+
+def test_slots_that_are_too_few_for_all_jobs_are_found_before_anything_runs(tmp_path):
+    job = {"system": "switchml", "workload": "synthetic/1MB", "options": {"window": 20}}
+    asked = experiment(
+        tmp_path,
+        backend="packet",
+        fabric__ina="all",
+        fabric__slots=64,
+        jobs=[{**job, "workers": ["h0", "h1"]}, {**job, "workers": ["h2", "h3"]}],
+    )
+    with pytest.raises(DeploymentError, match="found 64, wanted at least 80 for the windows of al"):
+        New(asked, tmp_path / "out").run(NOTHING, Local(), quiet=True)
+    assert not (tmp_path / "out").exists()
