@@ -24,7 +24,9 @@ from testbed.report import (
 from testbed.report.backends import FLOOR
 from testbed.report.brief import brief, setting
 from testbed.report.evaluated import evaluated
+from testbed.report.names import fabric, settings
 from testbed.report.ranking import Ranking, fastest, rankings
+from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.system_style import Series, Styles
 from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
@@ -32,6 +34,8 @@ from testbed.workload.catalogue import title
 WINNERS = "winners.md"
 BRIEF = "brief.md"
 FIGURE = "jct-ina"
+_FAR = 0.1
+"""A mean needs an explanation if it is above the closed form by more than this share."""
 _SAME = 0.001
 """The most by which repeats differ if no random draw matters."""
 
@@ -96,6 +100,8 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     about += [runs.read(run) for run in run_dirs if run not in parts.matrix]
     context: dict[str, Any] = {
         "brief": short,
+        "titles": {*found.titles.values()},
+        "above": above(found.means, found.rows, found.titles),
         "table": table,
         "first": styles[first].title if first else "",
         "others": winners(others, found.titles),
@@ -127,6 +133,33 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     (out / WINNERS).write_text(markdown(table))
     (out / BRIEF).write_text(markdown(short))
     return page
+
+
+def above(means: pd.DataFrame, rows: pd.DataFrame, titles: Mapping[Series, str]) -> Table:
+    """The means in packets that are far above the closed form over the same paths, and what the
+    notes of their rows say."""
+    columns = ["fabric", "workload", "INA", "system", "JCT (s)", "closed form (s)", "times as long"]
+    columns += ["retransmitted", "seen"]
+    far = means[(means["backend"] == "packet") & (means["routed_error"] > _FAR)]
+    found = []
+    for row in far.to_dict("records"):
+        where = fabric(row["fabric"]), settings(row["conditions"])
+        own = rows[[*SETTING, *PLACE, *SERIES]].eq(pd.Series(row)[[*SETTING, *PLACE, *SERIES]])
+        notes = rows.loc[own.all(axis=1), "notes"].dropna()
+        found.append(
+            [
+                ", ".join(filter(None, where)),
+                title(row["workload"]),
+                row["ina"],
+                titles[row["system"], row["variant"]],
+                number(row["jct_s"]),
+                number(row["routed_jct_s"]),
+                number(1 + row["routed_error"]),
+                f"{row['retransmitted']:.0f}",
+                next(iter(notes), ""),
+            ]
+        )
+    return columns, found
 
 
 def often_first(found: Sequence[Ranking]) -> str:

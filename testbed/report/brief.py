@@ -1,5 +1,5 @@
-"""The answer in few rows: one for each range of places of INA at which the same systems are the
-fastest and take the same time."""
+"""The answer in few rows: one for each range of places of INA at which some systems are the
+fastest throughout and take the same time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from testbed.report.backends import FLOOR, mark
+from testbed.report.differences import same_plan
 from testbed.report.names import fabric, settings
 from testbed.report.ranking import Ranking, Titles, joined
 from testbed.report.system_style import Series
@@ -17,7 +18,7 @@ from testbed.workload.catalogue import title
 
 def brief(rankings: Sequence[Ranking], titles: Titles) -> Table:
     """The systems that are the fastest at all of some consecutive places of INA, those that may be
-    at some of them, and the range of the lead over the next."""
+    at all of them, and the range of the lead over the next."""
     columns = ["fabric", "workload", "INA", "fastest", "JCT (s)", "next", "times as fast"]
     found = []
     for where, own in groupby(rankings, setting):
@@ -28,7 +29,7 @@ def brief(rankings: Sequence[Ranking], titles: Titles) -> Table:
                 [
                     *where,
                     _places([each.place["ina"] for each in part]),
-                    joined((titles[each] for each in first), _unclear(part, first, titles)),
+                    _named(part, first, titles),
                     _range([each.best["jct_s"] for each in part]),
                     ", ".join(slower),
                     _range([lead.ratio for lead in leads]),
@@ -46,13 +47,14 @@ def setting(ranking: Ranking) -> tuple[str, str]:
 
 def _ranges(rankings: Sequence[Ranking]) -> Iterator[tuple[list[Ranking], list[Series]]]:
     """Consecutive rankings with the same JCT, up to the noise floor, and the systems that are the
-    fastest in all of them."""
+    fastest in all of them. Either all of them have a next system, or none has."""
     part: list[Ranking] = []
     first: list[Series] = []
     for ranking in rankings:
         own = [_series(ranking.best), *(_series(each.slower) for each in ranking.equal)]
         times = [each.best["jct_s"] for each in (*part, ranking)]
         alike = max(times) < (1 + FLOOR[ranking.place["backend"]]) * min(times)
+        alike &= not part or bool(part[0].next) == bool(ranking.next)
         both = [each for each in first if each in own and alike]
         if part and not both:
             yield part, first
@@ -62,10 +64,15 @@ def _ranges(rankings: Sequence[Ranking]) -> Iterator[tuple[list[Ranking], list[S
     yield part, first
 
 
-def _unclear(part: Sequence[Ranking], first: Sequence[Series], titles: Titles) -> list[str]:
-    """The systems that somewhere take no longer than the ``first`` ones, as far as tests tell."""
-    found = dict.fromkeys(_series(each.slower) for ranking in part for each in ranking.unclear)
-    return [titles[each] for each in found if each not in first]
+def _named(part: Sequence[Ranking], first: Sequence[Series], titles: Titles) -> str:
+    """The ``first`` systems, and those that nowhere take longer, as far as tests tell."""
+    rows = [{_series(row): row for row in ranking.fastest} for ranking in part]
+    unclear = [each for each in rows[0] if each not in first and all(each in own for own in rows)]
+
+    def same(one: Series, other: Series) -> bool:
+        return all(same_plan(own[one], own[other]) for own in rows)
+
+    return joined(first, unclear, same, titles.__getitem__)
 
 
 def _series(row: Mapping[str, Any]) -> Series:

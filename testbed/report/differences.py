@@ -42,7 +42,7 @@ class Difference:
     @property
     def same_plan(self) -> bool:
         """Whether both did the same, so that the whole difference is noise."""
-        return _same_plan(self.faster, self.slower)
+        return same_plan(self.faster, self.slower)
 
     @property
     def tested(self) -> bool:
@@ -86,7 +86,7 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
     samples = {
         at: (tuple(first["times"]), tuple(time / (1 + floors[at]) for time in second["times"]))
         for at, (first, second) in enumerate(ordered)
-        if first["backend"] != SIMULATED and not _same_plan(first, second)
+        if first["backend"] != SIMULATED and not same_plan(first, second)
     }
     least = {own: least_p(*map(len, own)) for own in samples.values()}
     # Pairs are not tested if no test could show anything: with too few repeats, or too many
@@ -109,6 +109,6 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
     ]
 
 
-def _same_plan(first: Record, second: Record) -> bool:
+def same_plan(first: Record, second: Record) -> bool:
     """Whether both had the same plans in all repeats. Older rows have no plans."""
     return first is second or (bool(first["plans"]) and first["plans"] == second["plans"])

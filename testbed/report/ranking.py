@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from testbed.report import data
 from testbed.report.backends import SIMULATED
-from testbed.report.differences import Difference, Record, differences
+from testbed.report.differences import Difference, Record, differences, same_plan
 from testbed.report.statistics import LEVEL
 from testbed.report.system_style import Series, Styles, style_of
 
+T = TypeVar("T")
 Titles = Mapping[Series, str]
 
 
@@ -44,6 +45,11 @@ class Ranking:
     def unclear(self) -> list[Difference]:
         """Those of ``tied`` whose mean is longer, though no test tells them from ``best``."""
         return [each for each in self.tied if not each.same]
+
+    @property
+    def fastest(self) -> list[Record]:
+        """``best`` and those of ``tied``."""
+        return [self.best, *(each.slower for each in self.tied)]
 
     @property
     def next(self) -> Difference | None:
@@ -98,14 +104,30 @@ def _said(ranking: Ranking, titles: Titles) -> str:
 def fastest(ranking: Ranking, name: Callable[[Record], str]) -> str:
     """The fastest systems, as `joined` writes them."""
     equal = [ranking.best, *(each.slower for each in ranking.equal)]
-    return joined(map(name, equal), [name(each.slower) for each in ranking.unclear])
+    return joined(equal, [each.slower for each in ranking.unclear], same_plan, name)
 
 
-def joined(equal: Iterable[str], unclear: Sequence[str]) -> str:
-    """``Ring = Rina, or perhaps PS``: the fastest systems, and those that no test tells from
-    them."""
-    named = " = ".join(equal)
-    return f"{named}, or perhaps {', '.join(unclear)}" if unclear else named
+def joined(
+    equal: Sequence[T], unclear: Sequence[T], same: Callable[[T, T], bool], name: Callable[[T], str]
+) -> str:
+    """``Ring ≡ Rina = OSP, or perhaps PS``: the fastest systems, and those that no test tells from
+    them; "≡" joins those that are the ``same``."""
+    groups = (" ≡ ".join(map(name, group)) for group in _grouped(equal, same))
+    others = [" ≡ ".join(map(name, group)) for group in _grouped(unclear, same)]
+    named = " = ".join(groups)
+    return f"{named}, or perhaps {', '.join(others)}" if others else named
+
+
+def _grouped(items: Sequence[T], same: Callable[[T, T], bool]) -> list[list[T]]:
+    """``items`` in their order, those that are the same together."""
+    groups: list[list[T]] = []
+    for item in items:
+        group = next((own for own in groups if same(own[0], item)), None)
+        if group is None:
+            groups.append([item])
+        else:
+            group.append(item)
+    return groups
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from testbed.report.brief import brief
 from testbed.report.differences import Difference
 from testbed.report.ranking import Ranking
 
-TITLES = {(name, ""): name.upper() for name in ("ps", "ring", "rina", "atp")}
+TITLES = {(name, ""): name.upper() for name in ("ps", "ring", "rina", "atp", "grid")}
 
 
 def ranking(
@@ -20,9 +21,12 @@ def ranking(
     unclear: str = "",
     slower: str = "",
     workload: str = "bert-base",
+    plans: Mapping[str, str] | None = None,
 ) -> Ranking:
     def row(system: str, times_as_long: float) -> dict[str, Any]:
-        return {"system": system, "variant": "", "jct_s": jct_s * times_as_long, "plans": ()}
+        own = (plans or {}).get(system)
+        found = {"system": system, "variant": "", "jct_s": jct_s * times_as_long}
+        return {**found, "plans": (own,) if own else ()}
 
     def behind(names: str, ratio: float, p: float) -> list[Difference]:
         interval = (ratio, ratio)
@@ -44,15 +48,40 @@ def rows(*rankings: Ranking) -> list[list[str]]:
 
 def test_places_with_the_same_answer_have_one_row():
     found = rows(
-        ranking("0/4", "ring rina atp", 1.0, slower="ps"),
+        ranking("0/4", "ring rina atp", 1.0, "ps", "grid"),
         ranking("1/4", "ring rina", 1.001, "ps", "atp"),
-        ranking("2/4", "rina ring", 1.0, "ps"),
+        ranking("2/4", "rina ring", 1.0, "ps", "atp"),
         ranking("4/4", "rina", 0.5, slower="ring"),
     )
     assert found == [
-        ["0/4 to 2/4 ToRs", "RING = RINA, or perhaps PS", "1", "PS, ATP", "1.5"],
+        ["0/4 to 2/4 ToRs", "RING = RINA, or perhaps PS", "1", "GRID, ATP", "1.5"],
         ["4/4 ToRs", "RINA", "0.5", "RING", "1.5"],
     ]
+
+
+def test_who_is_slower_at_one_place_is_not_perhaps_the_fastest():
+    found = rows(
+        ranking("0/4", "ring", 1.0, "ps atp", "grid"), ranking("1/4", "ring", 1.0, "ps", "atp grid")
+    )
+    assert found == [["0/4 to 1/4 ToRs", "RING, or perhaps PS", "1", "GRID, ATP", "1.5"]]
+
+
+def test_places_where_all_tie_have_a_row_of_their_own():
+    found = rows(ranking("0/4", "ring", 1.0, slower="grid"), ranking("1/4", "ring grid", 1.0))
+    assert [row[:2] for row in found] == [["0/4 ToRs", "RING"], ["1/4 ToRs", "RING = GRID"]]
+
+
+def test_the_same_plan_is_told_from_the_same_time():
+    found = rows(
+        ranking("0/4", "ring ps rina", 1.0, plans={"ring": "a", "rina": "a"}),
+        ranking("1/4", "ring ps rina", 1.0, plans={"ring": "a", "rina": "a"}),
+    )
+    assert [row[1] for row in found] == ["RING ≡ RINA = PS"]
+    found = rows(
+        ranking("0/4", "ring rina", 1.0, plans={"ring": "a", "rina": "a"}),
+        ranking("1/4", "ring rina", 1.0, plans={"ring": "a", "rina": "b"}),
+    )
+    assert [row[1] for row in found] == ["RING = RINA"]
 
 
 @pytest.mark.parametrize(
