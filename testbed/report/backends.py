@@ -11,8 +11,8 @@ RUN_BY = {"simulate": "simulation", "packet": "packets in virtual time", "emulat
 SHORTLY = {"simulate": "simulated", "packet": "packets", "emulate": "emulated"}
 FLOOR = {"simulate": 0.03, "packet": 0.02, "emulate": 0.04}
 """The noise floor: the smallest difference between systems that counts, as a share. For the
-simulator and packets it is their median error against the emulator (`ina-testbed ladder`), rounded
-up; for the emulator, it is how far apart runs of the same plan were."""
+simulator and packets it is above their median error against the emulator (`ina-testbed ladder`);
+for the emulator, it is how far apart runs of the same plan were."""
 
 
 def mark(backend: str) -> str:

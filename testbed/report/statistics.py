@@ -15,8 +15,6 @@ Interval = tuple[float, float]
 
 LEAST = 3
 """The fewest repeats that get an interval."""
-FEW = 5
-"""The fewest repeats whose interval needs no warning. With fewer, it is too narrow."""
 LEVEL = 0.05
 _RESAMPLES = 2000
 _EXACT = 20

@@ -102,7 +102,7 @@ class Comparison:
 
 
 def tolerances(texts: Iterable[str]) -> dict[str, float]:
-    """Parse ``simulate=1%`` or, for both back ends, ``0.2``; later texts override earlier ones.
+    """Parse ``simulate=1%`` or, for all back ends, ``0.2``; later texts override earlier ones.
 
     Returns, for each back end, the share by which quantities may change. Raises ValueError for
     other texts.
@@ -116,8 +116,8 @@ def tolerances(texts: Iterable[str]) -> dict[str, float]:
             value = -1.0
         if not 0 <= value < float("inf") or backend not in ("", *BACKENDS):
             raise ValueError(
-                f"found {text!r}, wanted a share such as 0.1 or 10%, or simulate=1% or emulate=10%"
-                " for one back end alone"
+                f"found {text!r}, wanted a share such as 0.1 or 10%, or emulate=10% for one back"
+                f" end alone ({', '.join(BACKENDS)})"
             )
         found |= dict.fromkeys([backend] if backend else BACKENDS, value)
     return found

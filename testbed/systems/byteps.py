@@ -34,13 +34,6 @@ class BytePsOptions(ps.PsOptions):
         " number of at least 4",
         examples=[1_000_000],
     )
-    credit: int = Field(
-        default=4,
-        ge=0,
-        description="the pieces that a worker has in flight at most, a whole number of at least 0;"
-        " 0 for any number",
-        examples=[4],
-    )
     order: Literal["priority", "backward"] = Field(
         default="priority",
         description="which of the pieces that are ready goes first, one of priority (that which the"

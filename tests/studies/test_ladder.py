@@ -40,7 +40,7 @@ ROWS = [
 ]
 
 
-def test_three_ways_side_by_side():
+def test_four_ways_side_by_side():
     made = ladder(pd.DataFrame(ROWS))
     assert made["system"].tolist() == ["ps", "ring", "ring"]
     by = {(each.system, each.varied): each for each in made.itertuples()}
@@ -89,14 +89,20 @@ def test_the_text_says_how_far_off_they_are():
 
 
 @pytest.mark.parametrize(
-    "errors, met",
-    [([0.01, -0.04, 0.09], True), ([0.01, -0.06, 0.06], False), ([0.01, 0.02, 0.11], False)],
+    "backend, errors, met",
+    [
+        ("simulate", [0.01, -0.04, 0.09], True),
+        ("simulate", [0.01, -0.06, 0.06], False),
+        ("simulate", [0.01, 0.02, 0.11], False),
+        ("packet", [0.01, -0.02, 0.07], True),
+        ("packet", [0.01, -0.02, 0.09], False),
+    ],
 )
-def test_the_target(errors, met):
+def test_the_target(backend, errors, met):
     rows = [
-        row(backend, 2.0 if backend == "emulate" else 2.0 * (1 + error), system=f"s{number}")
+        row(each, 2.0 if each == "emulate" else 2.0 * (1 + error), system=f"s{number}")
         for number, error in enumerate(errors)
-        for backend in ("simulate", "emulate")
+        for each in (backend, "emulate")
     ]
     assert is_met(ladder(pd.DataFrame(rows))) is met
 

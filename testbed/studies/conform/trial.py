@@ -56,7 +56,6 @@ class Verdict:
     """The result for a rule, which is kept if there is no counterexample."""
 
     rule: Rule
-    sequences: int
     packets: int
     counterexample: Counterexample | None
 
@@ -88,7 +87,7 @@ class Trial:
             if (found := self._difference(setting, sequence)) is not None:
                 failed.append(self.shortened(found))
         shortest = min(failed, key=lambda each: len(each.steps), default=None)
-        return Verdict(rule, drawn, self.packets - before, shortest)
+        return Verdict(rule, self.packets - before, shortest)
 
     def run(self, setting: Setting, steps: Sequence[Step]) -> Counterexample | None:
         """The difference that a sequence shows. None if there is none before the first packet that
