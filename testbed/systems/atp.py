@@ -5,6 +5,7 @@ from __future__ import annotations
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Rules, Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.systems.racks import check_apart
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -37,8 +38,7 @@ def tree(job: Assignment, fabric: Fabric, number: int = 0, protocol: Rules = ATP
     """The tree of server ``number``, with at most two levels of switches. A switch with one child
     would sum nothing, and is left out."""
     server = job.servers[number]
-    if server in job.workers:
-        raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")
+    check_apart([server], job.workers)
     parent: dict[str, str] = {}
     tops: list[str] = []
     for tor in dict.fromkeys(fabric.tor_of(host) for host in job.workers):

@@ -24,7 +24,7 @@ from testbed.systems.gradient_routing.ways import (
     past_switches,
     to_switch,
 )
-from testbed.systems.racks import by_rack
+from testbed.systems.racks import by_rack, check_apart
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import Flow, path, spread
@@ -46,10 +46,9 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
 
     options = SYSTEM.settle({}) | dict(job.options)
     if len(job.servers) != 1:
-        raise ValueError(f"grid needs exactly one server, got {len(job.servers)}")
+        raise ValueError(f"servers: found {len(job.servers)}, wanted exactly one for grid")
     (server,) = job.servers
-    if server in job.workers:
-        raise ValueError(f"the server {server} is a worker too; a tree's root needs its own host")
+    check_apart([server], job.workers)
     racks = by_rack(job.workers, fabric)
     switches = candidates(fabric, racks, len(job.workers))
     problem = Problem(

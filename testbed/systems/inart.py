@@ -12,7 +12,7 @@ from testbed.plan.program import Operation, Plan, SwitchAllReduce
 from testbed.systems.gradient_routing.options import Drawn
 from testbed.systems.gradient_routing.ways import MOST_WAYS, candidates, past_switches, to_switch
 from testbed.systems.grid import FINEST, streams, tree
-from testbed.systems.racks import by_rack
+from testbed.systems.racks import by_rack, check_apart
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import spread
@@ -30,8 +30,7 @@ def route(job: Assignment, fabric: Fabric) -> Split:
     options = SYSTEM.settle({}) | dict(job.options)
     if not job.servers:
         raise ValueError("inart needs at least one server")
-    if both := [server for server in job.servers if server in job.workers]:
-        raise ValueError(f"the server {both[0]} is a worker too; a tree's root needs its own host")
+    check_apart(job.servers, job.workers)
     racks = by_rack(job.workers, fabric)
     most_ways = max(2 * len(racks), 4 * MOST_WAYS // len(job.servers))
     switches = candidates(fabric, racks, len(job.workers), most_ways)

@@ -43,6 +43,15 @@ def dealt(workers: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
     return tuple(host for turn in turns for host in turn if host is not None)
 
 
+def check_apart(servers: Sequence[str], workers: Collection[str]) -> None:
+    """Raise ValueError if a server, which is a tree's root, is on a worker's host."""
+    if both := [server for server in servers if server in workers]:
+        raise ValueError(
+            f"the server {both[0]} is a worker too; a tree's root needs its own host: leave out"
+            " colocated, or name other servers"
+        )
+
+
 def two_levels(
     workers: Sequence[str], fabric: Fabric, root: str, protocol: Rules, root_rank: int | None = None
 ) -> Tree:
@@ -50,8 +59,7 @@ def two_levels(
 
     ``root`` is a switch, or a host of rank ``root_rank``. ValueError if that host is a worker.
     """
-    if root in workers:
-        raise ValueError(f"the server {root} is a worker too; a tree's root needs its own host")
+    check_apart([root], workers)
     parent: dict[str, str] = {}
     for tor, members in by_rack(workers, fabric).items():
         sums = tor in fabric.ina and len(members) > 1
