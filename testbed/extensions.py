@@ -14,7 +14,6 @@ from pathlib import Path
 from pkgutil import iter_modules
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any
 
 VARIABLE = "INA_TESTBED_EXTENSIONS"
 FOLDER = "extensions"
@@ -78,14 +77,6 @@ def place_of(error: BaseException) -> str | None:
         if _is_users(frame.filename):
             return f"{frame.filename}:{frame.lineno}"
     return None
-
-
-def place_of_function(function: Any) -> str | None:
-    """``file:line`` of a function in a user's file; None for any other."""
-    code = getattr(function, "__code__", None)
-    if code is None or not _is_users(code.co_filename):
-        return None
-    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _is_users(file: str) -> bool:

@@ -18,7 +18,6 @@ from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import PlanError, check
 from testbed.plan.cost import ClosedForm, Expected, Timing, seconds_per_byte
 from testbed.plan.program import Pipelining, Plan
-from testbed.plan.shape import misshapen
 from testbed.plan.units import Unit, cut
 from testbed.protocols import protocol_of
 from testbed.protocols.allocation import Window
@@ -208,15 +207,11 @@ def _deploy(
         union = _union(job, len(assignment.workers), block, sample)
         assignment = replace(assignment, options=options, trace=trace, seed=seed, union=union)
         plan = system.plan(assignment, fabric)
-        if (where := extensions.place_of_function(system.plan)) and (
-            said := misshapen(plan, system.name, assignment.workers, fabric.hosts)
-        ):
-            raise DeploymentError(f"{where}: plan: {said}")
         paths.check(fabric, plan.routes)
         check(plan)
     except (ValueError, PlanError) as error:
         raise DeploymentError(str(error)) from error
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         if where := extensions.place_of(error):
             raise DeploymentError(f"{where}: {type(error).__name__}: {error}") from error
         raise

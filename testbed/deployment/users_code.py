@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -20,6 +21,7 @@ from typing import Any, get_origin, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from testbed import extensions
+from testbed.plan.shape import misshapen
 
 MARKERS = ".,ov^<>12348spP*hH+xXDd|_"
 """matplotlib's markers of one character."""
@@ -35,9 +37,36 @@ _ANY_CLASS = ConfigDict(arbitrary_types_allowed=True)
 
 
 def check() -> None:
-    """Raise Broken, with ``file:line``, if something is wrong with a file of the extensions."""
+    """Raise Broken, with ``file:line``, if something is wrong with a file of the extensions; let
+    users' systems refuse plans of theirs that are none."""
     for said in _faults():
         raise extensions.Broken(said)
+    from testbed.systems import registry  # not before its files are known to be right
+
+    roots = extensions.roots()
+    for system in registry.values():
+        code = getattr(system.plan, "__code__", None)  # none if its plan is checked already
+        if code and any(Path(code.co_filename).is_relative_to(root) for root in roots):
+            place = f"{code.co_filename}:{code.co_firstlineno}"
+            object.__setattr__(system, "plan", _checked(system, place))
+
+
+def _checked(system: Any, place: str) -> Any:
+    """A system's plan function that raises ValueError, with its ``place``, instead of returning
+    what is no plan of the job."""
+    own = system.plan
+
+    def plan(job: Any, fabric: Any) -> Any:
+        try:
+            found = own(job, fabric)
+        except SystemExit as error:
+            where = extensions.place_of(error) or place
+            raise ValueError(f"{where}: SystemExit: {error}") from error
+        if said := misshapen(found, system.name, job.workers, fabric.hosts):
+            raise ValueError(f"{place}: plan: {said}")
+        return found
+
+    return partial(plan)  # which has no __code__
 
 
 def fault(error: BaseException) -> str | None:

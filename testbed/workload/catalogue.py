@@ -80,9 +80,8 @@ def load(name_or_path: str | Path) -> Trace:
         if text not in names() and Path(text).is_file():
             raise TraceError([f"{text}: found another end of its name, wanted {SUFFIX}"])
         if text not in names():
-            shipped = ", ".join((*names(), *trained()))
             raise TraceError(
-                [f"no workload {text!r}; shipped are {shipped}, or give a file's path"]
+                [f"no workload {text!r}; shipped are {', '.join(names())}, or give a file's path"]
             )
         return trace_file.load(WORKLOADS / f"{text}{SUFFIX}")
     return trace_file.load(Path(name_or_path))

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.located import contents
-from testbed.replaced import replace
 from testbed.workload import protobuf
 from testbed.workload.trace import Tensor, Trace, TraceError
 
@@ -67,7 +66,7 @@ def save(trace: Trace, path: Path, iterations: int = 1) -> None:
     facts: Attributes = {"name": trace.name, "batch": trace.batch, "dtype_bytes": trace.dtype_bytes}
     metadata = protobuf.field(1, VERSION) + _attributes(facts)
     nodes = [_message(node) for node in _graph(trace, iterations)]
-    replace(path, protobuf.delimited([metadata, *nodes]))
+    path.write_bytes(protobuf.delimited([metadata, *nodes]))
 
 
 def _graph(trace: Trace, iterations: int) -> Iterator[Node]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from testbed.replaced import replace
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 COLUMNS = ("layer_index", "numel", "forward_pass_ns", "backward_pass_ns")
@@ -33,7 +32,7 @@ def save(trace: Trace, path: Path) -> None:
                 "SwitchML's benchmark reads; scale the trace down"
             )
         lines.append(",".join(str(number) for number in (index, *numbers)))
-    replace(path, "".join(f"{line}\n" for line in lines).encode())
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def _ns(seconds: float) -> int:

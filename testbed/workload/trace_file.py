@@ -22,7 +22,6 @@ import re
 from pathlib import Path
 
 from testbed.located import contents
-from testbed.replaced import replace
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 SCHEMA_VERSION = 1
@@ -114,7 +113,7 @@ def save(trace: Trace, path: Path) -> None:
     lines.insert(seal, f"sha256: {_checksum(_text(lines))}")
     content = _text(lines)
     _Reader(str(path), content).trace()
-    replace(path, content)
+    path.write_bytes(content)
 
 
 def _text(lines: list[str]) -> bytes:
