@@ -1,6 +1,9 @@
-from testbed.report.answer import often_first
+import pandas as pd
+
+from testbed.report.answer import above, often_first
 from testbed.report.differences import Difference
 from testbed.report.ranking import Ranking
+from testbed.report.settings import PLACE, SERIES, SETTING
 
 
 def ranking(system, tied=False):
@@ -15,3 +18,34 @@ def test_a_system_that_often_leads_alone_is_known():
     assert often_first([]) == ""
     assert often_first([Ranking({}, {"system": "osp"}, [])]) == ""
     assert often_first([ranking("osp"), *[ranking("ring", tied=True)] * 3]) == ""
+
+
+def test_means_far_above_the_closed_form_are_listed_with_their_notes():
+    place = dict.fromkeys([*SETTING, *PLACE, *SERIES], "") | {
+        "backend": "packet",
+        "fabric": "fat-tree",
+        "workload": "resnet50",
+        "conditions": "{}",
+        "ina": "none",
+    }
+    common = {"jct_s": 1.2, "routed_jct_s": 1.0, "retransmitted": 7.0}
+    means = pd.DataFrame(
+        [
+            place | common | {"system": "ps", "routed_error": 0.2},
+            place | common | {"system": "ring", "routed_error": 0.09},
+            place | common | {"system": "ps", "backend": "simulate", "routed_error": 0.2},
+        ]
+    )
+    rows = pd.DataFrame(
+        [
+            place | {"system": "ps", "notes": None},
+            place | {"system": "ps", "notes": "TCP timed out 3 times"},
+            place | {"system": "ring", "notes": "other"},
+        ]
+    )
+    columns, found = above(means, rows, {("ps", ""): "PS", ("ring", ""): "Ring"})
+    (only,) = found
+    told = dict(zip(columns, only, strict=True))
+    assert told["system"] == "PS"
+    assert (told["times as long"], told["retransmitted"]) == ("1.2", "7")
+    assert told["seen"] == "TCP timed out 3 times"
