@@ -221,13 +221,57 @@ def on_a_device(rank: int, world: int) -> None:
     """Tensors whose memory the host cannot use."""
     counters = device.load(Path(os.environ["DEVICE"]))
     dist.init_process_group("ina")
+    # The caller's stream waits for the future, as for those of PyTorch's own backends.
+    future = dist.group.WORLD.mean(drawn(rank, 3000).to(device.NAME))
+    before = counters.blocked()
+    future.wait()
+    assert counters.blocked() > before
+    before = counters.blocked()
+    dist.all_reduce(torch.ones(1).to(device.NAME), async_op=True).wait()
+    assert counters.blocked() > before
 
+    _collectives(device.NAME, rank, world)
+    buckets = {"bucket_cap_mb": 0.2}
+    wanted = trained(DistributedDataParallel(model(), **buckets), rank)
+    for found in _trained_on(device.NAME, rank):
+        for here, right in zip(found, wanted, strict=True):
+            assert np.array_equal(here, right)
+    dist.destroy_process_group()
+
+
+def on_cuda(rank: int, world: int) -> None:
+    """A GPU that all ranks share. Sums are exact there, too; what it computes is not the CPU's."""
+    dist.init_process_group("ina")
+    _collectives("cuda", rank, world)
+    # The GPU may still compute what is summed, and the result is used at once.
+    large = torch.full((1 << 22,), float(rank + 1), device="cuda")
+    for _ in range(20):
+        large = large * 2 - large
+    dist.all_reduce(large)
+    assert (large * 2).sum().item() == 2 * sum(range(1, world + 1)) * len(large)
+    wanted = trained(DistributedDataParallel(model(), bucket_cap_mb=0.2), rank)
+    for found in _trained_on("cuda", rank):
+        for here, right in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(here, right, rtol=1e-3, atol=1e-5)
+    dist.destroy_process_group()
+
+
+def _trained_on(place: str, rank: int) -> list[list[np.ndarray]]:
+    """Parameters after training on a device, with DDP and with the hook."""
+    buckets = {"bucket_cap_mb": 0.2}
+    found = trained(DistributedDataParallel(model().to(place), **buckets), rank)
+    hooked = DistributedDataParallel(model().to(place), **buckets)
+    hooked.register_comm_hook(dist.group.WORLD, testbed.torch.hook)
+    return [found, trained(hooked, rank)]
+
+
+def _collectives(place: str, rank: int, world: int) -> None:
     def there(values) -> torch.Tensor:
-        return torch.as_tensor(values).to(device.NAME)
+        return torch.as_tensor(values).to(place)
 
     values = there(drawn(rank, 3000))
     dist.all_reduce(values)
-    assert values.device.type == device.NAME
+    assert values.device.type == place
     whole = block_sum(everyone(world, 3000), PACKET)
     assert np.array_equal(values.cpu().numpy(), whole)
     columns = there(drawn(rank, 6, 4))
@@ -236,16 +280,8 @@ def on_a_device(rank: int, world: int) -> None:
     assert np.array_equal(columns.cpu()[:, 1].numpy(), block_sum(own, PACKET))
     assert np.array_equal(columns.cpu()[:, 0].numpy(), drawn(rank, 6, 4).numpy()[:, 0])
 
-    # The caller's stream waits for the future, as for those of PyTorch's own backends.
-    future = dist.group.WORLD.mean(there(drawn(rank, 3000)))
-    before = counters.blocked()
-    mean = future.wait()
-    assert counters.blocked() > before
+    mean = dist.group.WORLD.mean(there(drawn(rank, 3000))).wait()
     torch.testing.assert_close(mean.cpu(), torch.from_numpy(whole / world))
-    before = counters.blocked()
-    dist.all_reduce(there([1.0]), async_op=True).wait()
-    assert counters.blocked() > before
-
     scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
     part, mine = there(torch.empty(3000 // world)), slice(3000 // world * rank, None)
     scatter(part, there(drawn(rank, 3000)))
@@ -292,17 +328,6 @@ def on_a_device(rank: int, world: int) -> None:
     dist.all_gather_object(objects, rank)
     assert objects == list(range(world))
     dist.barrier(device_ids=[0])
-
-    buckets = {"bucket_cap_mb": 0.2}
-    wanted = trained(DistributedDataParallel(model(), **buckets), rank)
-    found = trained(DistributedDataParallel(model().to(device.NAME), **buckets), rank)
-    hooked = DistributedDataParallel(model().to(device.NAME), **buckets)
-    hooked.register_comm_hook(dist.group.WORLD, testbed.torch.hook)
-    by_hook = trained(hooked, rank)
-    for here, also, right in zip(found, by_hook, wanted, strict=True):
-        assert np.array_equal(here, right)
-        assert np.array_equal(also, right)
-    dist.destroy_process_group()
 
 
 def of_an_experiment(rank: int, world: int) -> None:
