@@ -23,7 +23,8 @@ def gpu(monkeypatch):
 
 
 def called(folder, *words):
-    known = environment(PYTHONPATH=f"{Path(__file__).parent}:{Path(__file__).parents[2]}")
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    known = environment(PYTHONPATH=path)
     done = subprocess.run(
         [sys.executable, "-m", "testbed.cli", *map(str, words)],
         env=known | {name: value for name, value in os.environ.items() if "CUDA" in name},
