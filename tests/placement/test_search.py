@@ -73,8 +73,8 @@ def test_no_more_than_are_of_use():
 
 
 def test_choices_with_which_a_job_cannot_run_are_left_out():
-    # SwitchML without a server needs all ToRs of its workers.
-    switchml = jobs(("switchml", UNEVEN.hosts[:11], ()))
+    # SwitchML whose root would be a server, but has none, needs all ToRs of its workers.
+    switchml = jobs(("switchml", UNEVEN.hosts[:11], ()), options={"root": "server"})
     assert place(UNEVEN, 3, switchml).switches == ("t0", "t1", "t2")
     with pytest.raises(ValueError, match="cannot run with any 2 of 3 switches; allow more"):
         place(UNEVEN, 2, switchml)

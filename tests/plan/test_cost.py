@@ -80,12 +80,12 @@ def test_partial_aggregation_leaves_as_many_streams_as_the_server_sees(ina, stre
     assert pace("atp", 8, ina=ina, servers=1) == pytest.approx(streams * INA)
 
 
-@pytest.mark.parametrize("system", ["atp", "switchml"])
-def test_the_first_ina_tors_help_little(system):
+@pytest.mark.parametrize(("system", "options"), [("atp", {}), ("switchml", {"root": "server"})])
+def test_the_first_ina_tors_help_little(system, options):
     """Four racks of four: a server gets N - sum(n_r - 1) streams, n_r workers in INA rack r."""
     bare = leaf_spine(2, 5, 4, RATE, 1e10, 10**6)
     paces = [
-        model.seconds_per_byte(plan_of(system, fabric, 16, servers=1), fabric) * RATE / 8
+        model.seconds_per_byte(plan_of(system, fabric, 16, 1, **options), fabric) * RATE / 8
         for fabric in (bare.with_ina(bare.tors[:count]) for count in range(4))
     ]
     assert paces == pytest.approx([16 * INA, 13 * INA, 10 * INA, 7 * INA])

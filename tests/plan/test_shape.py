@@ -25,7 +25,7 @@ def said(plan):
 
 def test_a_plan_is_well_shaped():
     assert said(PLAN) is None
-    assert said(replace(PLAN, hosts=["h0", "h1", "h2"], programs=[[], [], []])) is None
+    assert said(replace(PLAN, hosts=("h0", "h1", "h2"), programs=((), (), ()))) is None
 
 
 @pytest.mark.parametrize(

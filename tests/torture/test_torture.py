@@ -238,6 +238,7 @@ def test_counts_are_said():
         count.add(verdict)
     assert str(count) == (
         "3 schedules: 1 exact, 1 ended with a named error, 1 failed; 15 packets in 3 s"
+        " of simulated time"
     )
 
 
