@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import yaml
 from patience import PATIENCE_S
 from test_device import SCRIPT, learning
-from test_process_group import environment, ranks
+from test_process_group import printed, ranks
 
 
 @pytest.fixture(autouse=True)
@@ -23,19 +18,7 @@ def gpu(monkeypatch):
 
 
 def called(folder, *words):
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    known = environment(PYTHONPATH=path)
-    done = subprocess.run(
-        [sys.executable, "-m", "testbed.cli", *map(str, words)],
-        env=known | {name: value for name, value in os.environ.items() if "CUDA" in name},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=8 * PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return printed(["-m", "testbed.cli", *words], folder, 8 * PATIENCE_S)
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -66,10 +49,8 @@ def test_jobs_learn_on_a_gpu_as_on_the_cpu(backend, tmp_path):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(asked))
     found = {}
     for device in ("cpu", "cuda"):
-        printed = called(
-            tmp_path, "train", "mine.yaml", "--device", device, "-o", tmp_path / device
-        )
-        assert f"evaluated on {device}" in printed
+        said = called(tmp_path, "train", "mine.yaml", "--device", device, "-o", tmp_path / device)
+        assert f"evaluated on {device}" in said
         rows = read_results([tmp_path / device])
         assert set(rows.error) == {""}
         assert set(rows.verdict) == {"valid"}

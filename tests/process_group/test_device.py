@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from patience import PATIENCE_S
-from test_process_group import environment, ranks
+from test_process_group import printed, ranks
 from tiny import data
 
+PATH = f"{Path(__file__).parent}:{Path(__file__).parents[2]}"
 MEASURES = """
 import sys
 from pathlib import Path
@@ -78,9 +77,7 @@ def test_a_trace_is_measured_by_the_events_of_its_streams(library, tmp_path):
     from testbed.workload.formats import load
 
     (tmp_path / "training.py").write_text(SCRIPT)
-    path = environment(PYTHONPATH=f"{Path(__file__).parent}:{Path(__file__).parents[2]}")
-    command = [sys.executable, "-c", MEASURES, str(library)]
-    subprocess.run(command, env=path, cwd=tmp_path, check=True)
+    printed(["-c", MEASURES, library], tmp_path, PYTHONPATH=PATH)
     found = load(str(tmp_path / "measured.trace"))
     assert "measured on the device other" in found.provenance["contents"]
     assert set(found.ready[:2]) == {4, 5}  # the last layer's gradients come first
@@ -95,23 +92,13 @@ def trained(library, folder, experiment, *arguments):
 
     (folder / "mine.py").write_text(SCRIPT)
     trace = ["trace", "script", folder / "mine.py", "--compute", "1ms", folder / "mine.trace"]
-    found = environment(PYTHONPATH=f"{Path(__file__).parent}:{Path(__file__).parents[2]}")
-    subprocess.run([sys.executable, "-m", "testbed.cli", *trace], env=found, check=True)
+    printed(["-m", "testbed.cli", *trace], PYTHONPATH=PATH)
     (folder / "mine.yaml").write_text(yaml.safe_dump(experiment))
     out = folder / f"out{'-'.join(arguments)}"
     asked = [str(library), folder / "mine.yaml", "-o", out, *arguments]
-    done = subprocess.run(
-        [sys.executable, "-c", TRAINS, *asked],
-        env=found,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=4 * PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
+    said = printed(["-c", TRAINS, *asked], folder, PYTHONPATH=PATH)
     curves = read_training([out]).sort_values(["system", "iteration"])
-    return read_results([out]), curves[["system", "iteration", "value", "weights"]], done.stdout
+    return read_results([out]), curves[["system", "iteration", "value", "weights"]], said
 
 
 def learning(folder, **changes):
@@ -130,8 +117,8 @@ def check_equal(library, folder, asked):
     import device
 
     before, on_cpu, _ = trained(library, folder, asked)
-    after, there, printed = trained(library, folder, asked, "--device", device.NAME)
-    assert f"evaluated on {device.NAME}" in printed
+    after, there, said = trained(library, folder, asked, "--device", device.NAME)
+    assert f"evaluated on {device.NAME}" in said
     assert set(before.error) == set(after.error) == {""}
     assert not any("computed on" in notes for notes in before.notes)
     assert all("gradients computed on other" in notes for notes in after.notes)

@@ -38,13 +38,20 @@ def environment(**more: str) -> dict[str, str]:
 def ranks(scenario: str, world: int, folder: Path, **more: str) -> str:
     """What the ranks print. Raises AssertionError unless all end without an error."""
     pytest.importorskip("torch")
+    return printed([RANKS, scenario, world, folder], **more)
+
+
+def printed(command, folder: Path | None = None, patience_s: float = 4 * PATIENCE_S, **more) -> str:
+    """What Python prints, called with ``command`` in ``folder``. Raises AssertionError if it ends
+    with an error."""
     done = subprocess.run(
-        [sys.executable, RANKS, scenario, str(world), folder],
+        [sys.executable, *map(str, command)],
         env=environment(**more),
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
-        timeout=4 * PATIENCE_S,
+        timeout=patience_s,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from one_router import FRAME, HEADERS, MICROSECOND, MSS, RATE, settings, star
 
-from testbed.backends.packet.simulation import (
-    HOST,
-    NEVER,
-    ROUTER,
-    SECOND,
-    Link,
-    Simulation,
-    TcpSettings,
-)  # fmt: skip
-
-RATE, MSS, HEADERS = 10**10, 1448, 66
-MICROSECOND = SECOND // 10**6
-FRAME = (MSS + HEADERS) * 8 * SECOND // RATE
+from testbed.backends.packet.simulation import NEVER, SECOND
 
 
 def incast(
@@ -31,34 +20,10 @@ def incast(
     after=0,
 ):
     """Seconds until everything has arrived, and the counters of every connection ``after`` that."""
-    settings = TcpSettings(
-        mss=MSS,
-        overhead=HEADERS,
-        initial_window=10,
-        receive_window=3 << 20,
-        queued_time=SECOND // 1000,
-        most_queued=4 << 20,
-        least_timeout=SECOND // 100,
-        longest_timeout=120 * SECOND,
-        first_timeout=SECOND,
-        timer_slack=SECOND // 500,
-        acknowledge_delay=SECOND // 25,
-        gather_time=gather_time,
-    )
-    receiver, router = senders, senders + 1
-    with Simulation(senders + 2, 0, settings) as simulation:
-        for node in range(senders + 2):
-            kind = ROUTER if node == router else HOST
-            simulation.node(node, kind, 0x0A000001 + node, node)
-        for host in range(senders + 1):
-            simulation.link(
-                Link(
-                    a=host, b=router, rate=RATE, delay_a=MICROSECOND, delay_b=MICROSECOND,
-                    limit_a=1 << 40, limit_b=queue, jitter_a=jitter,
-                    burst=burst, loss=round(loss * 2**64), seed=seed,
-                )
-            )  # fmt: skip
-            simulation.next_hops(router, host, [host])
+    receiver, lost = senders, round(loss * 2**64)
+    links = {"jitter_a": jitter, "burst": burst, "loss": lost, "seed": seed}
+    tcp = settings(gather_time=gather_time)
+    with star(senders + 1, tcp, queue=queue, **links) as simulation:
         connections = [simulation.connect(host, receiver, 5000, host) for host in range(senders)]
         for each in connections:
             simulation.write(each, size)

@@ -6,23 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from one_router import FRAME, MICROSECOND, MSS, settings, star
 
 from testbed.backends.packet.look import Look
-from testbed.backends.packet.simulation import (
-    HOST,
-    ROUTER,
-    SECOND,
-    Impairment,
-    Link,
-    Simulation,
-    TcpSettings,
-)  # fmt: skip
+from testbed.backends.packet.simulation import SECOND, Impairment, Simulation
 
-RATE, MSS, HEADERS = 10**10, 1448, 66
-US = SECOND // 10**6
-FRAME = (MSS + HEADERS) * 8 * SECOND // RATE
+US = MICROSECOND
 ALL = 2**64 - 1
-SENDER, RECEIVER, MIDDLE = range(3)
+SENDER, RECEIVER = range(2)
 
 
 @dataclass
@@ -55,24 +46,8 @@ class Watched:
 @contextmanager
 def transfer(delay: int, receive_window: int = 64 << 20, size: int = 400_000_000):
     """A transfer of ``size`` bytes from one host to another, each ``delay`` from the router."""
-    settings = TcpSettings(
-        mss=MSS, overhead=HEADERS, initial_window=10, receive_window=receive_window,
-        queued_time=1000 * US, most_queued=4 << 20, least_timeout=SECOND // 5,
-        longest_timeout=120 * SECOND, first_timeout=SECOND, timer_slack=2000 * US,
-        acknowledge_delay=40_000 * US, gather_time=0,
-    )  # fmt: skip
-    with Simulation(3, 0, settings) as simulation:
-        for node in range(3):
-            kind = ROUTER if node == MIDDLE else HOST
-            simulation.node(node, kind, 0x0A000001 + node, node)
-        for host in (SENDER, RECEIVER):
-            simulation.link(
-                Link(
-                    a=host, b=MIDDLE, rate=RATE, delay_a=delay, delay_b=delay,
-                    limit_a=1 << 40, limit_b=1 << 40, seed=1,
-                )
-            )  # fmt: skip
-            simulation.next_hops(MIDDLE, host, [host])
+    tcp = settings(receive_window=receive_window, least_timeout=SECOND // 5, gather_time=0)
+    with star(2, tcp, delay) as simulation:
         connection = simulation.connect(SENDER, RECEIVER, 5000, 6000)
         with Look(simulation, 4) as look:
             simulation.write(connection, size)
