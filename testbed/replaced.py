@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``. If that fails, for example because the disk is full, a file
-    that was there stays as it was. Raises OSError, which names ``path``."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A context that gives a file to write, with the same end of its name, which then becomes
+    ``path``. If that fails, for example because the disk is full, a file that was there stays as it
+    was. Raises OSError, which names ``path``."""
     if path.exists() and not path.is_file():  # a pipe, or /dev/stdout
-        path.write_bytes(content)
+        yield path
         return
     target = path.resolve()
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    beside = target.with_name(f".{os.getpid()}-{target.name}")
     try:
-        with beside.open("wb") as file:
-            file.write(content)
+        yield beside
         if target.exists():
             beside.chmod(target.stat().st_mode & 0o7777)
         beside.replace(target)

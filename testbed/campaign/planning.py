@@ -94,7 +94,7 @@ def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[
 
 
 def _expect(cell: Cell, deployment: Deployment) -> Planned:
-    _check_slots(deployment)
+    check_slots(deployment)
     if cell.experiment.backend != "simulate":
         _check_program(cell.experiment.emulation.p4_program)
         check_trees(deployment)
@@ -166,7 +166,7 @@ def _check_own_protocols(deployment: Deployment) -> None:
         )
 
 
-def _check_slots(deployment: Deployment) -> None:
+def check_slots(deployment: Deployment) -> None:
     """Raise DeploymentError if switches have too few slots for all jobs together."""
     jobs = [(job.plan, job.window) for job in deployment.jobs]
     try:

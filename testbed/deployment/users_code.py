@@ -41,12 +41,12 @@ def check() -> None:
     users' systems refuse plans of theirs that are none."""
     for said in _faults():
         raise extensions.Broken(said)
-    from testbed.systems import registry  # not before its files are known to be right
+    from testbed.systems import home, registry  # not before its files are known to be right
 
-    roots = extensions.roots()
-    for system in registry.values():
+    users = {path for _, path in extensions.files()}
+    for name, system in registry.items() if users else ():
         code = getattr(system.plan, "__code__", None)  # none if its plan is checked already
-        if code and any(Path(code.co_filename).is_relative_to(root) for root in roots):
+        if code and home(name) in users:
             place = f"{code.co_filename}:{code.co_firstlineno}"
             object.__setattr__(system, "plan", _checked(system, place))
 

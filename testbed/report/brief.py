@@ -51,7 +51,7 @@ def _ranges(rankings: Sequence[Ranking]) -> Iterator[tuple[list[Ranking], list[S
     part: list[Ranking] = []
     first: list[Series] = []
     for ranking in rankings:
-        own = [_series(ranking.best), *(_series(each.slower) for each in ranking.equal)]
+        own = [*map(_series, ranking.first)]
         times = [each.best["jct_s"] for each in (*part, ranking)]
         alike = max(times) < (1 + FLOOR[ranking.place["backend"]]) * min(times)
         alike &= not part or bool(part[0].next) == bool(ranking.next)
@@ -66,7 +66,7 @@ def _ranges(rankings: Sequence[Ranking]) -> Iterator[tuple[list[Ranking], list[S
 
 def _named(part: Sequence[Ranking], first: Sequence[Series], titles: Titles) -> str:
     """The ``first`` systems, and those that nowhere take longer, as far as tests tell."""
-    rows = [{_series(row): row for row in ranking.fastest} for ranking in part]
+    rows = [{_series(row): row for row in ranking.leaders} for ranking in part]
     unclear = [each for each in rows[0] if each not in first and all(each in own for own in rows)]
 
     def same(one: Series, other: Series) -> bool:

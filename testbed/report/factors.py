@@ -128,7 +128,7 @@ def _text(value: Any) -> str:
 
 def leaders(ranking: Ranking) -> list[str]:
     """The fastest system, and those that tie with it."""
-    return [str(row["system"]) for row in (ranking.best, *(each.slower for each in ranking.tied))]
+    return [str(row["system"]) for row in ranking.leaders]
 
 
 def flips(study: Study, styles: Styles) -> list[str]:

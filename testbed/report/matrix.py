@@ -71,8 +71,7 @@ def matrix(
 
 
 def _best(ranking: Ranking, styles: Mapping[Series, SystemStyle]) -> Best:
-    records = [ranking.best, *(each.slower for each in ranking.tied)]
-    own = [styles[row["system"], row["variant"]] for row in records]
+    own = [styles[row["system"], row["variant"]] for row in ranking.leaders]
     lead = ranking.next
     if lead is None:
         sure = TIE if ranking.tied else ONLY

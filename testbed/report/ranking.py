@@ -47,8 +47,13 @@ class Ranking:
         return [each for each in self.tied if not each.same]
 
     @property
-    def fastest(self) -> list[Record]:
-        """``best`` and those of ``tied``."""
+    def first(self) -> list[Record]:
+        """``best`` and those that take the same time."""
+        return [self.best, *(each.slower for each in self.equal)]
+
+    @property
+    def leaders(self) -> list[Record]:
+        """``best`` and all that tie with it."""
         return [self.best, *(each.slower for each in self.tied)]
 
     @property
@@ -85,7 +90,7 @@ def _said(ranking: Ranking, titles: Titles) -> str:
     name = _title(ranking.best, titles)
     if not ranking.behind:
         return f"only {name} has a valid row"
-    equal = [name, *(_title(each.slower, titles) for each in ranking.equal)]
+    equal = [_title(row, titles) for row in ranking.first]
     unclear = [_title(each.slower, titles) for each in ranking.unclear]
     if ranking.equal:
         first = f"{_listed(equal)} tie"
@@ -103,8 +108,7 @@ def _said(ranking: Ranking, titles: Titles) -> str:
 
 def fastest(ranking: Ranking, name: Callable[[Record], str]) -> str:
     """The fastest systems, as `joined` writes them."""
-    equal = [ranking.best, *(each.slower for each in ranking.equal)]
-    return joined(equal, [each.slower for each in ranking.unclear], same_plan, name)
+    return joined(ranking.first, [each.slower for each in ranking.unclear], same_plan, name)
 
 
 def joined(

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from testbed import results
 from testbed.experiment.schema import Experiment
-from testbed.replaced import replace
+from testbed.replaced import replacing
 from testbed.report import backends, data, runs
 from testbed.results import Unreadable
 from testbed.studies.divergence import Key, Record, records
@@ -110,7 +110,8 @@ def save(outcome: Outcome, path: Path) -> int:
             + "\n ]\n}"
         )
     text = f'{{"schema_version": {SCHEMA_VERSION}, "columns": {json.dumps(COLUMNS)},\n"runs": [\n'
-    replace(path, (text + ",\n".join(kept) + "\n]}\n").encode())
+    with replacing(path) as made:
+        made.write_text(text + ",\n".join(kept) + "\n]}\n")
     return len(rows)
 
 

@@ -8,9 +8,8 @@ profiler, is read but not written.
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from testbed.replaced import replace
+from testbed.replaced import replacing
 from testbed.workload import catalogue, chakra, layers, profiler, trace_file
 from testbed.workload.trace import Trace, TraceError
 
@@ -39,10 +38,8 @@ def save(workload: Trace, path: Path) -> None:
     write = {".trace": trace_file.save, ".et": chakra.save, ".csv": layers.save}.get(path.suffix)
     if write is None:
         raise TraceError([f"found {path.name!r}, {_KNOWN}"])
-    with TemporaryDirectory() as folder:
-        made = Path(folder) / path.name
-        try:
+    try:
+        with replacing(path) as made:
             write(workload, made)
-        except ValueError as error:
-            raise TraceError([f"{path}: {error}"]) from error
-        replace(path, made.read_bytes())
+    except ValueError as error:
+        raise TraceError([f"{path}: {error}"]) from error

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.replaced import replace
+from testbed.replaced import replacing
 from testbed.units import format_rate, format_size, format_time, parse_rate, parse_size
 from testbed.workload import formats, quantise
 from testbed.workload.buckets import Bucket, fill
@@ -222,6 +221,5 @@ def draw(trace: Trace, shown: Timeline, path: Path) -> None:
     axes.set_xlabel("time (ms)")
     rate = f"{format_rate(shown.rate)}/s"
     axes.set_title(f"{trace.name}, two iterations, buckets at {rate}", fontsize=9, loc="left")
-    picture = BytesIO()
-    figure.savefig(picture, format=path.suffix.removeprefix(".") or "png", dpi=200)
-    replace(path, picture.getvalue())
+    with replacing(path) as made:
+        figure.savefig(made, dpi=200)

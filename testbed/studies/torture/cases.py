@@ -14,10 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from testbed.backends.packet.backend import carried
-from testbed.campaign.planning import check_compiles, own_control, own_program
+from testbed.campaign.planning import check_compiles, check_slots, own_control, own_program
 from testbed.deployment.deploy import Deployment, deploy
 from testbed.deployment.errors import DeploymentError
-from testbed.deployment.memory import allocate
 from testbed.deployment.tasks import gradients
 from testbed.experiment.schema import Experiment, Fault
 from testbed.placement.fabric import build_fabric
@@ -74,7 +73,7 @@ def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
             if program := own_program(deployment):
                 data["emulation"]["p4_program"] = str(program)
                 deployment = replace(deployment, experiment=Experiment.model_validate(data))
-            allocate([(job.plan, job.window) for job in deployment.jobs], deployment.fabric.slots)
+            check_slots(deployment)
             return data, _with_gradients(deployment)
         except DeploymentError:
             continue
