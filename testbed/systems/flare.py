@@ -21,7 +21,7 @@ from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.flare.protocol import PROTOCOL as SPARSE
 from testbed.protocols.switchml.protocol import PROTOCOL as DENSE
 from testbed.systems import ring
-from testbed.systems.racks import Ways, by_rack, merged, way
+from testbed.systems.racks import Ways, by_rack, chosen, merged, way
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -36,22 +36,23 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     """One tree, or ring all-reduce if no switch can sum. Pairs are sent if fewer than half of the
     values are not zero."""
     racks = by_rack(job.workers, fabric)
-    able = [
-        {tor: way(fabric, tor, root) for tor in racks}
+    able = {
+        root: {tor: way(fabric, tor, root) for tor in racks}
         for root in fabric.switches
         if root in fabric.ina
-    ]
-    if not able:
+    }
+    sizes = {root: _size(ways, racks, fabric) for root, ways in able.items()}
+    root = chosen(sizes, job.workers, fabric)
+    if root is None:
         return replace(ring.plan(replace(job, options={}), fabric), system="flare")
     protocol = SPARSE if job.union < _HALF else DENSE
-    ways = min(able, key=lambda each: _size(each, racks, fabric))
     return Plan(
         system="flare",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(merged(ways, job.workers, fabric, protocol),),
+        trees=(merged(able[root], job.workers, fabric, protocol),),
     )
 
 
@@ -93,8 +94,8 @@ SYSTEM = System(
         "in a stash. So all links of the tree carry as many packets as the root sums; in Flare "
         "their number grows towards the root.",
         "The tree is the one whose streams take the fewest links and, among equals, pass the "
-        "fewest switches that sum; among those, the first in the fabric's order. Every INA switch "
-        "on the way sums, unless it has a single child.",
+        "fewest switches that sum; among those, jobs that share racks have "
+        "different roots. Every INA switch on the way sums, unless it has a single child.",
         "If no switch has INA, workers run ring all-reduce.",
     ),
     servers=(0, 0),

@@ -11,7 +11,7 @@ from testbed.experiment.options import Options
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.systems import ring
-from testbed.systems.racks import by_rack, merged, merging, way
+from testbed.systems.racks import by_rack, merged, root, way
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
@@ -24,8 +24,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
     ValueError if the window does not fit into a switch's memory.
     """
-    tops = merging(job.workers, fabric)
-    if not tops:
+    top = root(job.workers, fabric)
+    if top is None:
         return replace(ring.plan(replace(job, options={}), fabric), system="netreduce")
     window = job.options.get("window", MESSAGES)
     message = job.options.get("message", PACKETS)
@@ -36,7 +36,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
             f"slot's last sum is kept while the next is made; lower the option window or "
             f"message, or raise fabric.slots to {needed}"
         )
-    ways = {tor: way(fabric, tor, tops[0]) for tor in by_rack(job.workers, fabric)}
+    ways = {tor: way(fabric, tor, top) for tor in by_rack(job.workers, fabric)}
     return Plan(
         system="netreduce",
         hosts=job.workers,
@@ -93,7 +93,7 @@ SYSTEM = System(
         "Workers form the ring in rank order.",
         "For workers in one rack, their ToR is the root. For several racks, the root is the INA "
         "switch above the ToRs that is nearest to all of them; without one, the INA ToR with the "
-        "most workers.",
+        "most workers; among equals, jobs that share racks have different roots.",
         "Every INA switch on the way to the root merges what passes, so in a fat-tree ToRs, "
         "aggregation switches and a core are three tiers of sums; a switch that would have a "
         "single child is left out. The published fabric has leaves and spines, two tiers.",

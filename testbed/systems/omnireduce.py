@@ -17,7 +17,7 @@ from pydantic import Field
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.omnireduce.protocol import PROTOCOL as OMNIREDUCE
 from testbed.systems import ring
-from testbed.systems.racks import by_rack, fullest, two_levels
+from testbed.systems.racks import by_rack, chosen, fullest, two_levels
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import path
@@ -47,12 +47,12 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 def _nearest(job: Assignment, fabric: Fabric) -> str | None:
     """The INA switch with the fewest links to all workers' ToRs; None without any."""
     tors: Collection[str] = tuple(by_rack(job.workers, fabric))
-    able = [switch for switch in fabric.switches if switch in fabric.ina]
-    return min(
-        able,
-        key=lambda switch: sum(len(path(fabric, tor, switch)) - 1 for tor in tors),
-        default=None,
-    )
+    links = {
+        switch: sum(len(path(fabric, tor, switch)) - 1 for tor in tors)
+        for switch in fabric.switches
+        if switch in fabric.ina
+    }
+    return chosen(links, job.workers, fabric)
 
 
 class OmniReduceOptions(WithWindow):
@@ -91,7 +91,8 @@ SYSTEM = System(
         "The form for networks without loss, in which a worker without values is silent, needs the "
         "least of all workers' positions at each packet, which a slot cannot compute.",
         "The root is the INA ToR with the most workers or, if no ToR has INA, the nearest switch "
-        "above. Other INA ToRs sum their racks; workers elsewhere send to the root.",
+        "above; among equals, jobs that share racks have different roots. Other INA ToRs sum their "
+        "racks; workers elsewhere send to the root.",
         "Which blocks are zero does not change from iteration to iteration.",
         "If no switch sums, the job is not admitted; with without_ina: ring it is a ring.",
     ),

@@ -11,6 +11,8 @@ from testbed.plan.trees import Rules, Tree
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import path
 
+Cost: TypeAlias = int | tuple[int, int]
+
 Ways: TypeAlias = Mapping[str, tuple[str, ...]]
 """For each rack's ToR, the aggregating switches towards the root, which is the last one."""
 
@@ -102,12 +104,36 @@ def merged(ways: Ways, workers: Sequence[str], fabric: Fabric, protocol: Rules) 
     return Tree(root, ranks, {host: parent[host] for host in workers} | parent, protocol)
 
 
+def chosen(costs: Mapping[str, Cost], workers: Sequence[str], fabric: Fabric) -> str | None:
+    """The switch of least cost; among equals, another one for each job that shares racks with
+    others. None if there are no switches.
+
+    With the same root for all jobs, that switch's links would carry the streams of all. A job is
+    known by the place of its first worker in the rack.
+    """
+    least = min(costs.values(), default=None)
+    equals = [switch for switch, cost in costs.items() if cost == least]
+    if not equals:
+        return None
+    tor, members = next(iter(by_rack(workers, fabric).items()))
+    rack = [host for host in fabric.hosts if fabric.tor_of(host) == tor]
+    return equals[rack.index(members[0]) // len(members) % len(equals)]
+
+
 def fullest(workers: Sequence[str], fabric: Fabric) -> str | None:
-    """The INA ToR with the most workers; among equals, the one with the lowest rank."""
+    """The INA ToR with the most workers; see `chosen`."""
     racks = by_rack(workers, fabric)
-    return max(
-        (tor for tor in racks if tor in fabric.ina), key=lambda tor: len(racks[tor]), default=None
-    )
+    costs = {tor: -len(members) for tor, members in racks.items() if tor in fabric.ina}
+    return chosen(costs, workers, fabric)
+
+
+def root(workers: Sequence[str], fabric: Fabric) -> str | None:
+    """The switch that sums everything for a job with one tree, of those that `merging` names; None
+    if none can. See `chosen`."""
+    tops = merging(workers, fabric)
+    if tops and tops[0] in fabric.tors:
+        return tops[0]
+    return chosen(dict.fromkeys(tops, 0), workers, fabric)
 
 
 def merging(workers: Sequence[str], fabric: Fabric) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
-from testbed.systems.racks import by_rack, merged, merging, two_levels, way
+from testbed.systems.racks import by_rack, merged, root, two_levels, way
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -19,10 +19,10 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     options = SYSTEM.settle({}) | dict(job.options)
     workers = len(job.workers)
     racks = by_rack(job.workers, fabric)
-    tops = merging(job.workers, fabric)
-    if tops and (options["root"] == "switch" or racks.keys() <= fabric.ina):
+    top = root(job.workers, fabric)
+    if top and (options["root"] == "switch" or racks.keys() <= fabric.ina):
         hosts = job.workers
-        ways = {tor: way(fabric, tor, tops[0]) for tor in racks}
+        ways = {tor: way(fabric, tor, top) for tor in racks}
         tree = merged(ways, hosts, fabric, SWITCHML)
     else:
         if len(job.servers) != 1:
@@ -86,8 +86,9 @@ SYSTEM = System(
     ),
     reading=(
         "The root is a switch, and no server is needed: the INA switch above the workers' ToRs "
-        "that is nearest to all of them or, without one above, the INA ToR with the most workers "
-        "(among equals, the one with the lowest rank). Other INA switches on the way sum, too. "
+        "that is nearest to all of them or, without one above, the INA ToR with the most workers; "
+        "among equals, jobs that share racks have different roots. Other INA switches on the way "
+        "sum, too. "
         "Workers below other ToRs send to the next of these switches, at the latest to the root.",
         "With root: server, where not all of the workers' ToRs aggregate, those with INA sum their "
         "racks, and the server sums their streams and those of workers in other racks. The "
