@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Rules, Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
-from testbed.systems.racks import check_apart
+from testbed.systems.racks import check_apart, in_turn, jobs_before
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -53,6 +53,7 @@ def tree(job: Assignment, fabric: Fabric, number: int = 0, protocol: Rules = ATP
         parent |= dict.fromkeys(tops, server_tor)
     else:
         parent |= dict.fromkeys(tops, server)
+    parent = in_turn(parent, jobs_before(job.workers, fabric) + number, fabric)
     ranks = {host: rank for rank, host in enumerate(job.workers)}
     return Tree(server, ranks, parent, protocol, root_rank=len(job.workers) + number)
 
@@ -77,6 +78,7 @@ SYSTEM = System(
         "The workers of a rack whose ToR does not aggregate send to the server's ToR, or to the "
         "server.",
         "A switch that would have a single child is left out of the tree.",
+        "Trees between the same racks, of one job or of several, take different links.",
         "With several servers, each sums an equal part of every bucket, on a tree of its own. The "
         "released code gives whole tensors to servers (a tensor's key modulo their number), which "
         "comes to such parts on average. The window counts for each server.",

@@ -94,8 +94,8 @@ SYSTEM = System(
         "in a stash. So all links of the tree carry as many packets as the root sums; in Flare "
         "their number grows towards the root.",
         "The tree is the one whose streams take the fewest links and, among equals, pass the "
-        "fewest switches that sum; among those, jobs that share racks have "
-        "different roots. Every INA switch on the way sums, unless it has a single child.",
+        "fewest switches that sum; among those, jobs that share racks have different roots and "
+        "links. Every INA switch on the way sums, unless it has a single child.",
         "If no switch has INA, workers run ring all-reduce.",
     ),
     servers=(0, 0),

@@ -93,7 +93,7 @@ SYSTEM = System(
         "Workers form the ring in rank order.",
         "For workers in one rack, their ToR is the root. For several racks, the root is the INA "
         "switch above the ToRs that is nearest to all of them; without one, the INA ToR with the "
-        "most workers; among equals, jobs that share racks have different roots.",
+        "most workers; among equals, jobs that share racks have different roots and links.",
         "Every INA switch on the way to the root merges what passes, so in a fat-tree ToRs, "
         "aggregation switches and a core are three tiers of sums; a switch that would have a "
         "single child is left out. The published fabric has leaves and spines, two tiers.",

@@ -91,8 +91,8 @@ SYSTEM = System(
         "The form for networks without loss, in which a worker without values is silent, needs the "
         "least of all workers' positions at each packet, which a slot cannot compute.",
         "The root is the INA ToR with the most workers or, if no ToR has INA, the nearest switch "
-        "above; among equals, jobs that share racks have different roots. Other INA ToRs sum their "
-        "racks; workers elsewhere send to the root.",
+        "above; among equals, jobs that share racks have different roots and links. Other INA ToRs "
+        "sum their racks; workers elsewhere send to the root.",
         "Which blocks are zero does not change from iteration to iteration.",
         "If no switch sums, the job is not admitted; with without_ina: ring it is a ring.",
     ),

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from testbed.plan.trees import Rules, Tree
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import path
 
 Cost: TypeAlias = int | tuple[int, int]
+
+Item = TypeVar("Item")
 
 Ways: TypeAlias = Mapping[str, tuple[str, ...]]
 """For each rack's ToR, the aggregating switches towards the root, which is the last one."""
@@ -68,6 +70,7 @@ def two_levels(
         parent |= dict.fromkeys(members, tor if sums else root)
         if sums and tor != root:
             parent[tor] = root
+    parent = in_turn(parent, jobs_before(workers, fabric), fabric)
     ranks = {host: rank for rank, host in enumerate(workers)}
     return Tree(root, ranks, parent, protocol, root_rank)
 
@@ -101,23 +104,64 @@ def merged(ways: Ways, workers: Sequence[str], fabric: Fabric, protocol: Rules) 
         children[above] = children[above] - {switch} | {child}
     ranks = {host: rank for rank, host in enumerate(workers)}
     (root,) = {each[-1] for each in ways.values()}
-    return Tree(root, ranks, {host: parent[host] for host in workers} | parent, protocol)
+    parent = {host: parent[host] for host in workers} | parent
+    parent = in_turn(parent, jobs_before(workers, fabric), fabric)
+    return Tree(root, ranks, parent, protocol)
+
+
+def in_turn(parent: Mapping[str, str], turn: int, fabric: Fabric) -> dict[str, str]:
+    """The same edges in another order, by which streams that have a choice of links take those
+    that are ``turn`` further on.
+
+    A stream goes by its place among its siblings (`Tree.hop`), so trees between the same racks
+    would all take the first link.
+    """
+    children: dict[str, list[str]] = {}
+    for child, above in parent.items():
+        children.setdefault(above, []).append(child)
+    ordered = {above: iter(_later(found, above, turn, fabric)) for above, found in children.items()}
+    return {next(ordered[above]): above for above in parent.values()}
+
+
+def _later(children: Sequence[str], above: str, turn: int, fabric: Fabric) -> Sequence[str]:
+    ends = {child: ((child, above), (above, child)) for child in children}
+    ways = {child: max(len(fabric.next_hops(*each)) for each in ends[child]) for child in children}
+    far = [child for child in children if ways[child] > 1]
+    near = [child for child in children if ways[child] == 1]
+    if not far or not turn % ways[far[0]]:
+        return children
+    place = (children.index(far[0]) + turn) % ways[far[0]]
+    if place > len(near):
+        return turned(children, turn)
+    return (*near[:place], *far, *near[place:])
+
+
+def turned(items: Sequence[Item], first: int) -> tuple[Item, ...]:
+    """The items from number ``first`` on, modulo their count, and then those before it."""
+    place = first % len(items)
+    return (*items[place:], *items[:place])
 
 
 def chosen(costs: Mapping[str, Cost], workers: Sequence[str], fabric: Fabric) -> str | None:
     """The switch of least cost; among equals, another one for each job that shares racks with
     others. None if there are no switches.
 
-    With the same root for all jobs, that switch's links would carry the streams of all. A job is
-    known by the place of its first worker in the rack.
+    With the same root for all jobs, that switch's links would carry the streams of all.
     """
     least = min(costs.values(), default=None)
     equals = [switch for switch, cost in costs.items() if cost == least]
     if not equals:
         return None
-    tor, members = next(iter(by_rack(workers, fabric).items()))
-    rack = [host for host in fabric.hosts if fabric.tor_of(host) == tor]
-    return equals[rack.index(members[0]) // len(members) % len(equals)]
+    return equals[jobs_before(workers, fabric) % len(equals)]
+
+
+def jobs_before(workers: Sequence[str], fabric: Fabric) -> int:
+    """How many jobs share racks with this one and come before it, if each has as many workers
+    there: that shows in the place of its first worker in the rack."""
+    for tor, members in by_rack(workers, fabric).items():
+        rack = [host for host in fabric.hosts if fabric.tor_of(host) == tor]
+        return rack.index(members[0]) // len(members)
+    return 0
 
 
 def fullest(workers: Sequence[str], fabric: Fabric) -> str | None:

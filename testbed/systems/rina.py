@@ -12,7 +12,7 @@ from testbed.experiment.fields import sequence
 from testbed.plan.cost import ClosedForm, Timing
 from testbed.plan.program import Pipelining, Plan
 from testbed.systems import agent_ring, ring, stream_ring
-from testbed.systems.racks import Group, by_rack
+from testbed.systems.racks import Group, by_rack, jobs_before, turned
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 from testbed.workload.buckets import BUCKET_BYTES, fill
@@ -29,7 +29,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
     ValueError if the option agents names a host that cannot be one.
     """
-    around = groups(job, fabric)
+    around = turned(groups(job, fabric), jobs_before(job.workers, fabric))
     alone = replace(ring.plan(replace(job, options={}), fabric), system="rina")
     if not any(group.tor for group in around):
         return alone
@@ -164,6 +164,8 @@ SYSTEM = System(
         "ring all-reduce; with all workers in one rack with INA, it is SwitchML.",
         "Groups are in the order of racks. The option agents names agents other than the workers "
         "of lowest rank.",
+        "Jobs that share racks begin their rings at different racks, so that their streams take "
+        "different links.",
     ),
     servers=(0, 0),
     aggregates=True,

@@ -87,9 +87,9 @@ SYSTEM = System(
     reading=(
         "The root is a switch, and no server is needed: the INA switch above the workers' ToRs "
         "that is nearest to all of them or, without one above, the INA ToR with the most workers; "
-        "among equals, jobs that share racks have different roots. Other INA switches on the way "
-        "sum, too. "
-        "Workers below other ToRs send to the next of these switches, at the latest to the root.",
+        "among equals, jobs that share racks have different roots and links. Other INA switches on "
+        "the way sum, too. Workers below other ToRs send to the next of these switches, at the "
+        "latest to the root.",
         "With root: server, where not all of the workers' ToRs aggregate, those with INA sum their "
         "racks, and the server sums their streams and those of workers in other racks. The "
         "server's ToR sums its own rack's workers only: a second level in front of a server is "

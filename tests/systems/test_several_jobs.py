@@ -1,4 +1,4 @@
-"""Jobs that share racks do not all have the same root."""
+"""Jobs that share racks have roots and links of their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections import Counter
 
 import pytest
 
+from testbed.backends.flow.scenario import Assumptions, Job
+from testbed.backends.flow.simulate import simulate
+from testbed.plan.cost import ClosedForm, Timing
+from testbed.plan.units import Unit
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.topology.placement import place
@@ -44,3 +48,34 @@ def test_the_fullest_rack_is_still_the_root(system):
     workers = ("h1", "h8", "h9", "h16")  # the first one is the second host of its rack
     (tree,) = registry[system].plan(Assignment(workers), FABRIC.with_ina(FABRIC.tors)).trees
     assert tree.root == "t1"
+
+
+ALL_AT_FULL_SPEED = ("a2tp", "atp", "esa", "flare", "netreduce", "rina", "switchml")
+
+
+@pytest.mark.parametrize("system", ALL_AT_FULL_SPEED)
+def test_three_jobs_fit_on_two_spines(system):
+    """Each pair of racks has room for four streams, and each job has one in either direction. If
+    all took one spine, they would take 1.5 times as long."""
+    fabric = leaf_spine(2, 2, 8, 1e10, 2e10, 10**6).with_ina(("t0", "t1"))
+    units = tuple(Unit(at, 10**6, 0.0) for at in range(8))
+    plans = []
+    for job, server in enumerate(("h6", "h14", "h7")):
+        hosts = tuple(f"h{rack + 2 * job + at}" for rack in (0, 8) for at in range(2))
+        known = registry[system]
+        asked = Assignment(hosts, (server,) * known.servers[1])
+        plans.append(known.plan(asked, fabric))
+    jobs = [Job(plan, units, 0.0, ((1.0,),) * 4) for plan in plans]
+    alone = ClosedForm(plans[0], fabric).iteration(Timing([(0.0, 4e6)] * 8)).iteration_s
+    found = simulate(fabric, jobs, Assumptions("even"))
+    for job in range(3):
+        assert found.jct_s(job) == pytest.approx(alone, rel=0.02)
+
+
+def test_trees_of_several_servers_take_turns():
+    """Four trees between the same two racks use both spines in either direction."""
+    fabric = leaf_spine(2, 2, 8, 1e10, 1e10, 10**6).with_ina(("t0", "t1"))
+    workers = ("h0", "h1", "h8", "h9")
+    trees = registry["atp"].plan(Assignment(workers, ("h4", "h5", "h6", "h7")), fabric).trees
+    spines = fabric.next_hops("t1", "t0")
+    assert Counter(tree.hop("t1", spines, False) for tree in trees) == {"s0": 2, "s1": 2}
