@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from testbed.experiment.cells import distinct
+from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric
 from testbed.wire import SLOTS
@@ -127,13 +128,13 @@ def text(rows: pd.DataFrame) -> str:
     for is_strained, where in ((False, ""), (True, " with loss or few slots")):
         of_kind = rows[rows["is_strained"] == is_strained]
         doubtful = of_kind[~of_kind["is_valid"] & of_kind["emulator"].notna()]
-        for what, some in (("valid rows", of_kind[of_kind["is_valid"]]),
-                           ("doubtful rows (?)", doubtful)):  # fmt: skip
+        for what, mark, some in (("valid row", "", of_kind[of_kind["is_valid"]]),
+                                 ("doubtful row", " (?)", doubtful)):  # fmt: skip
             for name, title in _TITLES.items():
                 off = _errors(some, name)
                 if len(off):
                     lines.append(
-                        f"{title} against emulator{where}, {len(off)} {what}:"
+                        f"{title} against emulator{where}, {counted(len(off), what)}{mark}:"
                         f" median {off.median():.1%}, worst {off.max():.1%}"
                     )
     return "\n".join([*lines, _summary(rows)])

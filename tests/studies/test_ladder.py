@@ -81,8 +81,8 @@ def test_the_text_says_how_far_off_they_are():
     lines = text(ladder(pd.DataFrame(ROWS))).splitlines()
     assert "        -" in lines[1] and "?" not in lines[1]
     assert "1.5000 s?" in lines[3]
-    assert "simulator against emulator, 1 valid rows: median 9.5%, worst 9.5%" in lines
-    assert "simulator against emulator, 1 doubtful rows (?): median 0.0%, worst 0.0%" in lines
+    assert "simulator against emulator, 1 valid row: median 9.5%, worst 9.5%" in lines
+    assert "simulator against emulator, 1 doubtful row (?): median 0.0%, worst 0.0%" in lines
     assert lines[-1].startswith(
         "ladder: MISSED (simulator) on 1 of 3 rows (the valid ones); wanted"
     )

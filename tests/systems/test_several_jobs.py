@@ -11,7 +11,7 @@ from testbed.backends.flow.simulate import simulate
 from testbed.plan.cost import ClosedForm, Timing
 from testbed.plan.units import Unit
 from testbed.systems import Assignment, registry
-from testbed.topology.builders import leaf_spine
+from testbed.topology.builders import fat_tree, leaf_spine
 from testbed.topology.placement import place
 
 RACKS, SPINES, JOBS = 4, 2, 4
@@ -79,3 +79,15 @@ def test_trees_of_several_servers_take_turns():
     trees = registry["atp"].plan(Assignment(workers, ("h4", "h5", "h6", "h7")), fabric).trees
     spines = fabric.next_hops("t1", "t0")
     assert Counter(tree.hop("t1", spines, False) for tree in trees) == {"s0": 2, "s1": 2}
+
+
+def test_trees_take_turns_where_no_worker_is_beside_the_server():
+    fabric = fat_tree(4, 2, 1e10, 1e10, 10**6)
+    fabric = fabric.with_ina(fabric.tors)
+    asked = Assignment(fabric.hosts[:12], fabric.hosts[12:])
+    for tor in fabric.tors[:6]:
+        taken = Counter(
+            tree.hop(tor, fabric.next_hops(tor, tree.parent[tor]), False)
+            for tree in registry["atp"].plan(asked, fabric).trees
+        )
+        assert taken == dict.fromkeys(fabric.next_hops(tor, fabric.tors[-1]), 2)
