@@ -130,6 +130,7 @@ def _later(children: Sequence[str], above: str, turn: int, fabric: Fabric) -> Se
     near = [child for child in children if ways[child] == 1]
     if not far or not turn % ways[far[0]]:
         return children
+    # Only the place of those with a choice matters; the others fill the places before it.
     place = (children.index(far[0]) + turn) % ways[far[0]]
     if place > len(near):
         return turned(children, turn)
