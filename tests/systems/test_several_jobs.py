@@ -63,7 +63,7 @@ def test_three_jobs_fit_on_two_spines(system):
     for job, server in enumerate(("h6", "h14", "h7")):
         hosts = tuple(f"h{rack + 2 * job + at}" for rack in (0, 8) for at in range(2))
         known = registry[system]
-        asked = Assignment(hosts, (server,) * known.servers[1])
+        asked = Assignment(hosts, (server,)[: known.servers[1]])
         plans.append(known.plan(asked, fabric))
     jobs = [Job(plan, units, 0.0, ((1.0,),) * 4) for plan in plans]
     alone = ClosedForm(plans[0], fabric).iteration(Timing([(0.0, 4e6)] * 8)).iteration_s
