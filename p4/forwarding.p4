@@ -1,5 +1,6 @@
 // IPv4 with ECMP: the longest prefix gives a group of next hops, and a hash of the flow picks one.
-// The next hop of a flow with its own path is found by both addresses.
+// The next hop of a flow with its own path is found by both addresses, and that of a sum by its tree:
+// two trees may have the same nodes and take different links.
 //
 // Each switch multiplies the hash by its own odd number. Otherwise, switches of two tiers would
 // make the same choice, because CRCs of the same flow differ only by constants.
@@ -31,6 +32,16 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         hdr.ethernet.dst = destination;
     }
 
+    table sums {
+        key = {
+            hdr.ina.tree: exact;
+            hdr.ipv4.dst: exact;
+        }
+        actions = { via; NoAction; }
+        default_action = NoAction();
+        size = TREES;
+    }
+
     table flows {
         key = {
             hdr.ipv4.src: exact;
@@ -59,7 +70,8 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         // The checksum is computed again, over a header without options.
         if (hdr.ipv4.ttl <= 1 || hdr.ipv4.version != 4 || hdr.ipv4.ihl != 5) {
             drop();
-        } else if (flows.apply().hit || routes.apply().hit) {
+        } else if (meta.members != 0 && sums.apply().hit || flows.apply().hit
+                   || routes.apply().hit) {
             next_hops.apply();
         }
     }

@@ -78,9 +78,11 @@ control InaIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     }
 
     // The sum is sent in the switch's name: a host drops packets that seem to come from itself. It
-    // lives as long as any other node's packet, however many switches its contributions passed.
+    // lives as long as any other node's packet, however many switches its contributions passed. The
+    // source port is the tree's, so that ECMP spreads trees between the same two nodes.
     action send_own() {
         hdr.ipv4.src = meta.self;
+        hdr.ports.src = hdr.ports.dst ^ hdr.ina.tree;
         hdr.ipv4.ttl = TIME_TO_LIVE;
         hdr.udp.checksum = 0;
     }

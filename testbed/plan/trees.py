@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from testbed import wire
 
 
+@runtime_checkable
 class Rules(Protocol):
     """What plans and hosts know of a tree's protocol; everything else is in
     ``testbed.protocols``."""
@@ -47,6 +48,8 @@ class Tree:
         root_rank: the rank of the root, None for a switch.
         apart: whether streams from the root take other links than streams towards it, if there is a
             choice.
+        turn: added to a child's place among its siblings, by which it takes one of its links (see
+            `hop`), so that trees between the same switches take different ones.
     """
 
     root: str
@@ -55,6 +58,7 @@ class Tree:
     protocol: Rules
     root_rank: int | None = None
     apart: bool = False
+    turn: int = 0
 
     @cached_property
     def switches(self) -> tuple[str, ...]:
@@ -81,8 +85,8 @@ class Tree:
         Children use them in turn, because ECMP's hash might put a tree's few large streams on one
         link.
         """
-        turn = self.children(self.parent[child]).index(child) + (self.apart and down)
-        return hops[turn % len(hops)]
+        place = self.turn + self._places[child] + (self.apart and down)
+        return hops[place % len(hops)]
 
     def predecessor(self, host: str) -> str:
         """The member before ``host`` on the ring of members in rank order."""

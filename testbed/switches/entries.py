@@ -74,10 +74,11 @@ def derive(
         return routed.get((switch, to)) or tree.hop(child, hops, to == child)
 
     # A sum takes the tree's own path to the parent, not one that ECMP chooses.
-    diversions = dict(routed)
-    for each in joined:
-        if (parent := each.tree.parent.get(switch)) is not None:
-            diversions.setdefault((switch, parent), hop(each.tree, switch, parent))
+    sums = [
+        (each.number, parent, hop(each.tree, switch, parent))
+        for each in joined
+        if (parent := each.tree.parent.get(switch)) is not None
+    ]
     entries: list[TableEntry] = []
     groups: dict[int, tuple[Replica, ...]] = {}
     rid = connections = 0
@@ -96,7 +97,7 @@ def derive(
         groups[group] = tuple(replicas)
     # Routes come last: packets on hosts' connections must not pass without being summed, even while
     # a restarted switch is being configured.
-    entries += _forwarding(switch, fabric, addressing, diversions, seed)
+    entries += _forwarding(switch, fabric, addressing, routed, sums, seed)
     # A window fills at most half of a queue; a longer queue also has other traffic.
     marks = any(protocol_of(each.tree).congestion.marks for each in joined)
     queue = min(fabric.link(switch, neighbour).queue for neighbour in fabric.neighbours(switch))
@@ -116,10 +117,12 @@ def _forwarding(
     switch: str,
     fabric: Fabric,
     addressing: Addressing,
-    diversions: Mapping[Flow, str],
+    flows: Mapping[Flow, str],
+    sums: Sequence[tuple[int, str, str]],
     seed: int,
 ) -> list[TableEntry]:
-    """A route for each prefix, and one for each flow with a next hop of its own.
+    """A route for each prefix, and one for each flow and each tree's sums with a next hop of their
+    own. ``sums`` has each tree's number, parent and next hop.
 
     Equal sets of next hops share their entries.
     """
@@ -148,9 +151,12 @@ def _forwarding(
         network = ipaddress.ip_network(prefix)
         match = Lpm(int(network.network_address), network.prefixlen)
         entries.append(_forward("routes", (match,), "route", group(hops), len(hops), multiplier))
-    for flow, hop in diversions.items():
+    for flow, hop in flows.items():
         ends = tuple(Exact(addressing.ip_number(end)) for end in flow)
         entries.append(_forward("flows", ends, "via", group((hop,))))
+    for tree, parent, hop in sums:
+        key = (Exact(tree), Exact(addressing.ip_number(parent)))
+        entries.append(_forward("sums", key, "via", group((hop,))))
     return entries
 
 

@@ -258,6 +258,7 @@ def _with_content(packet: Packet, content: Ina, connects: bool) -> Packet:
     udp = packet.udp.copy()
     made = Packet(packet.link.copy(), udp, rest=packet.rest)
     udp["checksum"] = 0
+    udp["sport"] = udp["dport"] ^ content.tree
     made.ina = np.zeros(1, wire.HEADER)
     for name, _ in wire.FIELDS:
         made.ina[name] = getattr(content, name)

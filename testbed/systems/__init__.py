@@ -30,7 +30,10 @@ def discover() -> dict[str, System]:
                     f"{module.name}.py: found SYSTEM = {system!r}, wanted a System"
                 )
             if system.name in found:
-                raise extensions.Broken(f"{module.name}.py: two systems are called {system.name}")
+                raise extensions.Broken(
+                    f"{module.name}.py: found the name {system.name!r}, which another system has,"
+                    " wanted a name of its own"
+                )
             found[system.name] = system
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.plan.trees import Rules, Tree
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
-from testbed.systems.racks import check_apart, in_turn, jobs_before
+from testbed.systems.racks import check_apart, jobs_before, turn
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -53,9 +53,9 @@ def tree(job: Assignment, fabric: Fabric, number: int = 0, protocol: Rules = ATP
         parent |= dict.fromkeys(tops, server_tor)
     else:
         parent |= dict.fromkeys(tops, server)
-    parent = in_turn(parent, jobs_before(job.workers, fabric) + number, fabric)
     ranks = {host: rank for rank, host in enumerate(job.workers)}
-    return Tree(server, ranks, parent, protocol, root_rank=len(job.workers) + number)
+    begins = turn(parent, jobs_before(job.workers, fabric) + number, fabric)
+    return Tree(server, ranks, parent, protocol, len(job.workers) + number, turn=begins)
 
 
 SYSTEM = System(

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from testbed.plan.trees import Rules, Tree
 from testbed.topology.fabric import Fabric
 from testbed.topology.paths import path
 
 Cost: TypeAlias = int | tuple[int, int]
-
-Item = TypeVar("Item")
 
 Ways: TypeAlias = Mapping[str, tuple[str, ...]]
 """For each rack's ToR, the aggregating switches towards the root, which is the last one."""
@@ -70,9 +68,9 @@ def two_levels(
         parent |= dict.fromkeys(members, tor if sums else root)
         if sums and tor != root:
             parent[tor] = root
-    parent = in_turn(parent, jobs_before(workers, fabric), fabric)
     ranks = {host: rank for rank, host in enumerate(workers)}
-    return Tree(root, ranks, parent, protocol, root_rank)
+    begins = turn(parent, jobs_before(workers, fabric), fabric)
+    return Tree(root, ranks, parent, protocol, root_rank, turn=begins)
 
 
 def way(fabric: Fabric, tor: str, root: str) -> tuple[str, ...]:
@@ -105,42 +103,19 @@ def merged(ways: Ways, workers: Sequence[str], fabric: Fabric, protocol: Rules) 
     ranks = {host: rank for rank, host in enumerate(workers)}
     (root,) = {each[-1] for each in ways.values()}
     parent = {host: parent[host] for host in workers} | parent
-    parent = in_turn(parent, jobs_before(workers, fabric), fabric)
-    return Tree(root, ranks, parent, protocol)
+    begins = turn(parent, jobs_before(workers, fabric), fabric)
+    return Tree(root, ranks, parent, protocol, turn=begins)
 
 
-def in_turn(parent: Mapping[str, str], turn: int, fabric: Fabric) -> dict[str, str]:
-    """The same edges in another order, by which streams that have a choice of links take those
-    that are ``turn`` further on.
-
-    A stream goes by its place among its siblings (`Tree.hop`), so trees between the same racks
-    would all take the first link.
-    """
-    children: dict[str, list[str]] = {}
+def turn(parent: Mapping[str, str], first: int, fabric: Fabric) -> int:
+    """The turn with which a tree's first stream that has a choice of links takes number ``first``,
+    however many siblings without a choice come before it."""
+    places: dict[str, int] = {}
     for child, above in parent.items():
-        children.setdefault(above, []).append(child)
-    ordered = {above: iter(_later(found, above, turn, fabric)) for above, found in children.items()}
-    return {next(ordered[above]): above for above in parent.values()}
-
-
-def _later(children: Sequence[str], above: str, turn: int, fabric: Fabric) -> Sequence[str]:
-    ends = {child: ((child, above), (above, child)) for child in children}
-    ways = {child: max(len(fabric.next_hops(*each)) for each in ends[child]) for child in children}
-    far = [child for child in children if ways[child] > 1]
-    near = [child for child in children if ways[child] == 1]
-    if not far or not turn % ways[far[0]]:
-        return children
-    # Only the place of those with a choice matters; the others fill the places before it.
-    place = (children.index(far[0]) + turn) % ways[far[0]]
-    if place > len(near):
-        return turned(children, turn)
-    return (*near[:place], *far, *near[place:])
-
-
-def turned(items: Sequence[Item], first: int) -> tuple[Item, ...]:
-    """The items from number ``first`` on, modulo their count, and then those before it."""
-    place = first % len(items)
-    return (*items[place:], *items[:place])
+        place = places[above] = places.get(above, -1) + 1
+        if max(len(fabric.next_hops(*ends)) for ends in ((child, above), (above, child))) > 1:
+            return first - place
+    return first
 
 
 def chosen(costs: Mapping[str, Cost], workers: Sequence[str], fabric: Fabric) -> str | None:

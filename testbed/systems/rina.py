@@ -12,7 +12,7 @@ from testbed.experiment.fields import sequence
 from testbed.plan.cost import ClosedForm, Timing
 from testbed.plan.program import Pipelining, Plan
 from testbed.systems import agent_ring, ring, stream_ring
-from testbed.systems.racks import Group, by_rack, jobs_before, turned
+from testbed.systems.racks import Group, by_rack, jobs_before
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 from testbed.workload.buckets import BUCKET_BYTES, fill
@@ -29,7 +29,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
     ValueError if the option agents names a host that cannot be one.
     """
-    around = turned(groups(job, fabric), jobs_before(job.workers, fabric))
+    around = groups(job, fabric)
     alone = replace(ring.plan(replace(job, options={}), fabric), system="rina")
     if not any(group.tor for group in around):
         return alone
@@ -42,7 +42,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         workers=len(ranks),
         chunks=len(stream_ring.stations(around) if streams else around),
         programs=programs,
-        trees=tuple(trees),
+        trees=tuple(replace(each, turn=jobs_before(job.workers, fabric)) for each in trees),
         pipelining=Pipelining() if streams else BY_AGENTS,
     )
     if job.options.get("groups") == "always" or _gain(alone, grouped, job.trace, fabric):

@@ -216,35 +216,55 @@ def test_nothing_is_forwarded_before_all_is_known_that_is_to_be_summed():
     assert routes == list(range(routes[0], len(tables)))
 
 
-def told_apart(fabric, name, allocations=(), routes=None):
-    """The next hop of each flow that has its own at a switch."""
-    addressing = Addressing(fabric)
-    entries = derive(name, fabric, addressing, allocations, routes=routes).entries
+def next_hops(fabric, name, table, allocations=(), routes=None):
+    """The next hop of each key that has its own in a table of a switch."""
+    entries = derive(name, fabric, Addressing(fabric), allocations, routes=routes).entries
     hops = {e.match[0].value: e.params[0] for e in entries if e.table == f"{FORWARDING}.next_hops"}
-    named = {addressing.ip(node): node for node in fabric.nodes}
     return {
-        tuple(named[str(ipaddress.ip_address(end.value))] for end in entry.match): (
+        tuple(part.value for part in entry.match): (
             fabric.neighbours(name)[hops[entry.params[0]] - 1]
         )
         for entry in entries
-        if entry.table == f"{FORWARDING}.flows"
+        if entry.table == f"{FORWARDING}.{table}"
     }
+
+
+def told_apart(fabric, name, routes):
+    """The next hop of each flow that has its own at a switch."""
+    named = {Addressing(fabric).ip_number(node): node for node in fabric.nodes}
+    found = next_hops(fabric, name, "flows", routes=routes)
+    return {(named[source], named[to]): hop for (source, to), hop in found.items()}
+
+
+def ways_up(fabric, name, allocations, routes=None):
+    """The parent and the next hop of each tree's sums at a switch."""
+    named = {Addressing(fabric).ip_number(node): node for node in fabric.nodes}
+    found = next_hops(fabric, name, "sums", allocations, routes)
+    return {tree: (named[parent], hop) for (tree, parent), hop in found.items()}
 
 
 def test_flows_with_a_route_are_told_apart_where_other_paths_are_as_short():
     fabric = leaf_spine(2, 2, 2, 1e10, 1e10, 100_000)
     routes = {("h0", "h3"): ("h0", "t0", "s1", "t1", "h3"), ("h1", "t1"): ("h1", "t0", "s0", "t1")}
-    assert told_apart(fabric, "t0", routes=routes) == {("h0", "h3"): "s1", ("h1", "t1"): "s0"}
-    assert told_apart(fabric, "t1", routes=routes) == {}
+    assert told_apart(fabric, "t0", routes) == {("h0", "h3"): "s1", ("h1", "t1"): "s0"}
+    assert told_apart(fabric, "t1", routes) == {}
 
 
 def test_a_switchs_own_streams_take_their_routes():
     fabric = leaf_spine(2, 2, 2, 1e10, 1e10, 100_000).with_ina(["t0"])
     tree = atp_tree(Assignment(fabric.hosts[:2], fabric.hosts[3:]), fabric)
     allocations = [Allocation(0, 0, tree, 0, 64)]
-    assert told_apart(fabric, "t0", allocations) == {("t0", "h3"): "s0"}
+    assert ways_up(fabric, "t0", allocations) == {0: ("h3", "s0")}
     routes = {("t0", "h3"): ("t0", "s1", "t1", "h3")}
-    assert told_apart(fabric, "t0", allocations, routes) == {("t0", "h3"): "s1"}
+    assert ways_up(fabric, "t0", allocations, routes) == {0: ("h3", "s1")}
+
+
+def test_sums_of_trees_with_the_same_nodes_take_the_links_of_their_trees():
+    fabric = leaf_spine(2, 2, 4, 1e10, 1e10, 100_000).with_ina(["t0", "t1"])
+    workers = ("h0", "h1", "h4", "h5")
+    plan = registry["atp"].plan(Assignment(workers, ("h6", "h7")), fabric)
+    allocations = [Allocation(i, 0, tree, 0, 64) for i, tree in enumerate(plan.trees)]
+    assert ways_up(fabric, "t0", allocations) == {0: ("t1", "s0"), 1: ("t1", "s1")}
 
 
 def test_copies_take_their_own_trees_links():

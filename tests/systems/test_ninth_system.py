@@ -46,6 +46,6 @@ def test_two_systems_of_one_name_are_refused(monkeypatch, tmp_path):
     (tmp_path / "again.py").write_text("from testbed.systems.ring import SYSTEM\n")
     monkeypatch.setattr(testbed.systems, "__path__", [*testbed.systems.__path__, str(tmp_path)])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    with pytest.raises(ValueError, match="two systems are called ring"):
+    with pytest.raises(ValueError, match="found the name 'ring', which another system has"):
         discover()
     del sys.modules["testbed.systems.again"], testbed.systems.again

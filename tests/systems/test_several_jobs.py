@@ -8,7 +8,7 @@ import pytest
 
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
-from testbed.plan.cost import ClosedForm, Timing
+from testbed.plan.cost import ClosedForm, Timing, link_loads
 from testbed.plan.units import Unit
 from testbed.systems import Assignment, registry
 from testbed.topology.builders import fat_tree, leaf_spine
@@ -91,3 +91,18 @@ def test_trees_take_turns_where_no_worker_is_beside_the_server():
             for tree in registry["atp"].plan(asked, fabric).trees
         )
         assert taken == dict.fromkeys(fabric.next_hops(tor, fabric.tors[-1]), 2)
+
+
+@pytest.mark.parametrize("system", ALL_AT_FULL_SPEED)
+def test_four_jobs_fit_on_four_spines_wherever_their_servers_are(system):
+    """Each pair of racks has room for one stream on each spine, in either direction. A job's only
+    stream that has a choice must not depend on how many workers are beside the root."""
+    fabric = leaf_spine(4, 2, 10, 1e10, 1e10, 10**6).with_ina(("t0", "t1"))
+    known, links = registry[system], []
+    for job, server in enumerate(("h8", "h9", "h18", "h19")):
+        hosts = tuple(f"h{rack + 2 * job + at}" for rack in (0, 10) for at in range(2))
+        asked = Assignment(hosts, (server,)[: known.servers[1]])
+        loads = link_loads(known.plan(asked, fabric), fabric)
+        links.append({link for link in loads if any(end.startswith("s") for end in link)})
+    assert all(links)
+    assert sum(map(len, links)) == len(set().union(*links))
