@@ -62,7 +62,7 @@ def _checked(system: Any, place: str) -> Any:
         except SystemExit as error:
             where = extensions.place_of(error) or place
             raise ValueError(f"{where}: SystemExit: {error}") from error
-        if said := misshapen(found, system.name, job.workers, fabric.hosts):
+        if said := misshapen(found, system.name, job.workers, fabric.hosts, fabric.ina):
             raise ValueError(f"{place}: plan: {said}")
         return found
 
@@ -126,18 +126,22 @@ def _wrong(path: Path, tree: ast.Module) -> str | None:
         return f"{place}: found no {constant}, wanted one: a {kind[-1]}"
     if not isinstance(own, _class(*kind)):
         return f"{place}: found {constant} = {own!r}, wanted a {kind[-1]}"
-    said = next(wrong_fields(own, constant), None) or _same_title(own, constant)
+    said = next(wrong_fields(own, constant), None) or _same_looks(own, constant)
     return said and f"{place}: {constant} has {said}"
 
 
-def _same_title(own: Any, constant: str) -> str | None:
-    """Figures and tables show titles, so two systems must not share one."""
+def _same_looks(own: Any, constant: str) -> str | None:
+    """Figures and tables tell systems apart by these, so no two may share one."""
     if constant != "SYSTEM":
         return None
     for name, module in [*sys.modules.items()]:
         other = getattr(module, constant, None) if name.startswith("testbed.systems.") else None
-        if isinstance(other, type(own)) and other is not own and other.title == own.title:
-            return f"title = {own.title!r}, which {other.name} has, wanted another"
+        if not isinstance(other, type(own)) or other is own:
+            continue
+        for field in ("title", "colour"):
+            value = getattr(own, field)
+            if value == getattr(other, field):
+                return f"{field} = {value!r}, which {other.name} has, wanted another"
     return None
 
 
@@ -162,6 +166,9 @@ def wrong_fields(own: Any, constant: str) -> Iterator[str]:
             yield f"{field.name} = {value!r}, wanted {field.type}"
     if constant == "SYSTEM":
         yield from _wrong_in_figures(own)
+        fewest, most = own.servers
+        if not 0 <= fewest <= most:
+            yield f"servers = {own.servers!r}, wanted the fewest and the most, from 0 on"
         try:
             signature(own.plan).bind(None, None)
         except TypeError as error:

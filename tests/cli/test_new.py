@@ -162,7 +162,7 @@ def test_the_control_is_that_of_the_protocols_tests():
     [
         ("def broken(:\n", "bad.py:1:12: ", "SyntaxError"),
         ("x = 1\nimport no_such_module\n", "bad.py:2: ", "no_such_module"),
-        ("from testbed.systems.ring import SYSTEM\n", "bad.py: ", "two systems are called ring"),
+        ("from testbed.systems.ring import SYSTEM\n", "bad.py: ", "the name 'ring', which another"),
         ("SYSTEM = 5\n", "bad.py: ", "wanted a System"),
     ],
     ids=["syntax", "import", "name", "type"],
@@ -223,6 +223,8 @@ def test_a_protocols_number_that_is_none_is_told_with_its_place(here):
         (r'colour="[^"]*"', "colour=None", "SYSTEM has colour = None, wanted str"),
         (r'colour="[^"]*"', 'colour="red"', "SYSTEM has colour = 'red', wanted a colour such as"),
         (r'marker="[^"]*"', 'marker="zz"', "SYSTEM has marker = 'zz', wanted one of . , o"),
+        (r'colour="[^"]*"', 'colour="#1f77b4"', "SYSTEM has colour = '#1f77b4', which ring has, w"),
+        ("servers=(0, 0)", "servers=(2, 1)", "SYSTEM has servers = (2, 1), wanted the fewest and"),
         ('title="Own"', 'title="Ring"', "SYSTEM has title = 'Ring', which ring has, wanted"),
     ],
 )

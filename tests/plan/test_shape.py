@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
-from testbed.plan.program import Plan, Receive, Send, Sharding, SwitchAllReduce
+from testbed.plan.program import Pipelining, Plan, Receive, Send, Sharding, SwitchAllReduce
 from testbed.plan.shape import misshapen
+from testbed.plan.trees import Tree
+from testbed.protocols.rack.protocol import PROTOCOL as RACK
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
 WORKERS = ("h0", "h1")
 PLAN = Plan(
@@ -20,7 +24,7 @@ PLAN = Plan(
 
 
 def said(plan):
-    return misshapen(plan, "mine", WORKERS, {"h0", "h1", "h2"})
+    return misshapen(plan, "mine", WORKERS, {"h0", "h1", "h2"}, {"t0"})
 
 
 def test_a_plan_is_well_shaped():
@@ -47,10 +51,60 @@ def test_a_plan_is_well_shaped():
         ({"programs": ((Send(1, 0),), ())}, "wanted a chunk from 0 to 0"),
         ({"programs": ((SwitchAllReduce(0, 0),), ())}, "wanted a tree of the plan, which has none"),
         ({"sharding": Sharding(gather=((), 3))}, "rank 1: found the program 3"),
+        ({"sharding": 3}, "sharding: found 3, wanted None or a Sharding"),
+        ({"programs": ((),)}, "programs: found 1, wanted one for each of 2 ranks"),
+        ({"shares": (1, 0)}, "shares: found (1, 0), wanted None or one for each of 1 chunks"),
+        ({"shares": 5}, "shares: found 5, wanted"),
+        ({"shares": ("a",)}, "shares: found 'a', wanted a Fraction from 0 to 1"),
+        ({"shares": (Fraction(-1),)}, "wanted a Fraction from 0 to 1"),
+        ({"sent": 0}, "sent: found 0, wanted a share more than 0 and at most 1"),
+        ({"sent": float("nan")}, "sent: found nan"),
+        ({"sent": 2}, "sent: found 2"),
+        ({"deferred": None}, "deferred: found None, wanted a set of numbers of tensors"),
+        ({"deferred": {"a"}}, "deferred: found {'a'}"),
+        ({"consistency": 1}, "consistency: found 1, wanted None or a Consistency"),
+        ({"pipelining": None}, "pipelining: found None, wanted a Pipelining"),
+        ({"pipelining": Pipelining(credit=0)}, "pipelining: found credit=0, wanted None or a whol"),
+        ({"pipelining": Pipelining(partition=0)}, "pipelining: found partition=0"),
+        ({"pipelining": Pipelining(order="x")}, "pipelining: found order='x', wanted 'backward'"),
+        ({"routes": None}, "routes: found None, wanted a dict"),
+        ({"routes": {"x": 3}}, "routes: found 'x': 3, wanted (source, destination)"),
+        ({"trees": None}, "trees: found None, wanted a tuple of trees"),
+        ({"trees": ("a",)}, "tree 0: found 'a', wanted a Tree"),
     ],
 )
 def test_each_wrong_part_is_named(changes, words):
     assert words in (said(replace(PLAN, **changes)) or "")
+
+
+RACK_TREE = Tree("t0", {"h0": 0, "h1": 1}, {"h0": "t0", "h1": "t0"}, SWITCHML)
+ALL_REDUCE = (SwitchAllReduce(0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, None),
+        ({"root": "t1", "parent": {"h0": "t1", "h1": "t1"}}, "found 't1' as a node that sums, "),
+        ({"root": "zz"}, "found 'zz' as a node that sums, wanted a switch with INA"),
+        ({"root": "h2", "parent": {"h0": "h2", "h1": "h2"}}, "found 'h2' as a node that sums"),
+        ({"parent": {"h0": "t0", "h1": "h0"}}, "found 'h0' as a node that sums"),
+        ({"root": "h1", "root_rank": 1, "protocol": RACK, "rank_of": {"h0": 0},
+          "parent": {"h0": "t0", "t0": "h1"}}, None),
+        ({"root": "h1", "root_rank": 99}, "found root_rank 99, wanted None or a rank from 0 to 1"),
+        ({"rank_of": {"h0": 0, "h1": 7}}, "found rank 7 for 'h1', wanted a rank from 0 to 1"),
+        ({"rank_of": None}, "found rank_of None, wanted a dict with the rank of each member"),
+        ({"rank_of": {"h0": 0, "h9": 1}}, "found 'h9', wanted the name of a host of the fabric"),
+        ({"parent": 5}, "found parent 5, wanted a dict with the parent of each node"),
+        ({"parent": {"h0": "t0", "h1": "t0", "h2": "t0"}}, "found 'h2' with a parent, wanted memb"),
+        ({"protocol": None}, "found protocol None, wanted the PROTOCOL of one in testbed"),
+        ({"turn": 0.5}, "found turn 0.5, wanted a whole number"),
+    ],
+)  # fmt: skip
+def test_each_wrong_part_of_a_tree_is_named(changes, words):
+    tree = replace(RACK_TREE, **changes)
+    found = said(replace(PLAN, trees=(tree,), programs=(ALL_REDUCE, ALL_REDUCE)))
+    assert found is None if words is None else f"tree 0: {words}" in (found or "")
 
 
 @pytest.mark.parametrize("plan", [None, {}, [1]])
