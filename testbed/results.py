@@ -29,6 +29,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from testbed.replaced import replacing
+
 if TYPE_CHECKING:  # slow to import, and only reading needs it
     import pandas as pd
 
@@ -515,15 +517,10 @@ def _drop_torn_line(path: Path) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with _named(path), beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(path) as beside, beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:

@@ -65,4 +65,4 @@ def _lost(deployment: Deployment) -> dict[tuple[str, str], float]:
 
 def _said(deployment: Deployment) -> str:
     (a, b), most = max(_lost(deployment).items(), key=lambda each: each[1])
-    return f"link {a}-{b} loses {most:.0%} of its packets (emulation.loss)"
+    return f"link {a}-{b} loses {100 * most:.3g}% of its packets (emulation.loss)"

@@ -12,7 +12,6 @@ from testbed.backends.measurements import Measurements
 from testbed.deployment.deploy import Deployment
 from testbed.machine.verdict import VALID, Symptoms, explained, verdict
 from testbed.topology.fabric import Fabric
-from testbed.topology.framing import superframe
 
 
 def verdicts(
@@ -26,14 +25,14 @@ def verdicts(
     if not isinstance(measured, Emulated) or measured.observation is None:
         return [VALID] * len(measured.jobs)
     is_impaired = deployment.experiment.emulation.is_impaired
-    symptoms = _symptoms(measured.observation, deployment.fabric, is_impaired)
+    same = symptoms(measured.observation, deployment.fabric, is_impaired)
     return [
-        verdict(replace(symptoms, late_s=job.late_s, iteration_s=mean))
+        verdict(replace(same, late_s=job.late_s, iteration_s=mean))
         for job, mean in zip(measured.jobs, iteration_s, strict=True)
     ]
 
 
-def _symptoms(observation: Observation, fabric: Fabric, is_impaired: bool) -> Symptoms:
+def symptoms(observation: Observation, fabric: Fabric, is_impaired: bool) -> Symptoms:
     """The run's symptoms that are the same for all jobs."""
     packets, outcomes = observation.packets, observation.outcomes
     places = {
@@ -53,6 +52,6 @@ def _symptoms(observation: Observation, fabric: Fabric, is_impaired: bool) -> Sy
         sent=packets.sent_packets,
         excused=inf
         if is_impaired
-        else explained(losses, len(outcomes), superframe(fabric), packets.sent_packets),
+        else explained(losses, len(outcomes), observation.superframe, packets.sent_packets),
         dead=observation.dead,
     )

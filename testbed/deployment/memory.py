@@ -48,7 +48,7 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     fragments, message = protocol_of(busiest).window(options, fair)
     if fragments > fabric.slots:
         raise DeploymentError(
-            f"window: found {fragments}, wanted at most the {fabric.slots} slots of a switch"
+            f"fabric.slots: found {fabric.slots}, wanted at least {fragments} for the job's window"
         )
     drain_s = fragments * busiest.streams * frame * 8 / rate
     return Window(fragments, message, drain_s, queued if fragments == fair < queued else 0)

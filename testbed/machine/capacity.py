@@ -134,10 +134,9 @@ def _in_packets(costs: Costs, values: int) -> Costs:
 
 
 def _load(job: DeployedJob, fabric: Fabric, costs: Costs) -> Load:
-    links = {
-        ends: each for ends, each in model.link_loads(job.plan, fabric).items() if len({*ends}) == 2
-    }
-    pace = model.seconds_per_byte(job.plan, fabric)
+    loads = model.link_loads(job.plan, fabric)
+    pace = model.busiest_s(loads, fabric)
+    links = {ends: each for ends, each in loads.items() if len({*ends}) == 2}
     summing = {switch for tree in job.plan.trees for switch in tree.switches}
 
     def busiest(nodes: Sequence[str], of: Callable[[str, tuple[str, str]], bool]) -> float:

@@ -149,10 +149,11 @@ class _Loads:
 
 def seconds_per_byte(plan: Plan, fabric: Fabric) -> float:
     """Seconds that the busiest link needs per byte of gradient, at the real cluster's rates."""
-    return _busiest(link_loads(plan, fabric), fabric)
+    return busiest_s(link_loads(plan, fabric), fabric)
 
 
-def _busiest(loads: Load, fabric: Fabric) -> float:
+def busiest_s(loads: Load, fabric: Fabric) -> float:
+    """The seconds that the busiest link needs for its bytes, at the real cluster's rates."""
     return max((load * 8 / _rate(fabric, *link) for link, load in loads.items()), default=0.0)
 
 
@@ -220,8 +221,8 @@ class ClosedForm:
         """The seconds of a byte on the busiest link, and the sum of those on each phase's busiest
         link."""
         loads = [self._loads.of(phase) for phase in _phases(self._plan)]
-        pace = _busiest(_sum(loads), self._fabric)
-        return pace, sum(_busiest(phase, self._fabric) for phase in loads)
+        pace = busiest_s(_sum(loads), self._fabric)
+        return pace, sum(busiest_s(phase, self._fabric) for phase in loads)
 
     @cached_property
     def _links(self) -> dict[tuple[str, str], float]:

@@ -51,7 +51,8 @@ class Observation:
     ``packets`` the packet counters while the ranks ran. ``dead`` has the switches that ended, with
     the reason; ``events`` what all switches counted for each job. ``spent_s`` is the processor time
     of all ranks and P4 switches together. ``rank_s`` and ``switch_s`` are the times of the busiest
-    thread of any rank, and of any switch. ``notes`` says which faults were caused.
+    thread of any rank, and of any switch. ``superframe`` is how many packets the kernel could carry
+    as one. ``notes`` says which faults were caused.
     """
 
     outcomes: list[RankOutcome]
@@ -63,6 +64,7 @@ class Observation:
     spent_s: float
     rank_s: float
     switch_s: float
+    superframe: int
     notes: str = ""
 
 
@@ -144,6 +146,7 @@ def emulate(
             spent_s=sum(by_ranks) + sum(by_switches),
             rank_s=max(by_ranks, default=0.0),
             switch_s=max(by_switches, default=0.0),
+            superframe=network.superframe,
             notes=faults.notes,
         )
 

@@ -118,7 +118,6 @@ class _Connection(ctypes.Structure):
         ("protocol", c_uint8),
         ("window", c_uint64),
         ("in_flight", c_uint64),
-        ("threshold", c_uint64),
         ("round_trip", c_int64),
     )
 

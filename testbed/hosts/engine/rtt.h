@@ -6,6 +6,9 @@
 
 #define LEAST_SILENCE 0.005 /* a busy machine may pause as long without a loss */
 #define LATER 0.75          /* of a round trip: less may be a member's delay */
+#define FIRST_TIMEOUT 0.2
+#define LEAST_TIMEOUT 0.1
+#define LONGEST_TIMEOUT 1.0
 
 struct rtt {
     double smoothed, variation; /* 0 before the first sample */

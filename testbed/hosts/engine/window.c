@@ -20,7 +20,6 @@
 
 #include "tree.h"
 
-static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
 enum { REORDERING = 3 };
 
 void window_open(struct tree *tree, uint32_t size, uint64_t begins)

@@ -8,7 +8,6 @@
 #include "flow.h"
 #include "roce.h"
 
-static const double FIRST_TIMEOUT = 0.2, LEAST_TIMEOUT = 0.1, LONGEST_TIMEOUT = 1.0;
 enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
 enum { GATHERED = 16 }; /* packets in order that one acknowledgement may answer */
 

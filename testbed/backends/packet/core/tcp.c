@@ -783,7 +783,6 @@ struct tcp_state tcp_look(const struct tcp *tcp, uint32_t connection)
     return (struct tcp_state){
         .window = s->window * mss,
         .in_flight = in_flight(s) * mss,
-        .threshold = s->threshold == UINT32_MAX ? UINT64_MAX : s->threshold * mss,
         .round_trip = s->smoothed,
     };
 }

@@ -54,7 +54,7 @@ void tcp_take(struct tcp *tcp, struct packet *packet, instant now);
 
 /* A connection's state for a time series. */
 struct tcp_state {
-    uint64_t window, in_flight, threshold; /* bytes */
+    uint64_t window, in_flight; /* bytes */
     instant round_trip;
 };
 
