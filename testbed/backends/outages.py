@@ -18,3 +18,16 @@ def gone(faults: Iterable[Fault], until_s: float) -> str:
         if fault.lasts and fault.at <= until_s
     ]
     return f"{', '.join(found)}: " if found else ""
+
+
+def missed(faults: Iterable[Fault], until_s: float) -> str:
+    """The faults that a run did not see because it ended at ``until_s`` (in the experiment's time);
+    empty if it saw all."""
+    found = [
+        f"{fault.link or fault.switch or fault.host} at {format_time(fault.at)}"
+        for fault in faults
+        if fault.wrap is None and fault.at > until_s
+    ]
+    return (
+        f"ended at {format_time(until_s)}, before the faults of {', '.join(found)}" if found else ""
+    )

@@ -304,7 +304,12 @@ class Fault(Model):
         description="a host that pauses (with until), dies, or sends a packet",
         examples=["h0"],
     )
-    wrap: Annotated[int, count("how many fragments are sent before numbers wrap", 20)] | None = None
+    wrap: int | None = Field(
+        default=None,
+        ge=1,
+        description="how many fragments are sent before numbers wrap, a whole number of at least 1",
+        examples=[20],
+    )
     loss: Share | None = Field(
         default=None,
         description="the share of packets that the link loses, a ratio from 0 to 1",
@@ -332,7 +337,12 @@ class Fault(Model):
         description="the longest time for which a packet is held up, a time with its unit",
         examples=["100us"],
     )
-    tables: Annotated[int, count("a seed of the order of the entries", 1, least=0)] | None = None
+    tables: int | None = Field(
+        default=None,
+        ge=0,
+        description="a seed of the order of the entries, a whole number of at least 0",
+        examples=[1],
+    )
     packet: str | None = Field(
         default=None,
         pattern="^([0-9a-f]{2})*$",

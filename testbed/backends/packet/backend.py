@@ -20,7 +20,7 @@ from testbed.backends.measurements import (
     of_ranks,
     span_s,
 )
-from testbed.backends.outages import gone
+from testbed.backends.outages import gone, missed
 from testbed.backends.packet import faults
 from testbed.backends.packet.loop import Loop
 from testbed.backends.packet.recorder import Recorder, simulation_for
@@ -166,6 +166,8 @@ def _measured(
 ) -> Measurements:
     fabric = deployment.fabric
     overflows = _overflows(made.simulation, fabric)
+    emulation = deployment.experiment.emulation
+    unseen = missed(emulation.faults, made.simulation.now / SECOND / float(emulation.scale))
     return Measurements(
         jobs=[
             replace(
@@ -176,7 +178,7 @@ def _measured(
                     "native",
                     carried(deployment),
                 ),
-                notes=_notes(overflows, timeouts),
+                notes=_notes(overflows, timeouts, unseen),
             )
             for job, own, timeouts in zip(
                 deployment.jobs, outcomes, made.loop.timeouts(), strict=True
@@ -353,8 +355,8 @@ def _overflows(simulation: Simulation, fabric: Fabric) -> Counter[str]:
     )
 
 
-def _notes(overflows: Counter[str], timeouts: int) -> str:
-    notes = []
+def _notes(overflows: Counter[str], timeouts: int, unseen: str) -> str:
+    notes = [unseen] if unseen else []
     if overflows:
         link, most = overflows.most_common(1)[0]
         notes.append(f"queues dropped {overflows.total()} packets, {link} {most} of them")

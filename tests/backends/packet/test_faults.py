@@ -50,6 +50,13 @@ def test_a_dead_worker_ends_the_run_with_an_error(system, tmp_path):
     assert "TCP gave up" in row.error or "wait for ever" in row.error
 
 
+def test_a_fault_after_the_end_is_noted(tmp_path):
+    late = [{"at": "500s", "switch": "t0"}, {"at": "0s", "wrap": 20}]
+    (row,) = run(tmp_path, "late", late, jobs__0__system="atp").results.itertuples()
+    assert row.notes.startswith("ended at ")
+    assert row.notes.endswith(", before the faults of t0 at 500s")
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
