@@ -320,6 +320,8 @@ def _read(path: Path) -> list[dict[str, str]]:
         columns = set(table.fieldnames or ())
     except (UnicodeDecodeError, csv.Error) as error:
         raise Unreadable(f"{path}: found no table ({error}), wanted what `run` wrote") from None
+    if not columns:  # the machine went down before the first row was written
+        return []
     if absent := _NEEDED.get(path.name, set()) - columns:
         lacking = ", ".join(sorted(absent))
         raise Unreadable(f"{path}: found no column {lacking}, wanted what `run` wrote")

@@ -55,6 +55,7 @@ _STYLE: Any = {
     "hatch.linewidth": 0.7,
     "lines.linewidth": 1.2,
     "lines.markersize": 4.5,
+    "text.parse_math": False,  # names of systems and workloads may have a $
     "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3 fonts
 }
 

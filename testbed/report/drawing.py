@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import cos, pi, sin
 from typing import Any
 
+import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -103,6 +104,11 @@ def _ina(fabric: Mapping[str, Any]) -> str:
     return f"{share} {nodes}{policy}"
 
 
+def _number_of_hosts() -> Line2D:
+    with plt.rc_context({"text.parse_math": True}):  # a letter as a marker is a formula
+        return Line2D([], [], marker="$n$", linestyle="", color="black", label="number of hosts")
+
+
 def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) -> Figure:
     """A panel for each of ``loads``, or one panel if there are none. INA switches are filled.
 
@@ -115,7 +121,7 @@ def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) ->
     legend: list[Line2D] = [
         Line2D([], [], marker="s", linestyle="", color=INA_COLOUR, label="switch with INA"),
         Line2D([], [], marker="s", linestyle="", color="black", mfc="white", label="switch"),
-        Line2D([], [], marker="$n$", linestyle="", color="black", label="number of hosts")
+        _number_of_hosts()
         if hosts
         else Line2D([], [], marker="o", linestyle="", color="#808080", markersize=3, label="host"),
     ]

@@ -337,6 +337,12 @@ def test_a_damaged_directory_is_refused_as_it_is(name, old, new, swept, tmp_path
     assert path.read_bytes() == damaged
 
 
+def test_an_empty_table_of_results_is_that_of_a_run_that_has_just_begun(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder(most=2))
+    (directory / "results.csv").write_bytes(b"")
+    assert len(go_on(directory)) == 6
+
+
 @pytest.mark.parametrize("kept", [b"", b"cell,repeat\nx\n"])
 def test_a_table_of_links_without_rows_of_links_is_written_anew(kept, swept, tmp_path):
     directory = run(swept, tmp_path, Recorder(most=2))

@@ -201,3 +201,12 @@ def test_long_settings_leave_room_for_the_figures(tmp_path):
     ]
     build([run(tmp_path, two)], tmp_path / "out", STYLES)
     assert (tmp_path / "out" / "figures" / "links.svg").exists()
+
+
+def test_names_may_have_a_dollar(tmp_path):
+    """It begins a formula in figures, unless they are told not to look for any."""
+    odd = r"./a$x_{$b"
+    styles = STYLES | {"ps": replace(STYLES["ps"], title=odd)}
+    found = run(tmp_path, [*rows("ps", 1.0, 2.0), *rows("ring", 3.0, 4.0, workload=odd)])
+    text, _ = read(build([found], tmp_path / "out", styles))
+    assert odd in text
