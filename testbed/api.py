@@ -49,7 +49,9 @@ def validate(experiment: AnyExperiment) -> Experiment:
         return experiments.read(Path(experiment))
     if isinstance(experiment, Experiment):
         return experiments.reads(dump(experiment))
-    return experiments.reads(write(dict(experiment)))
+    if isinstance(experiment, Mapping):
+        return experiments.reads(write(dict(experiment)))
+    raise TypeError(f"found {experiment!r}, wanted a file, a mapping or an Experiment")
 
 
 def cells(experiment: AnyExperiment) -> pd.DataFrame:

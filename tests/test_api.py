@@ -93,6 +93,12 @@ def test_a_mistake_says_where_it_is(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("given", [None, 5, ["experiments/quick.yaml"]])
+def test_what_is_no_experiment_is_refused(given):
+    with pytest.raises(TypeError, match="wanted a file, a mapping or an Experiment"):
+        testbed.run(given)
+
+
 def test_what_is_beyond_the_machine_is_refused_unless_forced(tmp_path, monkeypatch):
     from testbed.campaign import evaluation, planning
 
