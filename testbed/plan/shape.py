@@ -24,7 +24,7 @@ def misshapen(
     system: str,
     workers: Sequence[str],
     hosts: Collection[str],
-    aggregating: Collection[str] = (),
+    aggregating: Collection[str],
 ) -> str | None:
     """What is wrong with the parts of a plan that ``system`` made for ``workers`` on a fabric of
     ``hosts`` and ``aggregating`` switches: their types, names and numbers of nothing, and trees
