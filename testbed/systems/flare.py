@@ -27,14 +27,15 @@ from testbed.topology.fabric import Fabric
 
 Racks: TypeAlias = Mapping[str, tuple[str, ...]]
 
-_HALF = 0.5
-"""The share of non-zero values up to which pairs are sent. More than this would take more packets
-as pairs than all values do."""
+_MOST_AS_PAIRS = 0.4
+"""The share of non-zero values up to which pairs are sent. A packet has half as many pairs as
+values, and the fullest entry decides: from about 0.45 on, pairs of a large tensor take more packets
+than all its values, and from 0.3 on those of one whose slots have only some twenty packets each."""
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
-    """One tree, or ring all-reduce if no switch can sum. Pairs are sent if fewer than half of the
-    values are not zero."""
+    """One tree, or ring all-reduce if no switch can sum. Pairs are sent if few enough values
+    are not zero."""
     racks = by_rack(job.workers, fabric)
     able = {
         root: {tor: way(fabric, tor, root) for tor in racks}
@@ -45,7 +46,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     root = chosen(sizes, job.workers, fabric)
     if root is None:
         return replace(ring.plan(replace(job, options={}), fabric), system="flare")
-    protocol = SPARSE if job.union < _HALF else DENSE
+    protocol = SPARSE if job.union < _MOST_AS_PAIRS else DENSE
     return Plan(
         system="flare",
         hosts=job.workers,
@@ -87,9 +88,11 @@ SYSTEM = System(
         "is left out.",
         "Dense, it is SwitchML's slots, versions and answers: the same memory holds a block's sum "
         "and the children counted.",
-        "Sparse, packets have pairs of an index and a value: if fewer than half of the values are "
-        "expected not to be zero at some worker, which is 1 - (1 - D)^N of them where each is "
-        "independent with density D. Otherwise it is dense.",
+        "Sparse, packets have pairs of an index and a value: if fewer than "
+        f"{_MOST_AS_PAIRS} of the values are expected not to be zero at some worker, which is "
+        "1 - (1 - D)^N of them where each is independent with density D. Otherwise it is dense. "
+        "Pairs win up to about 0.45 of a large tensor's values, and up to 0.3 where a slot has "
+        "only some twenty packets of it.",
         "An index that finds another in its entry of a switch's hash table stays at its host, not "
         "in a stash. So all links of the tree carry as many packets as the root sums; in Flare "
         "their number grows towards the root.",

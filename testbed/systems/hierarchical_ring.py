@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from testbed.plan.program import Plan
+from pydantic import Field
+
+from testbed.experiment.options import Options
+from testbed.plan.program import Pipelining, Plan
 from testbed.plan.stages import Ring, Stage, Stages, Turn
 from testbed.systems.racks import by_rack
 from testbed.systems.ring import hops
@@ -49,6 +52,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         chunks=len(pieces) * across,
         programs=Stages(len(job.workers), [within(Turn.SCATTER), between, within(Turn.GATHER)]),
         shares=tuple(share for share in shares for _ in range(across)),
+        pipelining=Pipelining(job.options.get("partition"), job.options.get("credit")),
     )
 
 
@@ -60,6 +64,26 @@ def _chunks(segment: int, segments: int, pieces: Sequence[Fraction], across: int
         if int(start * segments) == segment
         for chunk in range(across)
     ]
+
+
+class HierarchicalRingOptions(Options):
+    """How pieces of the gradient follow one another through the stages."""
+
+    partition: int | None = Field(
+        default=None,
+        ge=4,
+        description="the bytes of the largest piece of a tensor that goes through the stages on its"
+        " own, a whole number of at least 4; unset, buckets do; the fastest is one with which the"
+        " pieces in flight do not overflow queues",
+        examples=[512_000],
+    )
+    credit: int | None = Field(
+        default=None,
+        ge=1,
+        description="the pieces that a worker has in flight at most, a whole number of at least 1;"
+        " unset, any number",
+        examples=[8],
+    )
 
 
 SYSTEM = System(
@@ -81,8 +105,13 @@ SYSTEM = System(
         "Racks need not be equal: the gradient is cut wherever any rack cuts it, so each piece has "
         "one owner in every rack, and these owners form a ring across racks. A worker of a small "
         "rack owns more and sends more across.",
+        "A worker has any number of buckets in flight, as in the ring. One bucket is in the racks "
+        "while another crosses them, so two streams enter a worker's port. If its queue is short, "
+        "TCP loses packets, and small pieces (option partition) of which few are in flight (option "
+        "credit) are faster.",
     ),
     servers=(0, 0),
     baseline=3,
     plan=plan,
+    options=HierarchicalRingOptions,
 )

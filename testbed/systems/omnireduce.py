@@ -8,7 +8,6 @@ blocks.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
@@ -17,42 +16,32 @@ from pydantic import Field
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.omnireduce.protocol import PROTOCOL as OMNIREDUCE
 from testbed.systems import ring
-from testbed.systems.racks import by_rack, chosen, fullest, two_levels
+from testbed.systems.racks import by_rack, merged, root, way
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
-from testbed.topology.paths import path
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """One tree whose root is a switch. If no switch sums, the job is not admitted, or is a ring."""
     options = SYSTEM.settle({}) | dict(job.options)
-    top = fullest(job.workers, fabric) or _nearest(job, fabric)
+    top = root(job.workers, fabric)
     if top is None:
         if options["without_ina"] == "refuse":
             raise ValueError(
                 "omnireduce: not admitted: no switch sums, and a switch is its aggregator; give INA"
-                " to a switch, leave the job out, or take the option without_ina: ring"
+                " to a worker's ToR or a switch above, leave the job out, or take the option"
+                " without_ina: ring"
             )
         return replace(ring.plan(replace(job, options={}), fabric), system="omnireduce")
+    ways = {tor: way(fabric, tor, top) for tor in by_rack(job.workers, fabric)}
     return Plan(
         system="omnireduce",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(two_levels(job.workers, fabric, top, OMNIREDUCE),),
+        trees=(merged(ways, job.workers, fabric, OMNIREDUCE),),
     )
-
-
-def _nearest(job: Assignment, fabric: Fabric) -> str | None:
-    """The INA switch with the fewest links to all workers' ToRs; None without any."""
-    tors: Collection[str] = tuple(by_rack(job.workers, fabric))
-    links = {
-        switch: sum(len(path(fabric, tor, switch)) - 1 for tor in tors)
-        for switch in fabric.switches
-        if switch in fabric.ina
-    }
-    return chosen(links, job.workers, fabric)
 
 
 class OmniReduceOptions(WithWindow):
@@ -90,9 +79,10 @@ SYSTEM = System(
         "not zero at some worker. This formula is ours.",
         "The form for networks without loss, in which a worker without values is silent, needs the "
         "least of all workers' positions at each packet, which a slot cannot compute.",
-        "The root is the INA ToR with the most workers or, if no ToR has INA, the nearest switch "
-        "above; among equals, jobs that share racks have different roots and links. Other INA ToRs "
-        "sum their racks; workers elsewhere send to the root.",
+        "The tree is SwitchML's: its root is the INA switch above the workers' ToRs nearest to "
+        "all of them or, without one above, the INA ToR with the most workers; among equals, "
+        "jobs that share racks have different roots and links. Other INA switches on the way sum, "
+        "too, and workers below other ToRs send to the next of these switches.",
         "Which blocks are zero does not change from iteration to iteration.",
         "If no switch sums, the job is not admitted; with without_ina: ring it is a ring.",
     ),

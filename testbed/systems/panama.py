@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 
 from pydantic import Field
@@ -10,7 +9,7 @@ from pydantic import Field
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.panama.protocol import PROTOCOL as PANAMA
 from testbed.systems import ring
-from testbed.systems.racks import merging, two_levels
+from testbed.systems.racks import jobs_before, merging, two_levels
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -21,7 +20,7 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     tops = merging(job.workers, fabric)
     if not tops:
         return replace(ring.plan(replace(job, options={}), fabric), system="panama")
-    first = zlib.crc32(" ".join(job.workers).encode()) % len(tops)
+    first = jobs_before(job.workers, fabric) % len(tops)
     tops = (*tops[first:], *tops[:first])[: job.options.get("trees")]
     uses = tuple(SwitchAllReduce(chunk=each, tree=each) for each in range(len(tops)))
     return Plan(
@@ -64,7 +63,7 @@ SYSTEM = System(
         "Only the abstract was at hand. How many trees a job has and how they are chosen is not in "
         "it: here one for each switch that can be a root, which are the INA switches above the "
         "ToRs nearest to all of them (without any, the INA ToRs with several of the workers). With "
-        "fewer trees, a hash of the workers draws the roots, so that jobs differ.",
+        "fewer trees, jobs that share racks take different roots in turn.",
         "Trees share each bucket equally, as consecutive parts; a hash of each block comes to the "
         "same parts on average.",
         "If no switch can be a root, the workers run ring all-reduce.",

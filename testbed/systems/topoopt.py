@@ -69,7 +69,8 @@ SYSTEM = System(
         "A circuit is full duplex and used in both directions, so d links are d/2 jumps and d "
         "directed rings: 2(n-1)/n M/(d B).",
         "On another fabric, or with fewer workers than hosts, the rings of the option rings run on "
-        "what paths there are.",
+        "what paths there are. That is outside TopoOpt, which gives each job circuits of its own, "
+        "and may be slower than one ring.",
         "Setting up circuits delays the job's start and is not part of its time.",
         "There is no barrier between rounds: a part is passed on as soon as it has arrived.",
     ),

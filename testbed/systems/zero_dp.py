@@ -35,6 +35,9 @@ PIPELINING = Pipelining(partition=4_000_000)
 """Used on trees, so that the parameters of one piece go down while the gradients of the next go
 up."""
 
+PIECES = {"partition": 1_000_000, "credit": 4}
+"""Used on hierarchical rings, so that the streams of two stages do not overflow a port's queue."""
+
 
 Halves: TypeAlias = tuple[Plan, Sequence[Program], Sequence[Program]]
 """The plan of stage 2, and its programs that reduce-scatter and that all-gather."""
@@ -59,8 +62,11 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         return replace(whole, programs=scatter, pipelining=Pipelining(), sharding=sharding)
 
     collectives = options["collectives"]
-    rings = hierarchical_ring.plan if collectives == "hierarchical" else ring.plan
-    alone = staged(_on_rings(rings(replace(job, options={}), fabric)))
+    if collectives == "hierarchical":
+        rings = hierarchical_ring.plan(replace(job, options=PIECES), fabric)
+    else:
+        rings = ring.plan(replace(job, options={}), fabric)
+    alone = staged(_on_rings(rings))
     if collectives == "trees" and (on_trees := _on_trees(job, fabric)):
         return staged(on_trees)
     if collectives == "rina" and (grouped := _on_groups(job, fabric)):
@@ -194,7 +200,9 @@ SYSTEM = System(
         "its own rack's, and the owner adds the sum to its part. Parameters go down the same tree, "
         "where switches copy them. So a worker sends and receives about M, as in in-network "
         "all-reduce. Pieces of at most 4 MB follow one another, so that one "
-        "goes down while the next goes up.",
+        "goes down while the next goes up. A controller chooses each stream's way among equally "
+        "short ones, as for GRID; so it does for Rina's ring.",
+        "On hierarchical rings pieces have at most 1 MB, and a worker has four in flight.",
         "With collectives: rina the ring is Rina's with its reading: stream. Rina splits the model "
         "by the number of groups, but ZeRO needs a shard for each worker. So a shard passes all "
         "other groups, a rack's ToR adds its workers' packets to the stream, and the last ToR "

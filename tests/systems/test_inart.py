@@ -12,6 +12,7 @@ import testbed
 from testbed.plan import cost as model
 from testbed.plan.checker import check
 from testbed.systems import Assignment, registry
+from testbed.systems.inart import route
 from testbed.topology.builders import fat_tree, graph, leaf_spine
 from testbed.topology.framing import framing
 
@@ -58,6 +59,22 @@ def test_a_limited_switch_sums_for_as_many_workers_as_it_can():
     ]
     assert summed[0] > summed[1]
     assert sum(bound.shares) == 1
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_more_draws_are_never_slower(seed):
+    """The paper's worked example: with 200 draws the best is at least 2.5 Gbit/s."""
+    racks = {"V1": ["W1", "W2", "W3", "W4", "S1"], "V2": ["W5", "W6", "S2"]}
+    links = [("V1", "V2", 6e9), ("V1", "S1", 4e9), ("V2", "S2", 4e9)]
+    fabric = graph(racks, links, 6e9, 10**7).with_ina(["V1", "V2"])
+    fabric = replace(fabric, capacity={"V1": 6e9, "V2": 6e9})
+    workers, servers = ("W1", "W2", "W3", "W4", "W5", "W6"), ("S1", "S2")
+    rates = []
+    for draws in (4, 32, 200):
+        options = INART.settle({"seed": seed, "draws": draws})
+        rates.append(route(Assignment(workers, servers, options), fabric).rate)
+    assert rates == sorted(rates)
+    assert rates[-1] >= 2.5e9
 
 
 def test_a_server_that_works_too_is_refused():

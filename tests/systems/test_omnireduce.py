@@ -34,6 +34,16 @@ def test_a_spine_will_do_where_no_rack_sums():
     assert tree(["h0", "h5", "h6"], ["s1"]).root == "s1"
 
 
+def test_its_tree_is_that_of_its_dense_twin_at_every_tier():
+    job = Assignment(("h0", "h1", "h5", "h6", "h10"))
+    fabric = FABRIC.with_ina(FABRIC.switches)
+    (ours,), (dense,) = (
+        registry[name].plan(job, fabric).trees for name in ("omnireduce", "switchml")
+    )
+    assert ours.root in ("s0", "s1")
+    assert (ours.parent, ours.turn) == (dense.parent, dense.turn)
+
+
 def test_without_a_switch_it_is_not_admitted():
     with pytest.raises(ValueError, match=r"not admitted.*without_ina: ring"):
         OMNIREDUCE.plan(Assignment(("h0", "h5")), FABRIC)

@@ -52,26 +52,24 @@ def test_without_a_root_it_is_a_ring():
     assert not plan(ACROSS, []).trees
 
 
-def test_jobs_with_fewer_trees_have_different_roots():
+def test_jobs_with_fewer_trees_take_roots_in_turn():
     jobs = [[f"h{4 * rack + place}" for rack in range(4)] for place in range(4)]
-    drawn = [frozenset(roots(job, FABRIC.switches, trees=2)) for job in jobs]
-    assert all(len(each) == 2 for each in drawn)
-    assert len(set(drawn)) > 1
+    singles = [plan(job, FABRIC.switches, trees=1).trees[0].root for job in jobs]
+    assert sorted(singles) == ["s0", "s1", "s2", "s3"]
+    pairs = [frozenset(roots(job, FABRIC.switches, trees=2)) for job in jobs]
+    assert all(len(each) == 2 for each in pairs)
 
 
 @pytest.mark.parametrize(("trees", "times"), [(4, 1.0), (1, 2.0)])
 def test_several_trees_spread_jobs_over_links(trees, times):
-    """Two jobs whose single trees happen to have the same root share its links."""
+    """Two jobs whose single trees have the same root, because their first racks are not shared,
+    share its links."""
     fabric = FABRIC.with_ina(FABRIC.switches)
-    jobs = [[f"h{4 * rack + place}" for rack in range(4)] for place in range(4)]
-    by_root = {}
-    for job in jobs:
-        by_root.setdefault(plan(job, fabric.switches, trees=1).trees[0].root, []).append(job)
-    pair = max(by_root.values(), key=len)[:2]
-    assert len(pair) == 2, "a hash of four jobs to four roots that differ"
+    pair = [["h0", "h4", "h8"], ["h12", "h5", "h9"]]
+    assert len({plan(job, fabric.switches, trees=1).trees[0].root for job in pair}) == 1
     plans = [plan(job, fabric.switches, trees=trees) for job in pair]
     units = tuple(Unit(at, 10**6, 0.0) for at in range(8))
-    told = [Job(each, units, 0.0, ((1.0,),) * 4) for each in plans]
+    told = [Job(each, units, 0.0, ((1.0,),) * 3) for each in plans]
     alone = model.ClosedForm(plans[0], fabric).iteration(model.Timing([(0.0, 4e6)] * 8))
     found = simulate(fabric, told, Assumptions("even"))
     assert found.jct_s(0) == pytest.approx(times * alone.iteration_s, rel=0.02)

@@ -18,8 +18,6 @@ from scipy.optimize import linprog
 from testbed.systems.gradient_routing.problem import Problem, Routing, Vector
 from testbed.systems.gradient_routing.solvers import drawn_from
 
-KEPT = 4
-
 
 @dataclass(frozen=True)
 class Split:
@@ -34,30 +32,22 @@ class Split:
 
 
 def rounded(problems: Sequence[Problem], seed: int, draws: int, equal: bool = False) -> Split:
-    """The best of several draws of routes, each with its best split, or with ``equal`` shares.
-
-    Draws are compared with the relaxation's shares; then the best `KEPT` of them get their own best
-    split.
-    """
+    """The best of several draws of routes, each with its best split, or with ``equal`` shares."""
     joint = _Joint(problems)
     dice = random.Random(seed)
     weights, relaxed = joint.relaxed(equal)
-    found = []
+    drawn = {}  # a routing that is drawn again has the same split
     for _ in range(draws):
         counts = [drawn_from(*each, dice) for each in zip(problems, weights, strict=True)]
-        found.append((counts, joint.loads(counts)))
-    found.sort(key=lambda draw: float((draw[1] @ relaxed).max()))
-    splits = [relaxed if equal else _split(loads) for _, loads in found[:KEPT]]
-    times = [
-        max(1.0, float((loads @ shares).max()))
-        for (_, loads), shares in zip(found, splits, strict=False)
-    ]
-    time = min(times)
-    best = times.index(time)
-    routings = [
-        problem.routing(each, time) for problem, each in zip(problems, found[best][0], strict=True)
-    ]
-    return Split(tuple(splits[best].tolist()), tuple(routings), joint.unit / time)
+        drawn[b"".join(each.tobytes() for each in counts)] = counts
+    found = []
+    for counts in drawn.values():
+        loads = joint.loads(counts)
+        shares = relaxed if equal else _split(loads)
+        found.append((max(1.0, float((loads @ shares).max())), shares, counts))
+    time, shares, best = min(found, key=lambda each: each[0])
+    routings = [problem.routing(each, time) for problem, each in zip(problems, best, strict=True)]
+    return Split(tuple(shares.tolist()), tuple(routings), joint.unit / time)
 
 
 def _split(loads: Vector) -> Vector:
