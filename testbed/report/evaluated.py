@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from testbed import results
-from testbed.report import backends, data, links, runs, settings, sharing, training
+from testbed.report import again, backends, data, links, runs, settings, sharing, training
 from testbed.report.drawing import Picture
 from testbed.report.ranking import Ranking, rankings
 from testbed.report.system_style import Series, Styles, SystemStyle, references, series_styles
@@ -24,7 +24,8 @@ class Evaluated:
 
     Attributes:
         about: each run's experiment and provenance, by its directory.
-        rows: every row, with its labels (`settings.label`).
+        rows: every row, with its labels (`settings.label`), except those that a later run replaces.
+        replaced: how many these are.
         counted: the rows over which ``means`` are taken.
         means: one row for each setting, place of INA, system and variant (`data.summary`).
         ratios: speed-ups over ``references`` (`data.speed_ups`).
@@ -39,6 +40,7 @@ class Evaluated:
 
     about: Mapping[str, runs.Run]
     rows: pd.DataFrame
+    replaced: int
     counted: pd.DataFrame
     means: pd.DataFrame
     ratios: pd.DataFrame
@@ -77,11 +79,13 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
     found = results.read(run_dirs)
     about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
     backends.check(found.results["backend"])
-    rows = settings.label(found.results, {run: each.experiment for run, each in about.items()})
+    current = again.latest(found.results)
+    rows = settings.label(current, {run: each.experiment for run, each in about.items()})
     means = data.summary(rows, styles, include_invalid)
     return Evaluated(
         about=about,
         rows=rows,
+        replaced=len(found.results) - len(current),
         counted=data.counted(rows, include_invalid),
         means=means,
         ratios=data.speed_ups(means, styles),

@@ -11,6 +11,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from testbed import results
+from testbed.experiment.findings import counted
 from testbed.report import (
     buckets,
     canvas,
@@ -174,11 +175,11 @@ def build(
     shares, lines = matrix.matrix(found.rankings, found.series)
     context = {
         "name": ", ".join(dict.fromkeys(rows["experiment"])),
-        "headlines": ranking.headlines(found.rankings, titles),
+        "headlines": ranking.headlines(found.rankings, titles, rows),
         "shares": shares,
         "lines": lines,
         "facets": _facets(found),
-        "warnings": data.warnings(found.means),
+        "warnings": [*_replaced(found.replaced), *data.warnings(found.means)],
         "include_invalid": include_invalid,
         "figures": [
             Shown(
@@ -237,6 +238,15 @@ def _words(name: str, references: Sequence[str]) -> tuple[str, str]:
     """A figure's heading and caption."""
     heading, caption = _CAPTIONS[name.rstrip("-0123456789")]
     return heading.format(reference=references[-1] if references else ""), caption
+
+
+def _replaced(rows: int) -> list[str]:
+    if not rows:
+        return []
+    return [
+        f"{counted(rows, 'row')} of earlier runs left out: the same cells ran again later, with "
+        "other code or inputs or, in virtual time, with the same result."
+    ]
 
 
 def _facets(found: Evaluated) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -78,12 +78,32 @@ def rankings(table: pd.DataFrame, styles: Styles) -> list[Ranking]:
     return [Ranking(place, rows[0], [next(found) for _ in rows[1:]]) for place, rows in ranked]
 
 
-def headlines(found: Sequence[Ranking], titles: Titles) -> list[str]:
+def headlines(found: Sequence[Ranking], titles: Titles, rows: pd.DataFrame) -> list[str]:
     """A sentence for each setting: which system is fastest, by how much, and how certain that
-    is."""
+    is; or why nothing is compared.
+
+    ``rows`` has all rows with their labels.
+    """
     if not found:
-        return ["No row is valid: this machine did not keep up. There is no comparison."]
+        return [f"{_nothing(rows)} There is no comparison."]
     return [f"{data.where(ranking.place)}: {_said(ranking, titles)}." for ranking in found]
+
+
+def _nothing(rows: pd.DataFrame) -> str:
+    """Why no systems are compared."""
+    good = rows[data.is_valid(rows)]
+    if not len(data.finished(rows)):
+        errors = [error for error in rows["error"].fillna("") if error]
+        return f"No job has finished: {errors[0]}." if errors else "No job has finished."
+    if not len(good):
+        emulated = (rows["backend"] == "emulate").any()
+        return "No row is valid" + (": this machine did not keep up." if emulated else ".")
+    if (good["beside"] != "").all():
+        return "All valid rows are of jobs that ran side by side: see below."
+    return (
+        "Only systems whose workers do not wait for one another have valid rows of jobs alone, and "
+        "their times do not show what that costs in accuracy."
+    )
 
 
 def _said(ranking: Ranking, titles: Titles) -> str:

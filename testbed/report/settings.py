@@ -7,12 +7,16 @@ rows differ in it that would otherwise be grouped together.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from testbed.experiment.schema import Emulation, Job
 
 SETTING = ["backend", "fabric", "workload", "workers", "conditions"]
 """Systems are compared if all of these are equal, and INA is at the same place."""
@@ -22,36 +26,51 @@ SERIES = ["system", "variant"]
 """What is compared: systems, with their options if they ran with several."""
 
 _INA = ("fabric.ina", "fabric.ina_policy", "fabric.ina_tier")
-_CONDITIONS = (
-    "job.bucket", "job.first_bucket", "job.overlap", "job.order", "job.placement",
-    "job.fixed_point", "job.compute.", "emulation.loss", "emulation.duplication",
+_ELSEWHERE = (
+    "job.system", "job.workload", "job.workers", "job.servers", "job.iterations", "job.start",
+    "emulation.repeats", "emulation.seed",
 )  # fmt: skip
+"""Fields of jobs and of emulation that other columns show, or that make no difference to a job that
+runs alone."""
 _VARIANT = (
     "job.options.", "job.colocated", "emulation.target", "emulation.p4_program",
     "emulation.dilation", "emulation.scale",
 )  # fmt: skip
+_PLAIN = ("job", "fabric", "emulation", "options", "compute")
+"""Parts of a path that labels leave out."""
 _LONGEST = 32  # characters of a value in a label, at most
 
 
 def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """``rows`` with the columns of SETTING, PLACE and SERIES, and ``beside``.
+    """``rows`` with the columns of SETTING, PLACE and SERIES, ``beside`` and ``others``.
 
     ``experiments`` are the contents of ``experiment.yaml`` by run. ``beside`` names the jobs that
-    ran side by side with a row's own; it is empty if that was alone.
+    ran side by side with a row's own; it is empty if that was alone. ``others`` says in which
+    fields, of any of these jobs, cells differ that would otherwise look alike.
     """
     fields = _fields(rows, experiments)
     shape = [name for name in fields if name.startswith("fabric.") and name not in _INA]
-    conditions = [name for name in fields if name.startswith(_CONDITIONS)]
+    conditions = [
+        name
+        for name in fields
+        if name.startswith(("job.", "emulation.")) and not name.startswith((*_ELSEWHERE, *_VARIANT))
+    ]
     fields["iterations"] = rows["iterations"].astype(str)
     fields["servers"] = rows["servers"].astype(str)
 
     rows = rows.assign(beside=_beside(rows))
+    named = fields.get("job.workers", pd.Series("", index=rows.index)).fillna("")
+    fields["hosts"] = named.where(named.str.startswith("[") & (rows["beside"] == ""), "")
     rows["fabric"] = _joined(rows["topology"], _told_apart(rows, fields, ["topology"], shape))
     rows["conditions"] = _told_apart(
-        rows, fields, ["backend", "fabric", "workload", "workers"], [*conditions, "iterations"]
+        rows,
+        fields,
+        ["backend", "fabric", "workload", "workers"],
+        [*conditions, "iterations", "hosts"],
     )
     rows = _placed(rows, fields)
     rows["variant"] = _variants(rows, fields)
+    rows["others"] = _others(rows)
     return rows
 
 
@@ -74,14 +93,34 @@ def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) ->
             known[key] = own if "job.system" in own and not lost else {}
         records.append(known[key])
     fields = pd.DataFrame.from_records(records, index=rows.index)
-    # A field that a known row lacks was left out of its file: this means "default" for an option,
-    # and "none" otherwise. The fields of unknown rows stay missing.
+    # A field that a known row lacks was left out of its file, so it has its default. The fields of
+    # unknown rows stay missing.
     known_rows = pd.Series([bool(each) for each in records], index=rows.index)
     for name in fields:
         left_out = fields[name].isna() & known_rows
-        absent = "default" if name.startswith("job.options.") else "none"
-        fields[name] = fields[name].mask(left_out, absent)
+        fields[name] = fields[name].mask(left_out, _default(name))
     return fields
+
+
+@cache
+def _default(path: str) -> str:
+    """The default of a field as text: ``default`` for a system's option, ``none`` if the schema has
+    none that is short."""
+    if path.startswith("job.options."):
+        return "default"
+    kind, _, name = path.partition(".")
+    known = {"job": Job.model_fields, "emulation": Emulation.model_fields}
+    field = known.get(kind, {}).get(name)
+    default = None if field is None or field.is_required() else field.get_default()
+    return _text(default) if isinstance(default, (bool, int, float, str)) else "none"
+
+
+def _text(value: Any) -> str:
+    if value in ([], {}):
+        return "none"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _with(base: Mapping[str, Any], settings: str) -> dict[str, Any]:
@@ -118,7 +157,7 @@ def _of_job(fields: Mapping[str, Any], job: int) -> dict[str, str]:
         if path.startswith(own):
             path = "job." + path.removeprefix(own)
         if path.startswith(("fabric.", "job.", "emulation.")):
-            found[path] = value if isinstance(value, str) else json.dumps(value)
+            found[path] = _text(value)
     return found
 
 
@@ -142,12 +181,22 @@ def _told_apart(
 
 def _named(path: str, values: pd.Series) -> pd.Series:
     """``name=value``. Values that are too long for a label become letters."""
-    name = path.rpartition(".")[2]
+    *above, name = path.split(".")
+    if above and above[-1] not in _PLAIN:
+        name = f"{above[-1]}.{name}"
     texts = {
-        value: value if len(value) <= _LONGEST else ascii_uppercase[place % 26]
+        value: next(
+            (text for text in (value, _bare(value)) if len(text) <= _LONGEST),
+            ascii_uppercase[place % 26],
+        )
         for place, value in enumerate(values.dropna().unique())
     }
     return f"{name}=" + values.map(texts).fillna("unknown")
+
+
+def _bare(value: str) -> str:
+    """``at 1ms link t0-s0`` for ``[{"at": "1ms", "link": "t0-s0"}]``."""
+    return re.sub(r'[][{}":,]', "", value)
 
 
 def _joined(first: pd.Series, second: pd.Series) -> pd.Series:
@@ -206,6 +255,31 @@ def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
     unknown = fields["job.system"].isna() if "job.system" in fields else True
     cells = rows["cell"].groupby([*same, labels], dropna=False).transform("nunique")
     return labels.mask(unknown & (cells > 1), _joined(labels, "cell " + rows["cell"]))
+
+
+def _others(rows: pd.DataFrame) -> pd.Series:
+    """The swept fields in which rows of several jobs differ that have the same labels."""
+    found = pd.Series("", index=rows.index)
+    shared = rows[rows["beside"] != ""]
+    if not len(shared):
+        return found
+    swept = pd.DataFrame.from_records(
+        [
+            {_of_any(path): _text(value) for path, value in _with({}, settings or "{}").items()}
+            for settings in shared["settings"]
+        ],
+        index=shared.index,
+    ).fillna("")
+    within = [*SETTING, "ina", *SERIES, "beside", "job"]
+    return _told_apart(shared, swept, within, list(swept)).reindex(rows.index, fill_value="")
+
+
+def _of_any(path: str) -> str:
+    """``job 1 start`` for ``jobs.1.start``."""
+    first, *rest = path.split(".")
+    if first != "jobs":
+        return path
+    return " ".join(["job", *(part for part in rest if part not in _PLAIN)])
 
 
 def _beside(rows: pd.DataFrame) -> pd.Series:

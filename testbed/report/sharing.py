@@ -49,6 +49,7 @@ def together(
                 | {
                     "job": number,
                     "beside": first["beside"],
+                    "others": first["others"],
                     "shown": VALID if own["is_valid"].all() else INVALID,
                     "rows": int((cell["job"] == number).sum()),
                     "valid_rows": int(own["is_valid"].sum()),
@@ -77,8 +78,14 @@ def drawn(jobs: pd.DataFrame, styles: SeriesStyles) -> Figure:
     cells = canvas.some(list(jobs.groupby(_CELL, sort=True)))
     panels = [
         Panel(
-            f"{names.fabric(fabric)}\nINA at {ina}, Jain's index {part['fairness'].iloc[0]:.3f} "
-            f"of {part['fairness_of'].iloc[0]}",
+            "\n".join(
+                [
+                    names.fabric(fabric),
+                    *filter(None, [names.settings(part["others"].iloc[0])]),
+                    f"INA at {ina}, Jain's index {part['fairness'].iloc[0]:.3f} "
+                    f"of {part['fairness_of'].iloc[0]}",
+                ]
+            ),
             part,
         )
         for (_, fabric, ina, _), part in cells

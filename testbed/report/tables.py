@@ -18,6 +18,7 @@ title = cache(catalogue.title)
 Table = tuple[list[str], list[list[str]]]
 Titles = Mapping[Series, str]
 _SETTING = ["workload", "workers", "fabric", "conditions", "INA", "by"]
+_OTHERS = "swept in any job"
 
 
 def number(value: Any) -> str:
@@ -52,12 +53,12 @@ def _setting(row: Any) -> list[str]:
 
 
 def _without_empty(table: Table) -> Table:
-    """``table`` without the column of conditions if it is empty in every row."""
+    """``table`` without its columns of settings that are empty in every row."""
     columns, rows = table
     kept = [
         at
         for at, title in enumerate(columns)
-        if title != "conditions" or any(row[at] for row in rows)
+        if title not in ("conditions", _OTHERS) or any(row[at] for row in rows)
     ]
     return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
@@ -150,7 +151,8 @@ def beside(table: pd.DataFrame, titles: Titles) -> Table:
 def jobs(table: pd.DataFrame, titles: Titles) -> Table:
     """Jobs that ran side by side."""
     columns = ["system", "JCT (s)", "95 % interval", "alone (s)", "slowdown", "cell", "job"]
-    columns += [*_SETTING, "beside", "algbw (Gbit/s)", "slots taken", "Jain's index", "of"]
+    columns += [*_SETTING, "beside", _OTHERS, "algbw (Gbit/s)", "slots taken", "Jain's index"]
+    columns += ["of"]
     columns += ["valid rows"]
     return _without_empty(
         (
@@ -167,6 +169,7 @@ def jobs(table: pd.DataFrame, titles: Titles) -> Table:
                     str(row.job),
                     *_setting(row),
                     row.beside,
+                    names.settings(row.others),
                     number(row.algbw),
                     _share(row.contention),
                     number(row.fairness),

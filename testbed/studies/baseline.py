@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from testbed import results
 from testbed.experiment.schema import Experiment
 from testbed.replaced import replacing
-from testbed.report import backends, data, runs
+from testbed.report import again, backends, data, runs
 from testbed.results import Unreadable
 from testbed.studies.divergence import Key, Record, records
 
@@ -70,12 +70,13 @@ def load(path: Path) -> Outcome:
 
 
 def directories(paths: Sequence[Path]) -> Outcome:
-    """The results below ``paths``. Raises Unreadable if one has none."""
+    """The results below ``paths``, without rows that a later run replaces. Raises Unreadable if one
+    has none."""
     try:
         tables = results.read(paths)
     except FileNotFoundError as error:
         raise Unreadable(str(error)) from error
-    rows = tables.results
+    rows = again.latest(tables.results)
     names = [str(name) for name in rows["run"].unique()]
     experiments, facts = {}, {}
     for name in names:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from made_up import STYLES, labelled, rows
@@ -37,7 +39,7 @@ def test_rows_that_are_all_invalid_are_shown_as_such_and_not_compared(tmp_path):
     assert data.speed_ups(summary, STYLES).empty
     assert (
         "only Ring has a valid row"
-        in ranking.headlines(ranking.rankings(summary, STYLES), TITLES)[0]
+        in ranking.headlines(ranking.rankings(summary, STYLES), TITLES, summary)[0]
     )
 
 
@@ -107,14 +109,33 @@ def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
 )
 def test_claims_are_as_strong_as_the_repeats(tmp_path, ps, ring, said):
     summary = table(tmp_path, rows("ps", *ps) + rows("ring", *ring))
-    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES)
+    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES, summary)
     assert said in sentence
 
 
 def test_who_does_not_wait_for_others_is_not_called_fastest(tmp_path):
     summary = table(tmp_path, rows("ps", 4.0) + rows("ring", 2.0) + rows("asp", 1.0))
-    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES)
+    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES, summary)
     assert "Ring is fastest" in sentence and "ASP" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (
+            [replace(*rows("ps", 4.0, error="no route", verdict=""), jct_s=None)],
+            "No job has finished: no route.",
+        ),
+        (rows("ps", 4.0, verdict="busy"), "this machine did not keep up"),
+        (rows("ps", 4.0, verdict="wrong", backend="packet"), "No row is valid. There is"),
+        (rows("ps", 4.0, cell="x") + rows("ring", 5.0, cell="x", job=1), "jobs that ran side by"),
+        (rows("asp", 4.0), "do not wait for one another"),
+    ],
+)
+def test_why_nothing_is_compared(tmp_path, own, said):
+    found = labelled(tmp_path, own)
+    none = ranking.rankings(data.summary(found, STYLES), STYLES)
+    assert said in ranking.headlines(none, TITLES, found)[0]
 
 
 def test_errors_against_the_closed_form(tmp_path):
@@ -161,7 +182,8 @@ def test_an_invalid_job_keeps_its_whole_cell_out(tmp_path):
 
 def test_who_is_not_told_apart_is_not_called_fastest(tmp_path):
     close = rows("ps", 4.0, 5.0, 6.0, 7.0) + rows("ring", 4.1, 5.1, 6.1, 6.9)
-    (sentence,) = ranking.headlines(ranking.rankings(table(tmp_path, close), STYLES), TITLES)
+    summary = table(tmp_path, close)
+    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES, summary)
     assert "Ring and PS tie" in sentence or "PS and Ring tie" in sentence
     assert "fastest" not in sentence
 
@@ -169,7 +191,7 @@ def test_who_is_not_told_apart_is_not_called_fastest(tmp_path):
 def test_identical_plans_tie_whatever_was_measured(tmp_path):
     same = rows("ps", 8.0, 8.1, 8.2, 8.3, plan="a") + rows("ring", 4.0, 4.1, 4.2, 4.3, plan="a")
     summary = table(tmp_path, same + rows("atp", 9.0, 9.1, 9.2, 9.3, plan="b"))
-    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES)
+    (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES, summary)
     assert "Ring and PS tie" in sentence
     claims = data.speed_ups(summary, STYLES).set_index("system")
     assert claims.loc["ps", "claim"] == "tie: the same plan"

@@ -153,7 +153,7 @@ def test_only_failed_rows_still_make_a_report(tmp_path):
     directory = RunDirectory.create(tmp_path, "none")
     directory.append([FAILED])
     text, _ = read(build([directory.path], tmp_path / "out", STYLES))
-    assert "No row is valid" in text and "rank 3" in text
+    assert "No job has finished: " in text and "rank 3" in text
 
 
 def test_a_row_that_was_cut_off_is_not_silently_left_out(tmp_path):

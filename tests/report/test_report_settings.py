@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
-from made_up import EXPERIMENT, labelled, rows, run
+from made_up import EXPERIMENT, STYLES, labelled, rows, run
 
 from testbed import results
-from testbed.report import settings
+from testbed.experiment.schema import Compute, Emulation, Job, Training
+from testbed.report import again, data, settings
 
 
 def swept(path: str, value: object) -> dict[str, str]:
@@ -144,3 +146,84 @@ def test_runs_of_different_experiments(tmp_path):
 def test_an_experiment_that_says_nothing(tmp_path, experiment):
     table = labelled(tmp_path, rows("ps", 1.0), experiment)
     assert table["system"].tolist() == ["ps"]
+
+
+SHOWN_ELSEWHERE = {"system", "workload", "workers", "servers", "iterations", "start"}
+"""By columns of their own, or without effect on a job that is alone."""
+FIELDS = [
+    *(f"jobs.0.{name}" for name in Job.model_fields if name not in SHOWN_ELSEWHERE),
+    *(f"emulation.{name}" for name in Emulation.model_fields if name not in ("repeats", "seed")),
+    *(f"jobs.0.training.{name}" for name in Training.model_fields),
+    *(f"jobs.0.compute.{name}" for name in Compute.model_fields),
+]
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_no_swept_field_is_averaged_away(tmp_path, path):
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a", backend="packet", **swept(path, [1]))
+        + rows("ps", 3.0, cell="b", backend="packet", **swept(path, [2])),
+    )
+    assert data.summary(table, STYLES)["jct_s"].tolist() == [1.0, 3.0]
+
+
+def test_jobs_on_other_hosts_are_another_condition(tmp_path):
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a", **swept("jobs.0.workers", ["h0", "h1"]))
+        + rows("ps", 1.0, cell="b", **swept("jobs.0.workers", ["h0", "h2"])),
+    )
+    assert table["conditions"].tolist() == ['hosts=["h0", "h1"]', 'hosts=["h0", "h2"]']
+
+
+def test_a_field_that_a_file_leaves_out_has_its_default(tmp_path):
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a") + rows("ps", 1.0, cell="b", **swept("jobs.0.density", 1.0)),
+    )
+    assert table["conditions"].eq("").all()
+
+
+def test_nested_fields_have_their_parents_names(tmp_path):
+    slow = {"workers": 1, "slowdown": 4}
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a", **swept("jobs.0.compute", {"stragglers": slow}))
+        + rows("ps", 1.0, cell="b", **swept("jobs.0.compute", {"factor": 0.5})),
+    )
+    assert table["conditions"][0].startswith("stragglers.workers=1")
+
+
+def test_jobs_side_by_side_say_what_was_swept_in_any_of_them(tmp_path):
+    def both(cell, start):
+        return [
+            *rows("ps", 1.0, cell=cell, job=0, **swept("jobs.1.start", start)),
+            *rows("ring", 1.0, cell=cell, job=1, **swept("jobs.1.start", start)),
+        ]
+
+    two = EXPERIMENT | {"jobs": EXPERIMENT["jobs"] + [EXPERIMENT["jobs"][0] | {"system": "ring"}]}
+    own = both("a", "0s") + both("b", "10s") + rows("ps", 1.0, cell="c")
+    table = labelled(tmp_path, own, two)
+    assert table["others"].tolist() == ["job 1 start=0s"] * 2 + ["job 1 start=10s"] * 2 + [""]
+    assert table["conditions"].eq("").all()
+
+
+def test_a_later_run_replaces_rows_of_the_same_cell(tmp_path):
+    """In virtual time the same repeat is no other sample; of other code, no row is one."""
+
+    def ran(name, at, **fields):
+        own = [replace(row, started_at=at) for row in rows("ps", 1.0, 2.0, **fields)]
+        return run(tmp_path, own, name, EXPERIMENT)
+
+    runs = [
+        ran("first", "2026-01-01T00:00:00Z", version="old", backend="packet"),
+        ran("second", "2026-01-02T00:00:00Z", version="new", backend="packet"),
+        ran("third", "2026-01-03T00:00:00Z", version="new", backend="packet"),
+    ]
+    found = again.latest(results.read(runs).results)
+    assert set(found["run"]) == {str(runs[2])} and len(found) == 2
+    runs = [ran(f"e{name}", f"2026-02-0{name}T00:00:00Z", version="new") for name in (1, 2)]
+    assert len(again.latest(results.read(runs).results)) == 4
+    runs.append(ran("changed", "2026-02-03T00:00:00Z", version="newer"))
+    assert set(again.latest(results.read(runs).results)["run"]) == {str(runs[-1])}
