@@ -14,7 +14,7 @@ fails raises nothing: its row has the reason in ``error``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,8 +50,24 @@ def validate(experiment: AnyExperiment) -> Experiment:
     if isinstance(experiment, Experiment):
         return experiments.reads(dump(experiment))
     if isinstance(experiment, Mapping):
-        return experiments.reads(write(dict(experiment)))
+        return experiments.reads(write(_plain(experiment)))
     raise TypeError(f"found {experiment!r}, wanted a file, a mapping or an Experiment")
+
+
+def _plain(value: Any, path: str = "") -> Any:
+    """``value`` as YAML has it: numpy's numbers and arrays, paths, tuples and mappings, too."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each, f"{path}.{key}".strip(".")) for key, each in value.items()}
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(each, f"{path}.{at}") for at, each in enumerate(value)]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    wanted = "a number, a text, a path, a list or a mapping"
+    raise TypeError(f"{path}: found {value!r}, wanted {wanted}")
 
 
 def cells(experiment: AnyExperiment) -> pd.DataFrame:
@@ -128,6 +144,8 @@ def resume(
             out the same.
         executor, captures, series, timeline, force, progress: as for `run`.
     """
+    if unknown := sorted({*retry} - {"failed", "invalid"}):
+        raise ValueError(f'retry: found {", ".join(unknown)}, wanted "failed", "invalid" or both')
     asked = None if experiment is None else validate(experiment)
     evaluated = evaluation.Resumed(Path(directory), asked, Rules(retry, any_version, adopt))
     return _run(evaluated, recorded(captures, series, timeline), executor, force, progress)
@@ -150,8 +168,11 @@ def _run(
 def read(*directories: File) -> Tables:
     """The tables of results directories, or of all those below the given ones.
 
-    Raises FileNotFoundError if one has no results. See `testbed.results` for the columns.
+    Raises FileNotFoundError if one has no results, and ValueError if none is given. See
+    `testbed.results` for the columns.
     """
+    if not directories:
+        raise ValueError("found no directory, wanted at least one")
     return results.read([Path(each) for each in directories])
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
 from tiny import data, file
 
@@ -157,3 +158,20 @@ def test_an_example_notebook_runs(path, monkeypatch):
     shown = [set(output.get("data", {})) for cell in cells for output in cell.outputs]
     assert any("text/html" in each for each in shown)
     assert any("image/png" in each for each in shown)
+
+
+def test_numpys_numbers_and_paths_are_plain_data(tmp_path):
+    asked = simulated(tmp_path, jobs__0__workers=np.int64(4), emulation__scale=np.float64(1))
+    asked["jobs"][0]["workload"] = tmp_path / "tiny.trace"
+    asked["sweep"] = {"jobs.0.iterations": np.arange(1, 3)}
+    assert len(testbed.cells(asked)) == 4
+    asked["jobs"][0]["workers"] = object()
+    with pytest.raises(TypeError, match=r"jobs\.0\.workers: found <object"):
+        testbed.validate(asked)
+
+
+def test_what_is_retried_is_a_known_word(tmp_path):
+    with pytest.raises(ValueError, match='found fail, wanted "failed"'):
+        testbed.resume(tmp_path, retry=["fail"])
+    with pytest.raises(ValueError, match="found no directory"):
+        testbed.read()

@@ -18,7 +18,17 @@ from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Executor, log_name
 from testbed.campaign.planning import Planned, of_ids, plan
 from testbed.campaign.progress import Progress
-from testbed.campaign.resume import Key, Rules, adopt, experiment_of, held, judge, probes, set_aside
+from testbed.campaign.resume import (
+    Key,
+    Rules,
+    adopt,
+    check_tables,
+    experiment_of,
+    held,
+    judge,
+    probes,
+    set_aside,
+)
 from testbed.campaign.standings import Standings, records
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
@@ -93,6 +103,7 @@ class Resumed:
                     (run / name).stat()
                 before = experiment_of(run)
                 results.read(run)
+                check_tables(run)
                 results.read_metadata(run)
                 wanted = experiment or before
             except FileNotFoundError as error:

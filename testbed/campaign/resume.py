@@ -13,6 +13,7 @@ import fcntl
 import io
 import json
 import os
+import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,7 +53,8 @@ PATIENCE_S = 25.0
 cleaned up."""
 
 _OF_THE_RUN = {"experiment", "settings", "started_at", "version", "deployed"}
-_NEEDED = {RESULTS: {"cell", "repeat", "error", "verdict"}}
+_NEEDED = {"cell", "repeat"}
+_NEEDED_OF = {RESULTS: {*_NEEDED, "error", "verdict"}}
 
 Key = tuple[str, str]
 """A cell's id and its repeat, as text in a table."""
@@ -145,6 +147,14 @@ class State:
                 f" version of the testbed will be moved to {SUPERSEDED}{RESULTS}"
             )
         return said
+
+
+def check_tables(run: Path) -> None:
+    """Raises Unreadable if a table of a run's directory is damaged."""
+    for name in (RESULTS, ITERATIONS, LINKS, DIGESTS, TRAINING):
+        if (path := run / name).exists():
+            _read(path)
+            _last(path)
 
 
 def judge(run: Path, cells: Sequence[Cell], rules: Rules, deployments: Deployments) -> State:
@@ -308,7 +318,10 @@ def _key(row: Mapping[str, str]) -> Key:
 
 def _header(path: Path) -> list[str]:
     with path.open(newline="", errors="replace") as file:
-        return next(csv.reader(file), [])
+        try:
+            return next(csv.reader(file), [])
+        except csv.Error as error:
+            raise Unreadable(f"{path}: found no table ({error}), wanted what `run` wrote") from None
 
 
 def _read(path: Path) -> list[dict[str, str]]:
@@ -322,7 +335,7 @@ def _read(path: Path) -> list[dict[str, str]]:
         raise Unreadable(f"{path}: found no table ({error}), wanted what `run` wrote") from None
     if not columns:  # the machine went down before the first row was written
         return []
-    if absent := _NEEDED.get(path.name, set()) - columns:
+    if absent := _NEEDED_OF.get(path.name, _NEEDED) - columns:
         lacking = ", ".join(sorted(absent))
         raise Unreadable(f"{path}: found no column {lacking}, wanted what `run` wrote")
     return rows
@@ -346,7 +359,7 @@ def _keep(
     """Rewrite a table with the rows of finished cells; append the others to another table."""
     table = directory.path / name
     if not {*_header(table)} <= {*columns}:  # somebody's own, or of another version
-        directory.write(f"{SUPERSEDED}columns-{name}", table.read_text())
+        shutil.copyfile(table, directory.path / f"{SUPERSEDED}columns-{name}")
     kept: list[dict[str, str]] = []
     aside: list[dict[str, str]] = []
     for row in _read(table):

@@ -11,6 +11,8 @@ import click
 from testbed.cli.arguments import FILE
 from testbed.cli.failures import reading
 
+MOST_BATCH = 10**18 - 1
+"""A trace has 18 digits for it."""
 _OUT = click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 
 
@@ -47,7 +49,7 @@ def show(workload: str, output: Path | None, **how: Any) -> None:
 @click.argument("file")
 @click.option(
     "--batch",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_BATCH),
     help="samples in a worker's iteration, if FILE does not say",
 )
 @_OUT
@@ -80,7 +82,7 @@ def export(workload: str, out: Path) -> None:
 )
 @click.option(
     "--batch",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_BATCH),
     default=16,
     show_default=True,
     help="samples in a worker's iteration",

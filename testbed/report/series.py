@@ -24,6 +24,7 @@ _PANELS = {
     "slots_incomplete": ("slots with an incomplete sum", "slots", 1.0),
 }
 """The title, the unit and the factor to the unit, by quantity."""
+_MOST = 1e100
 _NAMED = 4
 """How many places of a panel, those with the largest values, have a colour of their own. The others
 are grey."""
@@ -50,6 +51,15 @@ def read(path: Path) -> pd.DataFrame:
         raise NoSeries(
             f"{path}:{wrong.idxmax() + 2}: found no number, wanted numbers in time_s and value"
         )
+    strange = ~table["quantity"].isin(_PANELS) | table["place"].isna()
+    if strange.any():
+        row = strange.idxmax()
+        raise NoSeries(
+            f"{path}:{row + 2}: found quantity {table['quantity'][row]} at {table['place'][row]},"
+            f" wanted one of {', '.join(_PANELS)}, and a place"
+        )
+    if (numbers.abs() > _MOST).any(axis=None):
+        raise NoSeries(f"{path}: found a number above {_MOST:g}, wanted what `run` wrote")
     if not table["value"].any():
         raise NoSeries(f"{path}: found no value other than 0, wanted some to draw")
     return table

@@ -63,7 +63,8 @@ class Measured:
             less is sent, so it may exceed the rate of a link.
         busiest_link: the directed link that needs the longest time for its bytes, as from>to.
         busiest_bytes: the bytes on it for one all-reduce, headers included.
-        wrong: the number of values that differ from the true sum; None if nothing is summed.
+        wrong: 0 where all sums were checked: a wrong one makes the run fail. None if nothing is
+            summed.
         error: why the run failed, or empty.
     """
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isclose
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.backends.digests import Digests, first_difference
+from testbed.experiment.findings import shown
+from testbed.results import DIGESTS, ITERATIONS, Unreadable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +53,7 @@ class Record:
         return Record(
             {(iteration, rank): end for iteration, rank, end in ends},
             links,
-            Digests.of(*digests) if digests is not None else None,
+            checked(*digests) if digests is not None else None,
         )
 
 
@@ -62,15 +65,17 @@ def records(tables: Tables, digests: pd.DataFrame) -> dict[Key, Record]:
     rows = tables.results
     ends = dict(iter(tables.iterations.groupby(["run", "cell", "repeat", "job"])))
     loads = dict(iter(tables.links.groupby(["run", "cell", "repeat"])))
-    kept = {
-        (each.run, each.cell, each.repeat): Digests.of(each.packets, each.every, each.digests)
-        for each in digests.itertuples()
-    }
+    kept = {(each.run, each.cell, each.repeat): _digests(each) for each in digests.itertuples()}
     found = {}
     for row in rows[rows["backend"] == "packet"].itertuples():
         key = (row.run, row.cell, row.repeat, row.job)
         if key in ends and key[:3] in loads:
             own, load = ends[key].sort_values(["iteration", "rank"]), loads[key[:3]]
+            if own[["iteration", "rank", "end_s"]].isna().any(axis=None):
+                raise Unreadable(
+                    f"{Path(row.run) / ITERATIONS}: found an iteration without a number in"
+                    " iteration, rank or end_s, wanted what `run` wrote"
+                )
             names = load["source"] + ">" + load["target"]
             instants = zip(own["iteration"], own["rank"], own["end_s"], strict=True)
             found[key] = Record(
@@ -78,6 +83,29 @@ def records(tables: Tables, digests: pd.DataFrame) -> dict[Key, Record]:
                 dict(zip(names, map(float, load["bytes"]), strict=True)),
                 kept.get(key[:3]),
             )
+    return found
+
+
+def _digests(row: Any) -> Digests:
+    """The digests of a row of digests.csv. Raises Unreadable if they cannot be those of a run."""
+    try:
+        return checked(row.packets, row.every, row.digests)
+    except (TypeError, ValueError, OverflowError):
+        raise Unreadable(
+            f"{Path(row.run) / DIGESTS}: found {shown(row.digests)} for {row.packets} packets, one"
+            f" each {row.every}, wanted what `run` wrote"
+        ) from None
+
+
+def checked(packets: Any, every: Any, text: Any) -> Digests:
+    """Digests read from a file. Raises ValueError, TypeError or OverflowError if their number is
+    not that of the packets."""
+    found = Digests.of(int(packets), int(every), text)
+    if found.every < 1 or found.packets < 0:
+        raise ValueError(f"found {packets} packets and a digest each {every}")
+    whole = found.packets // found.every
+    if not max(1, whole) <= len(found.kept) <= whole + 1:
+        raise ValueError(f"found {len(found.kept)} digests of {packets} packets")
     return found
 
 

@@ -148,7 +148,8 @@ def _summary(rows: pd.DataFrame) -> str:
     )
     count = int(_compared(rows).sum())
     if not count:
-        return f"ladder: UNDECIDED, no valid row; wanted {wanted}"
+        why = "valid row" if rows["emulator"].notna().any() else "row of the emulator"
+        return f"ladder: UNDECIDED, no {why} to compare with; wanted {wanted}"
     missed = _missed(rows)
     found = f"MISSED ({', '.join(missed)})" if missed else "MET"
     return f"ladder: {found} on {count} of {len(rows)} rows (the valid ones); wanted {wanted}"

@@ -47,13 +47,15 @@ REFERENCE = folder("reports") / "reference"
 CLAIMS = "claims.json"
 KEPT = (results.RESULTS, results.ITERATIONS, results.METADATA, results.EXPERIMENT)
 
+_ENDS = ("html", "md", "csv")
+
 
 def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     """Make a reference from ``runs`` and the page in ``claims``; returns the path of its first
     page.
 
-    Raises FileNotFoundError if a directory has no results or no page, and Unreadable if it has no
-    row, or if two runs are of one experiment.
+    Raises FileNotFoundError if a directory has no results, and Unreadable if it has no row, if a
+    file is absent, or if two runs are of one experiment. Nothing is written then.
     """
     for run in runs:
         if not len(results.read_results(run)):
@@ -61,8 +63,14 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     names = [experiment_of(run).name for run in runs]
     if twice := [name for name in names if names.count(name) > 1]:
         raise results.Unreadable(f"found two runs of {twice[0]}, wanted one of each experiment")
-    out.mkdir(parents=True, exist_ok=True)
     matrix = answer.parted(runs).matrix
+    needed = [run / file for run in runs for file in KEPT]
+    needed += [run / results.LINKS for run in matrix]
+    needed += [claims / f"{claims_page.PAGE}.{end}" for end in _ENDS] if claims else []
+    if absent := [path for path in needed if not path.exists()]:
+        listed = ", ".join(map(str, absent))
+        raise results.Unreadable(f"found no {listed}; wanted all files that are to be kept")
+    out.mkdir(parents=True, exist_ok=True)
     for run, name in zip(runs, names, strict=True):
         folder = out / name
         folder.mkdir(exist_ok=True)
@@ -72,7 +80,7 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     kept = {run: out / name for run, name in zip(runs, names, strict=True) if run in matrix}
     reporting.report(matrix, out, kept=kept)
     if claims is not None:
-        for end in ("html", "md", "csv"):
+        for end in _ENDS:
             name = f"{claims_page.PAGE}.{end}"
             shutil.copyfile(claims / name, out / name)
         images = (claims.glob(f"{claims_page.PAGE}-*.{end}") for end in ("pdf", "svg"))

@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pydantic import ValidationError
+
 from testbed.backends.digests import Digests
 from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
 from testbed.backends.packet.recorder import PACKETS
@@ -33,11 +35,11 @@ def packets(
     ``experiment``: the run's experiment, as data. ``wanted``: the run's digests, to be sure that
     the new run is the same.
     """
-    found = [
-        each
-        for each in expand(Experiment.model_validate(experiment))
-        if (each.id, each.repeat) == (cell, repeat)
-    ]
+    try:
+        asked = Experiment.model_validate(experiment)
+    except ValidationError:
+        return "not run again: this version cannot read its experiment"
+    found = [each for each in expand(asked) if (each.id, each.repeat) == (cell, repeat)]
     if not found:
         return "not run again: its experiment has no such cell"
     with TemporaryDirectory() as name:

@@ -45,7 +45,7 @@ def load(path: Path) -> Trace:
     Raises TraceError with every problem, each as ``file:line: found, wanted``.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError([f"{path}: cannot be read: {error}"]) from error
     problems: list[str] = []

@@ -323,6 +323,9 @@ def test_a_strange_directory_is_left_as_it_is(tmp_path):
         ("results.csv", b'{""', b"{nan"),
         ("results.csv", b"cell,", b"sell,"),
         ("run.json", b"{", b"["),
+        ("digests.csv", b"cell,", b"sell,"),
+        ("digests.csv", b"every", b"\xff"),
+        ("links.csv", b"busy", b"b" * 140_000),
         ("experiment.yaml", b"name:", b"nome:"),
     ],
 )

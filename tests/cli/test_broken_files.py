@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import made_up
+import pandas as pd
 import pytest
 import tiny
 import yaml
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 
 import testbed
 from testbed.cli import main
-from testbed.results import CELLS, EXPERIMENT, METADATA, RESULTS
+from testbed.results import CELLS, EXPERIMENT, LINKS, METADATA, RESULTS
 from testbed.studies.baseline import COLUMNS
 from testbed.systems import registry
 
@@ -32,6 +33,31 @@ def test_a_series_with_text_for_a_number(tmp_path, row):
     done = invoke("series", path)
     assert done.exit_code == 2, done.output
     assert f"{path}:3: found no number" in done.output
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("0.1,foo,h0>t0,1", ":3: found quantity foo at h0>t0, wanted one of queue_bytes"),
+        ("0.1,queue_bytes,,1", ":3: found quantity queue_bytes at nan"),
+        ("0.1,queue_bytes,h0>t0,1e308", "found a number above 1e+100"),
+    ],
+)
+def test_a_series_with_nothing_to_draw(tmp_path, row, said):
+    path = tmp_path / "series.csv"
+    path.write_text(f"time_s,quantity,place,value\n0,queue_bytes,h0>t0,5\n{row}\n")
+    done = invoke("series", path)
+    assert done.exit_code == 2, done.output
+    assert said in done.output
+
+
+def test_a_report_of_links_without_a_number(tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0))
+    table = pd.read_csv(directory / LINKS)
+    table.assign(busy="").to_csv(directory / LINKS, index=False)
+    done = invoke("report", directory, "-o", tmp_path / "out")
+    assert done.exit_code == 2, done.output
+    assert "found no number in busy" in done.output
 
 
 def test_a_reference_of_a_run_without_rows(tmp_path):

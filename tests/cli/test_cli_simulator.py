@@ -36,7 +36,9 @@ def test_the_ladder_of_a_run_that_is_there(tmp_path):
     assert not failures
     done = invoke("ladder", tmp_path / "results")
     assert done.exit_code == 1  # nothing was emulated
-    assert done.output.splitlines()[-1].startswith("ladder: UNDECIDED, no valid row")
+    assert done.output.splitlines()[-1].startswith(
+        "ladder: UNDECIDED, no row of the emulator to compare"
+    )
 
 
 def test_a_ladder_of_nothing(tmp_path):

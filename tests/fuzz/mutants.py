@@ -193,7 +193,10 @@ def _home() -> str:
     return _HOMES[0].name
 
 
-_TABLES = ("results.csv", "iterations.csv", "links.csv", "run.json", "experiment.yaml")
+_TABLES = (
+    "results.csv", "iterations.csv", "links.csv", "digests.csv", "cells.csv", "run.json",
+    "experiment.yaml",
+)  # fmt: skip
 _WEIGHTS = {
     "leaf.yaml": 20, "graph.yaml": 10, "tree.yaml": 10, "w.trace": 8, "w.et": 6, "w.csv": 6,
     "c.pcap": 10, "p.json": 1, "base.json": 2, "s.csv": 1,
@@ -226,6 +229,7 @@ def _calls(base: str, at: Path) -> Iterator[tuple[object, ...]]:
         yield "run", "--resume", at.parent, "--dry-run"
         yield "baseline", at.parent, "-o", at.parent.parent / "kept.json"
         yield "compare", originals() / "run", at.parent
+        yield "watch", at.parent, "--once"
         yield "explain", at.parent, "-o", at.parent.parent / "told"
         yield "report", at.parent
 

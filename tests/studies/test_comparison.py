@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -357,3 +359,53 @@ def test_the_first_packets_that_changed_are_shown(tmp_path):
 def test_unreadable_is_raised_for_a_missing_file(tmp_path):
     with pytest.raises(Unreadable, match="wanted a results directory or a stored baseline"):
         baseline.load(tmp_path / "none")
+
+
+@pytest.fixture(scope="module")
+def in_packets(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("packets")
+    directory, failures = New(experiment(folder, backend="packet"), folder).run(
+        NOTHING, local.Local(), quiet=True
+    )
+    assert not failures
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value", "said"),
+    [
+        ("digests.csv", "packets", "9" * 23, "wanted what `run` wrote"),
+        ("digests.csv", "every", "0", "wanted what `run` wrote"),
+        ("digests.csv", "digests", "", "wanted what `run` wrote"),
+        ("iterations.csv", "rank", None, "without a number in iteration, rank or end_s"),
+    ],
+)
+def test_a_damaged_record_is_told(name, column, value, said, in_packets, tmp_path):
+    new = tmp_path / "new"
+    shutil.copytree(in_packets, new)
+    table = pd.read_csv(new / name)
+    table = table.drop(columns=column) if value is None else table.assign(**{column: value})
+    table.to_csv(new / name, index=False)
+    for verb in (["compare", in_packets, new], ["baseline", new, "-o", tmp_path / "kept.json"]):
+        done = CliRunner().invoke(main, [*map(str, verb)])
+        assert done.exit_code == 2 and isinstance(done.exception, SystemExit), done.output
+        assert said in done.output and name in done.output
+
+
+def test_an_experiment_of_another_version_is_not_run_again(in_packets, tmp_path):
+    new = tmp_path / "new"
+    shutil.copytree(in_packets, new)
+    table = pd.read_csv(new / "digests.csv")
+    table["packets"] += 1
+    table.to_csv(new / "digests.csv", index=False)
+    text = (new / "experiment.yaml").read_text()
+    (new / "experiment.yaml").write_text(text + "later: true\n")
+    iterations = pd.read_csv(new / "iterations.csv")
+    iterations["end_s"] *= 2
+    iterations.to_csv(new / "iterations.csv", index=False)
+    rows = pd.read_csv(new / "results.csv")
+    rows["jct_s"] *= 2
+    rows.to_csv(new / "results.csv", index=False)
+    done = CliRunner().invoke(main, ["compare", str(in_packets), str(new)])
+    assert "this version cannot read its experiment" in done.output
+    assert "pydantic" not in done.output

@@ -56,6 +56,19 @@ def run(tmp_path: Path) -> Path:
     return directory
 
 
+@pytest.mark.parametrize("absent", ["links.csv", "claims.html"])
+def test_nothing_is_written_without_all_that_is_to_be_kept(run, tmp_path, absent):
+    claims = tmp_path / "claims"
+    claims.mkdir()
+    for end in ("html", "md", "csv"):
+        (claims / f"claims.{end}").touch()
+    for folder in (run, claims):
+        (folder / absent).unlink(missing_ok=True)
+    with pytest.raises(Unreadable, match=f"found no .*{absent}"):
+        keep([run], claims, tmp_path / "reference")
+    assert not (tmp_path / "reference").exists()
+
+
 def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     out = tmp_path / "reference"
     page = keep([run], None, out)
