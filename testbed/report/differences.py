@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import isnan, nan
 from typing import Any
 
@@ -30,6 +31,7 @@ class Difference:
         interval: its 95 % bootstrap interval; nan with too few repeats.
         p: the corrected p of the rank test of a difference above the floor; nan if it was not made.
         floor: the smallest difference that counts here.
+        enough: how many repeats of each system a test needs at least, among so many comparisons.
     """
 
     faster: Record
@@ -38,6 +40,7 @@ class Difference:
     interval: tuple[float, float]
     p: float
     floor: float
+    enough: int
 
     @property
     def same_plan(self) -> bool:
@@ -74,7 +77,7 @@ class Difference:
             return "simulated"
         if not self.tested:
             first, second = (len(each["times"]) for each in (self.faster, self.slower))
-            return f"too few repeats ({first} and {second})"
+            return f"too few repeats ({first} and {second}, {self.enough} are enough)"
         return f"p = {self.p:.2g}"
 
 
@@ -93,6 +96,7 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
     # comparisons for so few.
     family = sum(p <= LEVEL for p in least.values())
     tested = [own for own, p in least.items() if p * family <= LEVEL and p <= LEVEL]
+    enough = next(n for n in count(1) if least_p(n, n) * len(least) <= LEVEL)
     tests = rank_tests([(np.asarray(first), np.asarray(second)) for first, second in tested])
     p_of = dict(zip(tested, holm(tests), strict=True))
     intervals = ratio_intervals([(second["times"], first["times"]) for first, second in ordered])
@@ -104,6 +108,7 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
             interval=intervals[at],
             p=p_of.get(samples[at], nan) if at in samples else nan,
             floor=floors[at],
+            enough=enough,
         )
         for at, (first, second) in enumerate(ordered)
     ]

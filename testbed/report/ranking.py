@@ -170,6 +170,7 @@ def _sure(lead: Difference) -> str:
     interval = "" if pd.isna(low) else f"95 % interval {low:.2f} to {high:.2f}; "
     if not lead.tested:
         first, second = (len(each["times"]) for each in (lead.faster, lead.slower))
-        return f" ({interval}{first} and {second} repeats are too few for a rank test)"
+        few = f"{first} and {second} repeats are too few for a rank test"
+        return f" ({interval}{few}; {lead.enough} of each are enough)"
     assert lead.p < LEVEL
     return f" ({interval}rank test p = {lead.p:.2g})"

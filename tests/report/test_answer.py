@@ -8,7 +8,7 @@ from testbed.report.settings import PLACE, SERIES, SETTING
 
 def ranking(system, tied=False):
     row = {"system": system, "plans": (), "backend": "packet"}
-    other = Difference(row, row | {"system": "other"}, 1.01 if tied else 2.0, (1, 2), 0.01, 0.02)
+    other = Difference(row, row | {"system": "other"}, 1.01 if tied else 2.0, (1, 2), 0.01, 0.02, 4)
     return Ranking({}, row, [other])
 
 

@@ -31,7 +31,7 @@ def ranking(
     def behind(names: str, ratio: float, p: float) -> list[Difference]:
         interval = (ratio, ratio)
         rows = [row(name, ratio) for name in names.split()]
-        return [Difference(best, each, ratio, interval, p, 0.02) for each in rows]
+        return [Difference(best, each, ratio, interval, p, 0.02, 4) for each in rows]
 
     first, *others = equal.split()
     best = row(first, 1.0)

@@ -103,7 +103,11 @@ def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
         ((4.0, 4.1, 4.2, 4.3), (4.1, 4.2, 4.3, 4.4), "PS and Ring tie"),
         # Always slower, but mostly by less than the floor.
         ((4.0, 4.0, 4.0, 4.0), (4.001, 4.001, 4.001, 9.0), "no test tells PS and Ring apart"),
-        ((8.0, 8.1, 8.2), (4.0, 4.1, 4.2), "too few for a rank test"),
+        (
+            (8.0, 8.1, 8.2),
+            (4.0, 4.1, 4.2),
+            "3 and 3 repeats are too few for a rank test; 4 of each are enough",
+        ),
         ((8.0,), (4.0,), "2.00 times as fast as PS (1 and 1 repeats are too few"),
     ],
 )
@@ -205,7 +209,7 @@ def test_many_comparisons_need_more_repeats(tmp_path):
     assert alone.next is not None and alone.next.p == pytest.approx(2 / 70)
     three = two + rows("atp", 9.0, 9.1, 9.2, 9.3)
     (more,) = ranking.rankings(table(tmp_path / "three", three), STYLES)
-    assert [each.sure for each in more.behind] == ["too few repeats (4 and 4)"] * 2
+    assert [each.sure for each in more.behind] == ["too few repeats (4 and 4, 5 are enough)"] * 2
     six = [time + repeat / 10 for time in (8.0, 4.0, 9.0) for repeat in range(6)]
     enough = rows("ps", *six[:6]) + rows("ring", *six[6:12]) + rows("atp", *six[12:])
     (told,) = ranking.rankings(table(tmp_path / "six", enough), STYLES)
