@@ -59,8 +59,8 @@ def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> p
     fields["servers"] = rows["servers"].astype(str)
 
     rows = rows.assign(beside=_beside(rows))
-    named = fields.get("job.workers", pd.Series("", index=rows.index)).fillna("")
-    fields["hosts"] = named.where(named.str.startswith("[") & (rows["beside"] == ""), "")
+    fields["hosts"] = _listed(fields, "job.workers").where(rows["beside"] == "", "")
+    fields["server_hosts"] = _listed(fields, "job.servers")
     rows["fabric"] = _joined(rows["topology"], _told_apart(rows, fields, ["topology"], shape))
     rows["conditions"] = _told_apart(
         rows,
@@ -72,6 +72,12 @@ def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> p
     rows["variant"] = _variants(rows, fields)
     rows["others"] = _others(rows)
     return rows
+
+
+def _listed(fields: pd.DataFrame, path: str) -> pd.Series:
+    """Hosts that a job names one by one; empty if it says how many."""
+    given = fields.get(path, pd.Series("", index=fields.index)).fillna("")
+    return given.where(given.str.startswith("["), "")
 
 
 def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -240,11 +246,12 @@ def _variants(rows: pd.DataFrame, fields: pd.DataFrame) -> pd.Series:
     """The options in which a system's rows at the same place differ. If some rows of a system
     differ in one, all rows of the system name it."""
     labels = pd.Series("", index=rows.index)
-    paths = [*(name for name in fields if name.startswith(_VARIANT)), "servers"]
+    paths = [*(name for name in fields if name.startswith(_VARIANT)), "servers", "server_hosts"]
     same = [rows[name] for name in (*SETTING, "ina", "beside", "system")]
     for path in paths:
         if fields[path].nunique() > 1:
-            differ = fields[path].groupby(same, dropna=False).transform("nunique") > 1
+            alike = [*same, fields["servers"]] if path == "server_hosts" else same
+            differ = fields[path].groupby(alike, dropna=False).transform("nunique") > 1
             named = _named(path, fields[path])
             for _, system in rows.groupby("system"):
                 if differ[system.index].any():

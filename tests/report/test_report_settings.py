@@ -177,6 +177,17 @@ def test_jobs_on_other_hosts_are_another_condition(tmp_path):
     assert table["conditions"].tolist() == ['hosts=["h0", "h1"]', 'hosts=["h0", "h2"]']
 
 
+def test_servers_on_other_hosts_make_variants(tmp_path):
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a", **swept("jobs.0.servers", ["h8"]))
+        + rows("ps", 1.0, cell="b", **swept("jobs.0.servers", ["h9"]))
+        + rows("ps", 1.0, cell="c", servers=2, **swept("jobs.0.servers", ["h8", "h9"])),
+    )
+    assert table["variant"].nunique() == 3
+    assert table["variant"][0] == 'servers=1, server_hosts=["h8"]'
+
+
 def test_a_field_that_a_file_leaves_out_has_its_default(tmp_path):
     table = labelled(
         tmp_path,
