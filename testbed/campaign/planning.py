@@ -11,9 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from testbed import protocols, wire
+from testbed import protocols, systems, wire
 from testbed.campaign import losing
-from testbed.deployment.deploy import DeployedJob, Deployment
+from testbed.deployment.deploy import DeployedJob, Deployment, deploy
+from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError, Undeployable
 from testbed.deployment.memory import allocate
 from testbed.deployment.tables import routes
@@ -23,6 +24,7 @@ from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import what_matters
 from testbed.protocols import TreeProtocol, protocol_of
 from testbed.switches.compile import COMPILER, CompileError, check_program
+from testbed.systems import home
 from testbed.topology.paths import diverted
 
 SIMULATION_S = 1.0
@@ -95,6 +97,7 @@ def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[
 
 def _expect(cell: Cell, deployment: Deployment) -> Planned:
     check_slots(deployment)
+    _check_same_again(deployment)
     if cell.experiment.backend != "simulate":
         _check_program(cell.experiment.emulation.p4_program)
         check_trees(deployment)
@@ -164,6 +167,22 @@ def _check_own_protocols(deployment: Deployment) -> None:
             " program does not have this protocol",
             ("emulation",),
         )
+
+
+def _check_same_again(deployment: Deployment) -> None:
+    """Raise DeploymentError if a user's system makes another plan for the same job."""
+    for job in deployment.jobs:
+        own = home(job.system.name)
+        if own is None or own.parent == Path(systems.__file__).parent:
+            continue
+        again = deploy(deployment.experiment, deployment.fabric).jobs[job.number]
+        if digest(job) != digest(again):
+            raise DeploymentError(
+                f"jobs.{job.number}.system: {job.system.name} made two plans for the same job,"
+                f" wanted one; draw random numbers with the job's seed, as in"
+                f" random.Random(job.seed), in {own}",
+                ("jobs", job.number, "system"),
+            )
 
 
 def check_slots(deployment: Deployment) -> None:

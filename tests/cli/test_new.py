@@ -240,6 +240,24 @@ def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
     assert said in done.stderr
 
 
+def test_a_plan_that_is_drawn_anew_each_time_is_refused(here):
+    call("new", "system", "own")
+    path = here / "extensions" / "systems" / "own.py"
+    text = re.sub(r"    plan=plan,", "    plan=drawn,", path.read_text())
+    drawn = (
+        "import dataclasses\nimport random\n\nfrom testbed.plan.program import Pipelining\n\n\n"
+        "def drawn(job, fabric):\n"
+        "    pieces = Pipelining(random.randrange(4, 10**9))\n"
+        "    return dataclasses.replace(plan(job, fabric), pipelining=pieces)\n\n\n"
+    )
+    text = text.replace("SYSTEM = System(", drawn + "SYSTEM = System(")
+    path.write_text(text)
+    done = verb("run", "own.yaml", "--dry-run")
+    assert done.returncode == 2, done.stderr
+    assert "own made two plans for the same job, wanted one" in done.stderr
+    assert str(path) in done.stderr
+
+
 def test_each_new_system_looks_different(here):
     looks = []
     for name in ("own", "other"):
