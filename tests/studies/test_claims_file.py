@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from testbed.located import Invalid
+from testbed.studies.claims.load import load
 from testbed.studies.claims.measures import Bounds
-from testbed.studies.claims.schema import Published, load
+from testbed.studies.claims.schema import Published
 
 TEXT = """\
 schema_version: 1

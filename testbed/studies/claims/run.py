@@ -26,7 +26,7 @@ from testbed.report.training import reached
 from testbed.results import RESULTS
 from testbed.shipped import folder
 from testbed.studies.claims import page as claims_page
-from testbed.studies.claims import schema as claims
+from testbed.studies.claims.load import load
 from testbed.studies.claims.measures import LEARNT, Measure
 from testbed.studies.claims.page import Beside, Judged, Observed, Page
 from testbed.studies.claims.schema import Claim, Claims, Observation
@@ -51,7 +51,7 @@ def read(folder: Path = FOLDER) -> list[Claims]:
         problems.append(Problem(str(folder), 0, 0, "", message))
     for path in paths:
         try:
-            files.append(claims.load(path, **known()))
+            files.append(load(path, **known()))
         except Invalid as invalid:
             problems += invalid.problems
     given = names(files)
