@@ -14,6 +14,7 @@ from tiny import data
 
 import testbed
 from testbed import results
+from testbed.campaign import journal as journal_module
 from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journal, read
 from testbed.campaign.resume import held
 from testbed.campaign.standings import Standings, records
@@ -47,7 +48,9 @@ ALIKE, UNLIKE = [7.0] * 10, [1.0, 2.0, 30.0, 4.0, 9.0]
 @pytest.mark.parametrize(
     ("seconds", "cores"), [(ALIKE, 1), (ALIKE, 2), (ALIKE, 8), (UNLIKE, 1), (UNLIKE, 2)]
 )
-def test_the_time_left_is_right_within_a_fifth(seconds, cores):
+@pytest.mark.parametrize("laid_out", [True, False], ids=["one by one", "in sums"])
+def test_the_time_left_is_right_within_a_fifth(seconds, cores, laid_out, monkeypatch):
+    monkeypatch.setattr(journal_module, "_MOST_LAID_OUT", 500 if laid_out else 0)
     cells = {f"c{number}": each for number, each in enumerate(seconds)}
     events = [*campaign(cells, 12, cores)]
     end, journal, checked = events[-1].at, Journal(), 0

@@ -409,3 +409,20 @@ def test_an_experiment_of_another_version_is_not_run_again(in_packets, tmp_path)
     done = CliRunner().invoke(main, ["compare", str(in_packets), str(new)])
     assert "this version cannot read its experiment" in done.output
     assert "pydantic" not in done.output
+
+
+def test_only_the_first_cells_that_diverge_are_run_again(in_packets, tmp_path, monkeypatch):
+    new = tmp_path / "new"
+    shutil.copytree(in_packets, new)
+    for name, column in (("iterations.csv", "end_s"), ("results.csv", "jct_s")):
+        table = pd.read_csv(new / name)
+        table[column] *= 2
+        table.to_csv(new / name, index=False)
+    table = pd.read_csv(new / "digests.csv")
+    table["packets"] += 1
+    table.to_csv(new / "digests.csv", index=False)
+    monkeypatch.setattr("testbed.studies.comparison.rerun.packets", lambda *_: "run again")
+    for most, times in ((1, 1), (0, 0)):
+        monkeypatch.setattr("testbed.studies.comparison.MOST_RERUN", most)
+        done = CliRunner().invoke(main, ["compare", str(in_packets), str(new)])
+        assert done.output.count("run again") == times
