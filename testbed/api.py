@@ -144,10 +144,9 @@ def resume(
             out the same.
         executor, captures, series, timeline, force, progress: as for `run`.
     """
-    if unknown := sorted({*retry} - {"failed", "invalid"}):
-        raise ValueError(f'retry: found {", ".join(unknown)}, wanted "failed", "invalid" or both')
+    rules = Rules(retry, any_version, adopt)
     asked = None if experiment is None else validate(experiment)
-    evaluated = evaluation.Resumed(Path(directory), asked, Rules(retry, any_version, adopt))
+    evaluated = evaluation.Resumed(Path(directory), asked, rules)
     return _run(evaluated, recorded(captures, series, timeline), executor, force, progress)
 
 

@@ -24,7 +24,6 @@ from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import what_matters
 from testbed.protocols import TreeProtocol, protocol_of
 from testbed.switches.compile import COMPILER, CompileError, check_program
-from testbed.systems import home
 from testbed.topology.paths import diverted
 
 SIMULATION_S = 1.0
@@ -171,16 +170,17 @@ def _check_own_protocols(deployment: Deployment) -> None:
 
 def _check_same_again(deployment: Deployment) -> None:
     """Raise DeploymentError if a user's system makes another plan for the same job."""
-    for job in deployment.jobs:
-        own = home(job.system.name)
-        if own is None or own.parent == Path(systems.__file__).parent:
-            continue
-        again = deploy(deployment.experiment, deployment.fabric).jobs[job.number]
-        if digest(job) != digest(again):
+    files = [systems.home(job.system.name) for job in deployment.jobs]
+    own = [file is not None and file.parent != Path(systems.__file__).parent for file in files]
+    if not any(own):
+        return
+    again = deploy(deployment.experiment, deployment.fabric)
+    for job, other, file, is_own in zip(deployment.jobs, again.jobs, files, own, strict=True):
+        if is_own and digest(job) != digest(other):
             raise DeploymentError(
                 f"jobs.{job.number}.system: {job.system.name} made two plans for the same job,"
                 f" wanted one; draw random numbers with the job's seed, as in"
-                f" random.Random(job.seed), in {own}",
+                f" random.Random(job.seed), in {file}",
                 ("jobs", job.number, "system"),
             )
 

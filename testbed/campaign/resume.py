@@ -73,6 +73,11 @@ class Rules:
     any_version: bool = False
     adopt: bool = False
 
+    def __post_init__(self) -> None:
+        if unknown := sorted({*self.retry} - {"failed", "invalid"}):
+            found = ", ".join(unknown)
+            raise ValueError(f'retry: found {found}, wanted "failed", "invalid" or both')
+
 
 def experiment_of(run: Path) -> Experiment:
     """The experiment of a run's directory. Rules across its cells are checked only if it is not
@@ -150,11 +155,13 @@ class State:
 
 
 def check_tables(run: Path) -> None:
-    """Raises Unreadable if a table of a run's directory is damaged."""
+    """Raises Unreadable if a table of a run's directory is damaged that `results.read` does not
+    read, or if one has a header that no `csv` reads."""
     for name in (RESULTS, ITERATIONS, LINKS, DIGESTS, TRAINING):
         if (path := run / name).exists():
-            _read(path)
-            _last(path)
+            _header(path)
+            if name in (DIGESTS, TRAINING):
+                _read(path)
 
 
 def judge(run: Path, cells: Sequence[Cell], rules: Rules, deployments: Deployments) -> State:

@@ -28,6 +28,7 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
     from testbed.campaign.evaluation import New
     from testbed.campaign.local import Local
     from testbed.campaign.resume import experiment_of
+    from testbed.report import again, runs
     from testbed.studies import ladder as steps
     from testbed.studies.all_backends import on_all
 
@@ -44,6 +45,8 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
         announce(evaluations)
     with running(f"{ROWS_ARE_KEPT}; then ladder DIR prints the errors"):
         directories += [evaluation.run(NOTHING, Local())[0] for evaluation in evaluations]
-    rows = steps.ladder(results.read(directories).results, strained)
+    every = results.read(directories).results
+    about = {run: runs.read(Path(run)) for run in every["run"].unique()}
+    rows = steps.ladder(again.latest(every, about), strained)
     click.echo(steps.text(rows))
     sys.exit(0 if steps.is_met(rows) else 1)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
-VIRTUAL = ("packet", "simulate")
-"""Back ends on which a cell's repeat gives the same row each time."""
+from testbed.report.runs import Run
 
 
-def latest(rows: pd.DataFrame) -> pd.DataFrame:
-    """``rows`` without those that a later run replaces.
+def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:
+    """``rows`` without those that a later run replaces. ``about`` has all their runs.
 
     A run replaces an earlier one's rows of a cell if code or inputs have changed in between. In
     virtual time it also replaces the same repeat of the same code, which is no other sample.
     Within a run all rows count, because `resume` looks after their versions.
     """
-    started = rows["started_at"].fillna("").groupby(rows["run"]).transform("max") + rows["run"]
-    newest = started.groupby(rows["cell"]).transform("max") == started
-    versions = rows[newest].groupby("cell")["version"].agg(lambda own: frozenset(own.fillna("")))
-    known = zip(rows["version"].fillna(""), rows["cell"].map(versions), strict=True)
-    current = newest | pd.Series([version in own for version, own in known], index=rows.index)
-    alike = [rows["cell"], rows["repeat"], rows["job"]]
-    last = started.where(current, "").groupby(alike).transform("max") == started
-    return rows[current & (last | ~rows["backend"].isin(VIRTUAL))]
+    order = sorted(about, key=lambda run: (about[run].started, run))
+    place = rows["run"].map({run: at for at, run in enumerate(order)})
+    newest = place.groupby(rows["cell"]).transform("max") == place
+    versions = rows["version"].fillna("")
+    made = pd.Series([*zip(rows["cell"], versions, strict=True)], index=rows.index)
+    current = rows[made.isin(set(made[newest]))].assign(place=place)
+    last = current.groupby(["cell", "repeat", "job"])["place"].transform("max")
+    kept = current[(current["place"] == last) | (current["backend"] == "emulate")]
+    return kept.drop(columns="place")

@@ -79,7 +79,7 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
     found = results.read(run_dirs)
     about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
     backends.check(found.results["backend"])
-    current = again.latest(found.results)
+    current = again.latest(found.results, about)
     rows = settings.label(current, {run: each.experiment for run, each in about.items()})
     means = data.summary(rows, styles, include_invalid)
     return Evaluated(

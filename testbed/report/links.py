@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from testbed.report import canvas, names
+from testbed.report.complete import check_numbers
 from testbed.report.data import is_valid
 from testbed.report.drawing import Load
 from testbed.report.panels import Panel, Panels, SeriesStyles
 from testbed.report.settings import SERIES, SETTING
-from testbed.results import LINKS, Unreadable
+from testbed.results import LINKS
 from testbed.workload import catalogue
 
 BUSY = "#d0252b"
@@ -23,9 +22,7 @@ _RUN = ["run", "cell", "repeat"]
 
 def labelled(links: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """``links`` of valid rows of jobs that ran alone, with their labels and ``layer``."""
-    if links["busy"].isna().any():
-        run = Path(links.loc[links["busy"].isna().idxmax(), "run"])
-        raise Unreadable(f"{run / LINKS}: found no number in busy, wanted what `run` wrote")
+    check_numbers(links, ["busy"], LINKS)
     good = rows[is_valid(rows) & (rows["beside"] == "")]
     found = links.merge(good[[*_RUN, *SETTING, "ina", *SERIES]], on=_RUN)
     return found.assign(layer=found["source_kind"] + "→" + found["target_kind"])

@@ -32,9 +32,14 @@ _FACTS = {
 
 @dataclass(frozen=True)
 class Run:
-    """One run's directory: its experiment as data and as text, and facts as (title, text)."""
+    """One run's directory: its experiment as data and as text, and facts as (title, text).
+
+    ``started`` says when its latest session began, as text that sorts by time; it is empty if that
+    is unknown.
+    """
 
     directory: str
+    started: str
     experiment: Mapping[str, Any]
     text: str
     facts: tuple[tuple[str, str], ...]
@@ -74,14 +79,22 @@ def read(directory: Path) -> Run:
             facts.append((title, named))
     if (taken := seconds(metadata)) is not None:
         facts.append(("took", duration(taken)))
-    if isinstance(later := metadata.get("resumed"), list):
-        facts.append(("continued", ", ".join(map(_session, later))))
+    later = _later(metadata)
+    facts.append(("continued", ", ".join(map(_session, later))))
+    began = [each.get("started_at") for each in (metadata, *later)]
     return Run(
         directory=f"{directory.parent.name}/{directory.name}",
+        started=max((each for each in began if isinstance(each, str)), default=""),
         experiment=experiment if isinstance(experiment, dict) else {},
         text=text,
         facts=tuple((title, fact) for title, fact in facts if fact),
     )
+
+
+def _later(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sessions that resumed a run."""
+    later = metadata.get("resumed")
+    return [each for each in later if isinstance(each, dict)] if isinstance(later, list) else []
 
 
 def seconds(metadata: Mapping[str, Any]) -> int | None:

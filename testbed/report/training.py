@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,24 +10,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
+from testbed.report.complete import check_numbers
 from testbed.report.data import where
 from testbed.report.panels import headed
 from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.statistics import mean_interval
 from testbed.report.system_style import Series, SystemStyle
 from testbed.report.tables import Table, Titles, interval, number
-from testbed.results import TRAINING, Unreadable
+from testbed.results import TRAINING
 
 _RUN = ["run", "cell", "repeat", "job"]
 
 
 def labelled(training: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Evaluations with the labels of their rows (`settings.label`)."""
-    numbers = training[["iteration", "time_s", "value"]]
-    if numbers.isna().any(axis=None):
-        run = Path(training.loc[numbers.isna().any(axis="columns").idxmax(), "run"])
-        message = "found no number in iteration, time_s or value, wanted what `run` wrote"
-        raise Unreadable(f"{run / TRAINING}: {message}")
+    check_numbers(training, ["iteration", "time_s", "value"], TRAINING)
     labels = list(dict.fromkeys([*SETTING, *PLACE, *SERIES]))
     known = rows[[*_RUN, *(name for name in labels if name not in ("system", "workload"))]]
     found: pd.DataFrame = training.merge(known, on=_RUN)

@@ -76,11 +76,11 @@ def directories(paths: Sequence[Path]) -> Outcome:
         tables = results.read(paths)
     except FileNotFoundError as error:
         raise Unreadable(str(error)) from error
-    rows = again.latest(tables.results)
-    names = [str(name) for name in rows["run"].unique()]
+    about = {str(run): runs.read(Path(run)) for run in tables.results["run"].unique()}
+    rows = again.latest(tables.results, about)
     experiments, facts = {}, {}
-    for name in names:
-        experiments[name] = _filled(runs.read(Path(name)).experiment)
+    for name in map(str, rows["run"].unique()):
+        experiments[name] = _filled(about[name].experiment)
         metadata = results.read_metadata(name)
         facts[name] = {key: metadata[key] for key in _FACTS if metadata.get(key) is not None}
     backends.check(rows["backend"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.backends.digests import Digests, first_difference
 from testbed.experiment.findings import shown
+from testbed.report.complete import check_numbers
 from testbed.results import DIGESTS, ITERATIONS, Unreadable
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def records(tables: Tables, digests: pd.DataFrame) -> dict[Key, Record]:
     The tables are those of `results.read` and `results.digests`.
     """
     rows = tables.results
+    check_numbers(tables.iterations, ["iteration", "rank", "end_s"], ITERATIONS)
     ends = dict(iter(tables.iterations.groupby(["run", "cell", "repeat", "job"])))
     loads = dict(iter(tables.links.groupby(["run", "cell", "repeat"])))
     kept = {(each.run, each.cell, each.repeat): _digests(each) for each in digests.itertuples()}
@@ -71,11 +73,6 @@ def records(tables: Tables, digests: pd.DataFrame) -> dict[Key, Record]:
         key = (row.run, row.cell, row.repeat, row.job)
         if key in ends and key[:3] in loads:
             own, load = ends[key].sort_values(["iteration", "rank"]), loads[key[:3]]
-            if own[["iteration", "rank", "end_s"]].isna().any(axis=None):
-                raise Unreadable(
-                    f"{Path(row.run) / ITERATIONS}: found an iteration without a number in"
-                    " iteration, rank or end_s, wanted what `run` wrote"
-                )
             names = load["source"] + ">" + load["target"]
             instants = zip(own["iteration"], own["rank"], own["end_s"], strict=True)
             found[key] = Record(

@@ -11,7 +11,7 @@ from testbed.experiment.options import Options
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.systems import ring
-from testbed.systems.racks import by_rack, merged, root, way
+from testbed.systems.racks import root, tree_to
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
@@ -36,14 +36,13 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
             f"slot's last sum is kept while the next is made; lower the option window or "
             f"message, or raise fabric.slots to {needed}"
         )
-    ways = {tor: way(fabric, tor, top) for tor in by_rack(job.workers, fabric)}
     return Plan(
         system="netreduce",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(merged(ways, job.workers, fabric, NETREDUCE),),
+        trees=(tree_to(top, job.workers, fabric, NETREDUCE),),
     )
 
 

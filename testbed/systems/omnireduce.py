@@ -16,7 +16,7 @@ from pydantic import Field
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.omnireduce.protocol import PROTOCOL as OMNIREDUCE
 from testbed.systems import ring
-from testbed.systems.racks import by_rack, merged, root, way
+from testbed.systems.racks import root, tree_to
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -33,14 +33,13 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
                 " without_ina: ring"
             )
         return replace(ring.plan(replace(job, options={}), fabric), system="omnireduce")
-    ways = {tor: way(fabric, tor, top) for tor in by_rack(job.workers, fabric)}
     return Plan(
         system="omnireduce",
         hosts=job.workers,
         workers=len(job.workers),
         chunks=1,
         programs=((SwitchAllReduce(chunk=0, tree=0),),) * len(job.workers),
-        trees=(merged(ways, job.workers, fabric, OMNIREDUCE),),
+        trees=(tree_to(top, job.workers, fabric, OMNIREDUCE),),
     )
 
 

@@ -107,6 +107,12 @@ def merged(ways: Ways, workers: Sequence[str], fabric: Fabric, protocol: Rules) 
     return Tree(root, ranks, parent, protocol, turn=begins)
 
 
+def tree_to(top: str, workers: Sequence[str], fabric: Fabric, protocol: Rules) -> Tree:
+    """The tree to ``top`` on which every INA switch on the way sums, unless it has one child."""
+    ways = {tor: way(fabric, tor, top) for tor in by_rack(workers, fabric)}
+    return merged(ways, workers, fabric, protocol)
+
+
 def turn(parent: Mapping[str, str], first: int, fabric: Fabric) -> int:
     """The turn with which a tree's first stream that has a choice of links takes number ``first``,
     however many siblings without a choice come before it."""

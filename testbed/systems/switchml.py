@@ -8,7 +8,7 @@ from pydantic import Field
 
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
-from testbed.systems.racks import by_rack, merged, root, two_levels, way
+from testbed.systems.racks import by_rack, root, tree_to, two_levels
 from testbed.systems.system import Assignment, System, WithWindow
 from testbed.topology.fabric import Fabric
 
@@ -18,12 +18,10 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     workers do; otherwise it is the server."""
     options = SYSTEM.settle({}) | dict(job.options)
     workers = len(job.workers)
-    racks = by_rack(job.workers, fabric)
     top = root(job.workers, fabric)
-    if top and (options["root"] == "switch" or racks.keys() <= fabric.ina):
+    if top and (options["root"] == "switch" or by_rack(job.workers, fabric).keys() <= fabric.ina):
         hosts = job.workers
-        ways = {tor: way(fabric, tor, top) for tor in racks}
-        tree = merged(ways, hosts, fabric, SWITCHML)
+        tree = tree_to(top, hosts, fabric, SWITCHML)
     else:
         if len(job.servers) != 1:
             raise ValueError(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 
 import pytest
 from made_up import EXPERIMENT, STYLES, labelled, rows, run
 
 from testbed import results
 from testbed.experiment.schema import Compute, Emulation, Job, Training
-from testbed.report import again, data, settings
+from testbed.report import again, data, runs, settings
 
 
 def swept(path: str, value: object) -> dict[str, str]:
@@ -223,18 +222,33 @@ def test_jobs_side_by_side_say_what_was_swept_in_any_of_them(tmp_path):
 def test_a_later_run_replaces_rows_of_the_same_cell(tmp_path):
     """In virtual time the same repeat is no other sample; of other code, no row is one."""
 
-    def ran(name, at, **fields):
-        own = [replace(row, started_at=at) for row in rows("ps", 1.0, 2.0, **fields)]
-        return run(tmp_path, own, name, EXPERIMENT)
+    def ran(name, day, **fields):
+        directory = run(tmp_path, rows("ps", 1.0, 2.0, **fields), name, EXPERIMENT)
+        began = {"started_at": f"2026-01-0{day}T00:00:00Z"}
+        (directory / "run.json").write_text(json.dumps(began))
+        return directory
 
-    runs = [
-        ran("first", "2026-01-01T00:00:00Z", version="old", backend="packet"),
-        ran("second", "2026-01-02T00:00:00Z", version="new", backend="packet"),
-        ran("third", "2026-01-03T00:00:00Z", version="new", backend="packet"),
+    def latest(directories):
+        about = {str(each): runs.read(each) for each in directories}
+        return again.latest(results.read(directories).results, about)
+
+    # Rows in virtual time have no time of their own, and names tell nothing.
+    virtual = [
+        ran("first", 3, version="new", backend="packet"),
+        ran("second", 2, version="new", backend="packet"),
+        ran("third", 1, version="old", backend="packet"),
     ]
-    found = again.latest(results.read(runs).results)
-    assert set(found["run"]) == {str(runs[2])} and len(found) == 2
-    runs = [ran(f"e{name}", f"2026-02-0{name}T00:00:00Z", version="new") for name in (1, 2)]
-    assert len(again.latest(results.read(runs).results)) == 4
-    runs.append(ran("changed", "2026-02-03T00:00:00Z", version="newer"))
-    assert set(again.latest(results.read(runs).results)["run"]) == {str(runs[-1])}
+    found = latest(virtual)
+    assert set(found["run"]) == {str(virtual[0])} and len(found) == 2
+    real = [ran(f"e{day}", day, version="new") for day in (1, 2)]
+    assert len(latest(real)) == 4
+    real.append(ran("changed", 3, version="newer"))
+    assert set(latest(real)["run"]) == {str(real[-1])}
+
+
+def test_a_resumed_run_is_as_new_as_its_latest_session(tmp_path):
+    directory = run(tmp_path, rows("ps", 1.0))
+    sessions = [{"started_at": "2026-01-03T00:00:00Z"}, {"started_at": 5}, None]
+    facts = {"started_at": "2026-01-01T00:00:00Z", "resumed": sessions}
+    (directory / "run.json").write_text(json.dumps(facts))
+    assert runs.read(directory).started == "2026-01-03T00:00:00Z"

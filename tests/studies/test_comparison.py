@@ -377,7 +377,7 @@ def in_packets(tmp_path_factory) -> Path:
         ("digests.csv", "packets", "9" * 23, "wanted what `run` wrote"),
         ("digests.csv", "every", "0", "wanted what `run` wrote"),
         ("digests.csv", "digests", "", "wanted what `run` wrote"),
-        ("iterations.csv", "rank", None, "without a number in iteration, rank or end_s"),
+        ("iterations.csv", "rank", None, "found no number in iteration, rank or end_s"),
     ],
 )
 def test_a_damaged_record_is_told(name, column, value, said, in_packets, tmp_path):
@@ -392,26 +392,9 @@ def test_a_damaged_record_is_told(name, column, value, said, in_packets, tmp_pat
         assert said in done.output and name in done.output
 
 
-def test_an_experiment_of_another_version_is_not_run_again(in_packets, tmp_path):
-    new = tmp_path / "new"
-    shutil.copytree(in_packets, new)
-    table = pd.read_csv(new / "digests.csv")
-    table["packets"] += 1
-    table.to_csv(new / "digests.csv", index=False)
-    text = (new / "experiment.yaml").read_text()
-    (new / "experiment.yaml").write_text(text + "later: true\n")
-    iterations = pd.read_csv(new / "iterations.csv")
-    iterations["end_s"] *= 2
-    iterations.to_csv(new / "iterations.csv", index=False)
-    rows = pd.read_csv(new / "results.csv")
-    rows["jct_s"] *= 2
-    rows.to_csv(new / "results.csv", index=False)
-    done = CliRunner().invoke(main, ["compare", str(in_packets), str(new)])
-    assert "this version cannot read its experiment" in done.output
-    assert "pydantic" not in done.output
-
-
-def test_only_the_first_cells_that_diverge_are_run_again(in_packets, tmp_path, monkeypatch):
+@pytest.fixture
+def diverging(in_packets, tmp_path) -> Path:
+    """The same run with a packet more, and everything twice as late."""
     new = tmp_path / "new"
     shutil.copytree(in_packets, new)
     for name, column in (("iterations.csv", "end_s"), ("results.csv", "jct_s")):
@@ -421,8 +404,20 @@ def test_only_the_first_cells_that_diverge_are_run_again(in_packets, tmp_path, m
     table = pd.read_csv(new / "digests.csv")
     table["packets"] += 1
     table.to_csv(new / "digests.csv", index=False)
+    return new
+
+
+def test_an_experiment_of_another_version_is_not_run_again(in_packets, diverging):
+    with (diverging / "experiment.yaml").open("a") as file:
+        file.write("later: true\n")
+    done = CliRunner().invoke(main, ["compare", str(in_packets), str(diverging)])
+    assert "this version cannot read its experiment" in done.output
+    assert "pydantic" not in done.output
+
+
+def test_only_the_first_cells_that_diverge_are_run_again(in_packets, diverging, monkeypatch):
     monkeypatch.setattr("testbed.studies.comparison.rerun.packets", lambda *_: "run again")
     for most, times in ((1, 1), (0, 0)):
         monkeypatch.setattr("testbed.studies.comparison.MOST_RERUN", most)
-        done = CliRunner().invoke(main, ["compare", str(in_packets), str(new)])
+        done = CliRunner().invoke(main, ["compare", str(in_packets), str(diverging)])
         assert done.output.count("run again") == times
