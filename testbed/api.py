@@ -18,7 +18,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from testbed import results
+from testbed import run_tables
 from testbed.backends.emulation.network import EmulationError
 from testbed.backends.recording import Recording, recorded
 from testbed.campaign import evaluation, executors, planning
@@ -29,7 +29,7 @@ from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
 from testbed.located import Invalid, write
-from testbed.results import Tables
+from testbed.run_tables import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,7 +172,7 @@ def read(*directories: File) -> Tables:
     """
     if not directories:
         raise ValueError("found no directory, wanted at least one")
-    return results.read([Path(each) for each in directories])
+    return run_tables.read([Path(each) for each in directories])
 
 
 def write_report(*directories: File, output: File | None = None) -> Path:

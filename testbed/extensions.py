@@ -45,6 +45,15 @@ def homes(kind: str) -> list[str]:
     return [str(root / kind) for root in roots() if (root / kind).is_dir()]
 
 
+def searched(kind: str) -> str:
+    """Where users' own systems or protocols were searched for, as the end of a message."""
+    found = homes(kind)
+    if found:
+        return f"your own {kind} are those in {', '.join(found)}"
+    place = f"folder {kind} in those of {VARIABLE}" if is_listed() else f"{FOLDER}/{kind} here"
+    return f"there are no {kind} of your own: found no {place}"
+
+
 def load(module: str) -> ModuleType:
     """Import a module. Raises Broken if that fails in a user's file."""
     try:

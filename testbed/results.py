@@ -1,4 +1,4 @@
-"""The results of runs: a directory for each run of an experiment, and tables across them.
+"""The results of runs: a directory for each run of an experiment.
 
 ``results/<experiment>/<YYYYmmdd-HHMMSS>/`` holds
 
@@ -12,7 +12,8 @@
 - ``run.json``: what it ran on; ``experiment.yaml``: what was run, with all defaults filled in;
 - ``logs/``.
 
-All rates and times are those of the real cluster: dilation and scale are undone.
+All rates and times are those of the real cluster: dilation and scale are undone. `run_tables` reads
+them again.
 """
 
 from __future__ import annotations
@@ -20,19 +21,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from testbed.replaced import replacing
-
-if TYPE_CHECKING:  # slow to import, and only reading needs it
-    import pandas as pd
 
 SCHEMA_VERSION = 1
 RESULTS, ITERATIONS, LINKS = "results.csv", "iterations.csv", "links.csv"
@@ -259,39 +256,12 @@ class CellEvent:
     title: str = ""
 
 
-_TEXT = {
-    "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
-    "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "deployed",
-    "source", "target", "source_kind", "target_kind", "stalls", "digests", "metric", "weights",
-}  # fmt: skip
-_TRUTHS = {"verified", "higher_is_better"}
-_NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
-"""Columns that every version has written; others may be missing."""
-_FILLED = {
-    each.name
-    for kind in (Row, Iteration)
-    for each in fields(kind)
-    if each.default is MISSING and each.name not in _TEXT | _TRUTHS
-}
-"""Columns with a number in each row."""
 COLUMNS = tuple(field.name for field in fields(Row))
 ITERATION_COLUMNS = tuple(field.name for field in fields(Iteration))
 LINK_COLUMNS = tuple(field.name for field in fields(LinkLoad))
 DIGEST_COLUMNS = tuple(field.name for field in fields(PacketDigests))
 EVENT_COLUMNS = tuple(field.name for field in fields(CellEvent))
 PROGRESS_COLUMNS = tuple(field.name for field in fields(Progress))
-
-
-class Unreadable(ValueError):
-    """The input is not a result of a run; the message says what was found and wanted."""
-
-
-class Tables(NamedTuple):
-    """Rows of any number of runs; the column ``run`` names the directory of each."""
-
-    results: pd.DataFrame
-    iterations: pd.DataFrame
-    links: pd.DataFrame
 
 
 class RunDirectory:
@@ -374,79 +344,6 @@ def log_name(cell: str, repeat: int) -> str:
     return f"{cell}-{repeat}"
 
 
-def read(paths: str | Path | Iterable[str | Path]) -> Tables:
-    """Read the tables of run directories, or of all run directories below the given ones.
-
-    If a run is still being written, or was interrupted, only its complete rows are read. Columns
-    that an older version did not write are empty.
-
-    Raises FileNotFoundError if a path holds no results, and Unreadable if a file is not a table.
-    """
-    runs = _runs(paths)
-    return Tables(
-        _table(runs, RESULTS, COLUMNS),
-        _table(runs, ITERATIONS, ITERATION_COLUMNS),
-        _table(runs, LINKS, LINK_COLUMNS),
-    )
-
-
-def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
-    """Only the first table of `read`, the results: it is much smaller than the others."""
-    return _table(_runs(paths), RESULTS, COLUMNS)
-
-
-def digests(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
-    """The rows of `PacketDigests` of the runs that `read` finds. Older runs have none."""
-    return _table(_runs(paths), DIGESTS, DIGEST_COLUMNS)
-
-
-def read_training(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
-    """The rows of `Progress` of the runs that `read` finds."""
-    return _table(_runs(paths), TRAINING, PROGRESS_COLUMNS)
-
-
-def cut(paths: str | Path | Iterable[str | Path]) -> int:
-    """How many runs end in an incomplete row, which `read` leaves out."""
-    return sum(bool((run / RESULTS).read_bytes().rpartition(b"\n")[2]) for run in _runs(paths))
-
-
-def _runs(paths: str | Path | Iterable[str | Path]) -> list[Path]:
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
-    runs: list[Path] = []
-    for path in map(Path, paths):
-        found = sorted(file.parent for file in path.rglob(RESULTS))
-        if not found:
-            raise FileNotFoundError(
-                f"found no {RESULTS} in {path}, wanted a run's directory or one above it"
-            )
-        known = {run.resolve() for run in runs}  # a path can be written in several ways
-        runs += [run for run in found if run.resolve() not in known]
-    return runs
-
-
-def last_run(path: str | Path) -> Path:
-    """The run directory at ``path``, or the one below it that was begun last.
-
-    Raises FileNotFoundError if there is none.
-    """
-    return max(_runs(path), key=lambda run: (run / EXPERIMENT).stat().st_mtime_ns)
-
-
-def read_metadata(run: str | Path) -> dict[str, Any]:
-    """The content of a run's ``run.json``; empty if there is none yet. Raises Unreadable."""
-    path = Path(run) / METADATA
-    try:
-        content = json.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
-    except (RecursionError, ValueError) as error:
-        raise Unreadable(f"{path}: found no JSON ({error}), wanted what `run` wrote") from error
-    if not isinstance(content, dict):
-        raise Unreadable(f"{path}: found no JSON object, wanted what `run` wrote")
-    return content
-
-
 def algbw(size: float, time: float) -> float:
     """Algorithm bandwidth in bit/s: ``size`` bytes to reduce, over ``time`` seconds.
 
@@ -521,65 +418,3 @@ def _replace(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    import pandas as pd
-
-    tables = [_read_csv(run / name, columns).assign(run=str(run)) for run in runs]
-    filled = [table for table in tables if len(table)] or tables[:1]
-    table: pd.DataFrame = pd.concat(filled, ignore_index=True)
-    return table
-
-
-def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        whole = path.read_bytes().rpartition(b"\n")[0]
-    except FileNotFoundError:
-        whole = b""
-    text = io.BytesIO(whole or ",".join(columns).encode())
-    try:
-        table: pd.DataFrame = pd.read_csv(text, dtype=str, keep_default_na=False)
-        if absent := (_NEEDED & {*columns}).difference(table.columns):
-            raise ValueError(f"no column {', '.join(sorted(absent))}")
-        return _typed(table, columns)
-    except (RecursionError, ValueError) as error:
-        raise Unreadable(
-            f"{path}: found {brief(error)}, wanted a table that `run` wrote"
-        ) from error
-
-
-def brief(error: Exception) -> str:
-    """pandas' message about a damaged table, as one line."""
-    return " ".join(str(error).split()).replace("Error tokenizing data. C error: ", "no table: ")
-
-
-def _typed(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    """The table's ``columns`` as numbers, truth values and text. Raises ValueError if one is
-    invalid."""
-    import pandas as pd
-
-    filled = _FILLED & {*table.columns}
-    table = table.reindex(columns=list(columns), fill_value="")
-    for column in columns:
-        if column == "settings":
-            for text in table[column].unique():
-                if not isinstance(json.loads(text or "{}"), dict):
-                    raise ValueError(f"the settings {text[:40]!r}")
-        elif column in _TRUTHS:
-            said = {"True": True, "False": False}
-            table[column] = pd.Series(map(said.get, table[column]), table.index, object)
-        elif column not in _TEXT:
-            numbers = pd.to_numeric(table[column].mask(table[column] == ""))
-            wrong = numbers.astype(float).abs() == math.inf
-            if column in filled and columns in (COLUMNS, ITERATION_COLUMNS):
-                wrong |= numbers.isna()
-            if columns == COLUMNS:
-                wrong |= numbers < 0
-            if wrong.any():
-                found = str(table[column][wrong].iloc[0])
-                raise ValueError(f"{found[:40]!r} as {column}")
-            table[column] = numbers
-    return table

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,8 +17,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from testbed import results
-from testbed.results import COLUMNS, Iteration, LinkLoad, Row, RunDirectory, read
+from testbed import results, run_tables
+from testbed.results import (
+    COLUMNS,
+    Iteration,
+    LinkLoad,
+    PacketDigests,
+    Progress,
+    Row,
+    RunDirectory,
+)
+from testbed.run_tables import read
 
 ROW = Row(
     experiment="quick",
@@ -57,6 +68,9 @@ ROW = Row(
     quantisation_error=1e-3,
 )
 ITERATION = Iteration("8fa43b1ea8", 0, 0, "atp", "resnet50", 3, 1, 0.5, 0.75, 1.0)
+LINK = LinkLoad("8fa43b1ea8", 0, "h0", "t0", "host", "tor", 10.0, 1.5e9, 0.25)
+DIGESTS = PacketDigests("8fa43b1ea8", 0, 100, 64, "ab")
+PROGRESS = Progress("8fa43b1ea8", 0, 0, "atp", "digits-cnn", 1.0, 0.5, "accuracy", True, 0.9)
 
 
 @pytest.fixture
@@ -80,10 +94,9 @@ def test_a_row_reads_back_as_it_was(run: RunDirectory) -> None:
 
 
 def test_loads_of_links_read_back_and_may_be_missing(run: RunDirectory) -> None:
-    load = LinkLoad("8fa43b1ea8", 0, "h0", "t0", "host", "tor", 10.0, 1.5e9, 0.25)
-    run.append_links([load])
+    run.append_links([LINK])
     (found,) = read(run.path).links.drop(columns="run").to_dict("records")
-    assert LinkLoad(**found) == load
+    assert LinkLoad(**found) == LINK
     (run.path / "links.csv").unlink()
     assert len(read(RunDirectory(run.path).path).links) == 0
 
@@ -170,6 +183,65 @@ def test_only_a_run_can_be_opened(tmp_path: Path) -> None:
         RunDirectory(tmp_path)
 
 
+READERS = {
+    "results.csv": read,
+    "iterations.csv": read,
+    "links.csv": read,
+    "digests.csv": run_tables.read_digests,
+    "training.csv": run_tables.read_training,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda row: row[:-1], r":3: found (\d+) fields under (\d+) columns"),
+        (lambda row: [*row, "1"], r":3: found (\d+) fields under (\d+) columns"),
+        (lambda row: [row[0], "often", *row[2:]], ":3: found 'often' as (repeat|cell), wanted a"),
+        (lambda row: ["\udcff"], ": found no text"),
+    ],
+    ids=["short", "long", "word", "bytes"],
+)
+def test_a_damaged_row_is_named(
+    name: str, change: Callable[[list[str]], list[str]], said: str, run: RunDirectory
+) -> None:
+    run.append([ROW, replace(ROW, repeat=1)])
+    run.append_iterations([ITERATION, replace(ITERATION, iteration=2)])
+    run.append_links([LINK, replace(LINK, repeat=1)])
+    run.append_digests([DIGESTS, replace(DIGESTS, repeat=1)])
+    run.append_progress([PROGRESS, replace(PROGRESS, repeat=1)])
+    assert all(len(reader(run.path)) for reader in READERS.values())
+    path = run.path / name
+    heading, first, second = path.read_text().splitlines()
+    columns = heading.split(",")
+    (fields,) = csv.reader([second])
+    # The column repeat is the second, or the third of results.csv.
+    at = columns.index("repeat") - 1
+    fields = fields[:at] + change(fields[at:])
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(fields)
+    content = f"{heading}\n{first}\n{text.getvalue()}"
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(run_tables.Unreadable, match=f"{name}{said}"):
+        READERS[name](run.path)
+
+
+def test_a_table_without_a_column_that_all_versions_had(run: RunDirectory) -> None:
+    run.append([ROW])
+    table = pd.read_csv(run.path / "results.csv").drop(columns=["jct_s", "verdict"])
+    table.to_csv(run.path / "results.csv", index=False)
+    with pytest.raises(run_tables.Unreadable, match=r":1: found no column jct_s, verdict"):
+        read(run.path)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "5"])
+def test_settings_that_are_no_mapping(text: str, run: RunDirectory) -> None:
+    run.append([replace(ROW, settings=text)])
+    with pytest.raises(run_tables.Unreadable, match=r":2: found .* as settings, wanted a JSON obj"):
+        read(run.path)
+
+
 def _write_forever(path: Path) -> None:
     run = RunDirectory(path)
     for repeat in range(10**6):
@@ -205,7 +277,7 @@ def test_a_killed_writer_loses_no_finished_row(run: RunDirectory) -> None:
 def test_metadata_is_replaced_as_a_whole(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert results.read_metadata(run.path) == {}
+    assert run_tables.read_metadata(run.path) == {}
     run.write_metadata({"seeds": [1]})
 
     def full(*_: object) -> None:
@@ -215,7 +287,7 @@ def test_metadata_is_replaced_as_a_whole(
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="no space"):
             run.write_metadata({"seeds": [2]})
-    assert results.read_metadata(run.path) == {"schema_version": 1, "seeds": [1]}
+    assert run_tables.read_metadata(run.path) == {"schema_version": 1, "seeds": [1]}
     run.write_metadata({"seeds": [3]})
     assert json.loads((run.path / "run.json").read_text())["seeds"] == [3]
 

@@ -11,6 +11,9 @@ from testbed.deployment.errors import DeploymentError
 from testbed.topology.fabric import Fabric
 from testbed.units import parse_time
 
+SHORTEST_S = 100e-9
+"""At 100 Gbit/s a packet of 256 values takes as long. A run with shorter pauses hardly advances."""
+
 
 class Unrecordable(DeploymentError):
     """An option asks for what no cell can record; the message begins with the option."""
@@ -76,9 +79,9 @@ def recorded(
 ) -> Recording:
     """The recording that a user asks for; ``series`` is an interval such as 10us.
 
-    Raises ValueError if that is not a time above 0.
+    Raises ValueError if that is no time, or shorter than `SHORTEST_S`.
     """
     interval = None if series is None else parse_time(series)
-    if interval == 0:
-        raise ValueError(f"found {series!r}, wanted a time above 0; write for example 10us")
+    if interval is not None and interval < SHORTEST_S:
+        raise ValueError(f"found {series!r}, wanted a time from 100ns on; write for example 10us")
     return Recording(tuple(captures), interval, timeline)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
-from testbed import located, results
+from testbed import located, results, run_tables
 from testbed.backends.recording import Recording
 from testbed.campaign.cell import CellResult, describe
 from testbed.campaign.isolation import Failed
@@ -22,7 +22,6 @@ from testbed.campaign.resume import (
     Key,
     Rules,
     adopt,
-    check_tables,
     experiment_of,
     held,
     judge,
@@ -36,7 +35,8 @@ from testbed.experiment.schema import Experiment
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.provenance import environment, now
-from testbed.results import RunDirectory, Unreadable
+from testbed.results import RunDirectory
+from testbed.run_tables import Unreadable
 from testbed.systems import registry
 
 
@@ -102,9 +102,9 @@ class Resumed:
                 for name in (results.RESULTS, results.ITERATIONS):
                     (run / name).stat()
                 before = experiment_of(run)
-                results.read(run)
-                check_tables(run)
-                results.read_metadata(run)
+                for each in (run_tables.read, run_tables.read_digests, run_tables.read_training):
+                    each(run)
+                run_tables.read_metadata(run)
                 wanted = experiment or before
             except FileNotFoundError as error:
                 absent = Path(error.filename or results.RESULTS).name
@@ -128,7 +128,7 @@ class Resumed:
             probed = probes(self._run, state, self._rules, self._deployments)
             set_aside(directory, replace(state, finished=state.finished | probed.others))
             directory.write(results.EXPERIMENT, dump(self._experiment))
-            metadata = results.read_metadata(self._run)
+            metadata = run_tables.read_metadata(self._run)
             if not state.missing and metadata.get("finished_at"):
                 return self._run, 0
             session = environment()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import heapq
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.results import CELLS, CellEvent, Unreadable
+from testbed.results import CELLS, CellEvent
+from testbed.run_tables import read_text
 
 SESSION, PLANNED, STARTED, FINISHED = "session", "planned", "started", "finished"
 
@@ -179,27 +179,22 @@ def _family(title: str) -> tuple[str, ...]:
 
 def read(run: Path) -> Journal:
     """The journal of a run's directory; empty if an older version wrote it. Raises Unreadable."""
-    path = run / CELLS
     try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            return Journal(event for row in csv.DictReader(file) if (event := _event(row)))
+        return Journal(filter(None, map(_event, read_text(run / CELLS))))
     except FileNotFoundError:
         return Journal()
-    except csv.Error as error:
-        raise Unreadable(f"{path}: found {error}, wanted what `run` wrote") from error
 
 
-def _event(row: dict[str, str | None]) -> CellEvent | None:
-    """The event in a line of the table; None if the line is incomplete, because it is just being
-    written."""
+def _event(row: dict[str, str]) -> CellEvent | None:
+    """The event in a line of the table; None if it is not as `run` writes it."""
     try:
         return CellEvent(
-            at=float(row["at"] or ""),
-            event=row["event"] or "",
-            cell=row["cell"] or "",
-            repeat=int(row["repeat"] or ""),
-            expected_s=float(row["expected_s"] or ""),
-            title=row["title"] or "",
+            at=float(row["at"]),
+            event=row["event"],
+            cell=row["cell"],
+            repeat=int(row["repeat"]),
+            expected_s=float(row["expected_s"]),
+            title=row["title"],
         )
     except (KeyError, ValueError):
         return None

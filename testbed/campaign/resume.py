@@ -44,8 +44,8 @@ from testbed.results import (
     RESULTS,
     TRAINING,
     RunDirectory,
-    Unreadable,
 )
+from testbed.run_tables import read_text
 
 SUPERSEDED = "superseded-"
 PATIENCE_S = 25.0
@@ -152,16 +152,6 @@ class State:
                 f" version of the testbed will be moved to {SUPERSEDED}{RESULTS}"
             )
         return said
-
-
-def check_tables(run: Path) -> None:
-    """Raises Unreadable if a table of a run's directory is damaged that `results.read` does not
-    read, or if one has a header that no `csv` reads."""
-    for name in (RESULTS, ITERATIONS, LINKS, DIGESTS, TRAINING):
-        if (path := run / name).exists():
-            _header(path)
-            if name in (DIGESTS, TRAINING):
-                _read(path)
 
 
 def judge(run: Path, cells: Sequence[Cell], rules: Rules, deployments: Deployments) -> State:
@@ -324,28 +314,13 @@ def _key(row: Mapping[str, str]) -> Key:
 
 
 def _header(path: Path) -> list[str]:
-    with path.open(newline="", errors="replace") as file:
-        try:
-            return next(csv.reader(file), [])
-        except csv.Error as error:
-            raise Unreadable(f"{path}: found no table ({error}), wanted what `run` wrote") from None
+    with path.open(newline="") as file:
+        return next(csv.reader(file), [])
 
 
 def _read(path: Path) -> list[dict[str, str]]:
     """The complete rows of a table. Raises Unreadable if the file is not such a table."""
-    whole = path.read_bytes().rpartition(b"\n")[0]
-    try:
-        table = csv.DictReader(io.StringIO(whole.decode(), newline=""))
-        rows = list(table)
-        columns = set(table.fieldnames or ())
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise Unreadable(f"{path}: found no table ({error}), wanted what `run` wrote") from None
-    if not columns:  # the machine went down before the first row was written
-        return []
-    if absent := _NEEDED_OF.get(path.name, _NEEDED) - columns:
-        lacking = ", ".join(sorted(absent))
-        raise Unreadable(f"{path}: found no column {lacking}, wanted what `run` wrote")
-    return rows
+    return read_text(path, _NEEDED_OF.get(path.name, _NEEDED))
 
 
 def _last(path: Path) -> Key | None:

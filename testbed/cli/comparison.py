@@ -51,7 +51,7 @@ def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool)
 )
 def baseline(directories: tuple[Path, ...], output: Path) -> None:
     """Summarise results in a small file, for `compare`."""
-    from testbed.results import Unreadable
+    from testbed.run_tables import Unreadable
     from testbed.studies import baseline as kept
 
     with reading(Unreadable):

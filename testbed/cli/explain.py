@@ -63,7 +63,7 @@ def explain(
 
     if path.is_dir():
         from testbed.located import Invalid
-        from testbed.results import Unreadable, last_run
+        from testbed.run_tables import Unreadable, last_run
 
         with reading(NoCell, Unreadable, Invalid):
             path = last_run(path)

@@ -36,7 +36,7 @@ def running(kept: str = "") -> Iterator[None]:
     from testbed.campaign.planning import NoCell
     from testbed.compiler import BuildError
     from testbed.deployment.errors import DeploymentError
-    from testbed.results import Unreadable
+    from testbed.run_tables import Unreadable
 
     try:
         with termination_unwinds():

@@ -23,7 +23,7 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
 
     Root: needed to run an experiment file, because it also runs in the emulator.
     """
-    from testbed import results
+    from testbed import results, run_tables
     from testbed.backends.recording import NOTHING
     from testbed.campaign.evaluation import New
     from testbed.campaign.local import Local
@@ -36,7 +36,7 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
     known = []
     with reading(ValueError):  # before minutes of running
         for directory in directories:
-            results.read(directory)
+            run_tables.read(directory)
             known += [experiment_of(file.parent) for file in directory.rglob(results.RESULTS)]
     wanted = [on_all(each) for each in experiments(path for path in paths if not path.is_dir())]
     with running():
@@ -45,7 +45,7 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
         announce(evaluations)
     with running(f"{ROWS_ARE_KEPT}; then ladder DIR prints the errors"):
         directories += [evaluation.run(NOTHING, Local())[0] for evaluation in evaluations]
-    every = results.read(directories).results
+    every = run_tables.read(directories).results
     about = {run: runs.read(Path(run)) for run in every["run"].unique()}
     rows = steps.ladder(again.latest(every, about), strained)
     click.echo(steps.text(rows))

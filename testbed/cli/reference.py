@@ -35,7 +35,7 @@ def reference(
         raise click.UsageError("wanted either RUNS, to make a reference, or --check alone")
     from testbed.deployment.errors import DeploymentError
     from testbed.located import Invalid
-    from testbed.results import Unreadable
+    from testbed.run_tables import Unreadable
     from testbed.studies import reference
 
     where = output or reference.REFERENCE

@@ -21,7 +21,7 @@ from testbed.cli.failures import reading
 )
 def report(directories: tuple[Path, ...], output: Path | None) -> None:
     """Write one report about any number of results directories."""
-    from testbed.results import Unreadable, read_results
+    from testbed.run_tables import Unreadable, read_results
     from testbed.studies import reporting
 
     with reading(Unreadable):

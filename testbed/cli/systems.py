@@ -30,6 +30,8 @@ def systems(name: str | None) -> None:
     from testbed.systems import registry
 
     if name is not None and name not in registry:
-        raise click.UsageError(f"found {name!r}, wanted a system; {suggestion(name, registry)}")
+        near = suggestion(name, registry)
+        fix = near if near.startswith("did") else f"{near}; {extensions.searched('systems')}"
+        raise click.UsageError(f"found {name!r}, wanted a system; {fix}")
     for line in full(registry[name]) if name else table(registry):
         click.echo(line)

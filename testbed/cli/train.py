@@ -43,7 +43,7 @@ def train(files: tuple[Path, ...], output: Path, device: str | None) -> None:
                 f"{path}: found no job with the key training, wanted at least one; write for"
                 " example training: {rate: 0.05}, or use the verb run"
             )
-    from testbed import results
+    from testbed import run_tables
     from testbed.backends.recording import NOTHING
     from testbed.campaign.evaluation import New
     from testbed.campaign.local import Local
@@ -56,7 +56,7 @@ def train(files: tuple[Path, ...], output: Path, device: str | None) -> None:
             with deploying(path):
                 evaluations.append(New(experiment, output))
     finished = run_all(files, evaluations, NOTHING, Local())
-    for line in summary(results.read_training([directory for directory, _ in finished])):
+    for line in summary(run_tables.read_training([directory for directory, _ in finished])):
         click.echo(line)
     report_on(finished)
 

@@ -34,7 +34,7 @@ def watch(directory: Path, once: bool, interval: float) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from testbed.results import Unreadable, last_run
+    from testbed.run_tables import Unreadable, last_run
     from testbed.studies.watching import lines, look
 
     def text() -> str:

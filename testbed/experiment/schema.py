@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from pydantic.config import JsonDict
 from pydantic_core.core_schema import ValidationInfo
 
+from testbed import extensions
 from testbed.experiment.fabrics import Fabric
 from testbed.experiment.fields import (
     Density,
@@ -251,13 +252,19 @@ class Job(Model):
         if names is None or value in names:
             return value
         wanted, fix = f"a known {info.field_name}", suggestion(value, names)
-        if info.field_name == "workload":
+        if info.field_name == "system":
+            fix += "" if fix.startswith("did") else f"; {extensions.searched('systems')}"
+        else:
             wanted = "a known workload or the path of a trace"
+            is_file = os.path.isfile(value)  # unlike Path's, never an error
             if "/" in value or value.endswith(".trace"):
-                if os.path.isfile(value):  # unlike Path's, never an error
+                if is_file:
                     _check_trace(value)
                     return value
                 fix = "no such file exists relative to this directory, correct the path"
+            elif is_file:
+                made = f"{value.partition('.')[0]}.trace"
+                fix = f"make one with `ina-testbed trace import {value} {made}`, and name that"
         raise ValueError(f"found {shown(value)}, wanted {wanted}; {fix}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from testbed.results import Unreadable
+from testbed.run_tables import Unreadable
 
 SIMULATED = "simulate"
 RUN_BY = {"simulate": "simulation", "packet": "packets in virtual time", "emulate": "emulation"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from testbed.results import Unreadable
+from testbed.run_tables import Unreadable
 
 
 def check_numbers(table: pd.DataFrame, columns: Sequence[str], name: str) -> None:

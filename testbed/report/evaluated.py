@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from testbed import results
+from testbed import run_tables
 from testbed.report import again, backends, data, links, runs, settings, sharing, training
 from testbed.report.drawing import Picture
 from testbed.report.ranking import Ranking, rankings
@@ -76,7 +76,7 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
 
     ``include_invalid`` makes rows count in every mean that are not valid.
     """
-    found = results.read(run_dirs)
+    found = run_tables.read(run_dirs)
     about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
     backends.check(found.results["backend"])
     current = again.latest(found.results, about)
@@ -93,7 +93,7 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
         jobs=sharing.together(rows, means, include_invalid),
         iterations=found.iterations,
         loads=links.labelled(found.links, rows),
-        training=training.labelled(results.read_training(run_dirs), rows),
+        training=training.labelled(run_tables.read_training(run_dirs), rows),
         styles=styles,
         series=series_styles(list(zip(rows["system"], rows["variant"], strict=True)), styles),
         references=references(styles),

@@ -15,7 +15,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from testbed import results
+from testbed import run_tables
 from testbed.report import canvas, data, names, runs
 from testbed.report.differences import Record, differences
 from testbed.report.ranking import Ranking, fastest
@@ -74,7 +74,7 @@ def study(run: Path, styles: Styles) -> Study:
         **about.experiment["sweep"].get("product", {}), **about.experiment["sweep"].get("zip", {})
     }[path]  # fmt: skip
     texts = {json.dumps(value): _text(value) for value in values}
-    rows = results.read([run]).results
+    rows = run_tables.read([run]).results
     rows = rows.assign(
         value=[texts[json.dumps(json.loads(each)[path])] for each in rows["settings"]],
         ina=rows["ina_tors"].astype(int).astype(str) + "/" + rows["tors"].astype(str) + " ToRs",
@@ -82,7 +82,7 @@ def study(run: Path, styles: Styles) -> Study:
     )
     keys = ["value", "ina", "system", "repeat"]
     if len(rows) and rows.groupby(keys)["cell"].nunique().max() > 1:
-        raise results.Unreadable(
+        raise run_tables.Unreadable(
             f"{run}: found several workloads or options of a system, wanted only one where"
             f" {path} varies"
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from testbed import results
+from testbed import results, run_tables
 from testbed.experiment.findings import counted
 from testbed.report import (
     buckets,
@@ -213,7 +213,7 @@ def build(
         "rows": tables.rows(rows, titles, {run: each.title for run, each in sources.items()}),
         "valid": int(good.sum()),
         "total": len(rows),
-        "cut": results.cut(run_dirs),
+        "cut": run_tables.cut(run_dirs),
         "failed": int((rows["error"].fillna("") != "").sum()),
         "runs": list(zip(found.about.values(), sources.values(), strict=True)),
         "sources": {each.title: asdict(each) for each in sources.values()},

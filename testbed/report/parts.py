@@ -8,7 +8,8 @@ import pandas as pd
 
 from testbed.report import names
 from testbed.report.tables import Table, Titles, number
-from testbed.results import ITERATIONS, Unreadable
+from testbed.results import ITERATIONS
+from testbed.run_tables import Unreadable
 from testbed.workload.catalogue import title
 
 SLOWEST = 5

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from testbed import results
+from testbed import results, run_tables
 from testbed.report import drawing
 
 _FACTS = {
@@ -67,7 +67,7 @@ def read(directory: Path) -> Run:
         experiment = yaml.safe_load(text)
     except yaml.YAMLError:
         experiment = None
-    metadata = results.read_metadata(directory)
+    metadata = run_tables.read_metadata(directory)
     facts = [
         (title, str(metadata[key]))
         for key, title in _FACTS.items()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from testbed import results
+from testbed import run_tables
 from testbed.report import data, template
 from testbed.report.backends import FLOOR
 from testbed.report.system_style import Styles, style_of
@@ -27,7 +27,7 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
     whose difference in packets exceeds the emulator's noise floor has the same order in both. For
     packets, the largest scale that ran counts. Only valid rows count.
     """
-    rows = results.read(directories).results
+    rows = run_tables.read(directories).results
     rows = rows.assign(is_valid=data.is_valid(rows), cell_key=rows["settings"].map(_place))
     packets = rows[(rows["backend"] == "packet") & rows["is_valid"]]
     largest = packets["scale"].max()

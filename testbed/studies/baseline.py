@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from testbed import results
+from testbed import run_tables
 from testbed.experiment.schema import Experiment
 from testbed.replaced import replacing
 from testbed.report import again, backends, data, runs
-from testbed.results import Unreadable
+from testbed.run_tables import Unreadable
 from testbed.studies.divergence import Key, Record, records
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def directories(paths: Sequence[Path]) -> Outcome:
     """The results below ``paths``, without rows that a later run replaces. Raises Unreadable if one
     has none."""
     try:
-        tables = results.read(paths)
+        tables = run_tables.read(paths)
     except FileNotFoundError as error:
         raise Unreadable(str(error)) from error
     about = {str(run): runs.read(Path(run)) for run in tables.results["run"].unique()}
@@ -81,10 +81,10 @@ def directories(paths: Sequence[Path]) -> Outcome:
     experiments, facts = {}, {}
     for name in map(str, rows["run"].unique()):
         experiments[name] = _filled(about[name].experiment)
-        metadata = results.read_metadata(name)
+        metadata = run_tables.read_metadata(name)
         facts[name] = {key: metadata[key] for key in _FACTS if metadata.get(key) is not None}
     backends.check(rows["backend"])
-    return Outcome(rows, experiments, facts, records(tables, results.digests(paths)))
+    return Outcome(rows, experiments, facts, records(tables, run_tables.read_digests(paths)))
 
 
 def save(outcome: Outcome, path: Path) -> int:

@@ -17,7 +17,7 @@ from testbed.experiment.findings import counted
 from testbed.machine.verdict import is_needless
 from testbed.report import data
 from testbed.report.settings import PLACE, SERIES, SETTING, label
-from testbed.results import Unreadable
+from testbed.run_tables import Unreadable
 from testbed.studies import divergence, rerun
 from testbed.studies.baseline import Outcome
 from testbed.studies.divergence import Record

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from testbed.backends.digests import Digests, first_difference
 from testbed.experiment.findings import shown
 from testbed.report.complete import check_numbers
-from testbed.results import DIGESTS, ITERATIONS, Unreadable
+from testbed.results import DIGESTS, ITERATIONS
+from testbed.run_tables import Unreadable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from testbed.results import Tables
+    from testbed.run_tables import Tables
 
 _ROUNDED = 1e-9
 """The relative difference that is ignored, because tables round the last digits."""
@@ -61,7 +62,7 @@ class Record:
 def records(tables: Tables, digests: pd.DataFrame) -> dict[Key, Record]:
     """The record of each row of the packet back end.
 
-    The tables are those of `results.read` and `results.digests`.
+    The tables are those of `run_tables.read` and `run_tables.read_digests`.
     """
     rows = tables.results
     check_numbers(tables.iterations, ["iteration", "rank", "end_s"], ITERATIONS)

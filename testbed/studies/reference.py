@@ -25,7 +25,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from testbed import located, results
+from testbed import located, results, run_tables
 from testbed.campaign.resume import experiment_of, is_unchanged
 from testbed.campaign.version import version
 from testbed.deployment.digest import digest
@@ -58,18 +58,18 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     file is absent, or if two runs are of one experiment. Nothing is written then.
     """
     for run in runs:
-        if not len(results.read_results(run)):
-            raise results.Unreadable(f"{run}: found no row, wanted at least one to keep")
+        if not len(run_tables.read_results(run)):
+            raise run_tables.Unreadable(f"{run}: found no row, wanted at least one to keep")
     names = [experiment_of(run).name for run in runs]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise results.Unreadable(f"found two runs of {twice[0]}, wanted one of each experiment")
+        raise run_tables.Unreadable(f"found two runs of {twice[0]}, wanted one of each experiment")
     matrix = answer.parted(runs).matrix
     needed = [run / file for run in runs for file in KEPT]
     needed += [run / results.LINKS for run in matrix]
     needed += [claims / f"{claims_page.PAGE}.{end}" for end in _ENDS] if claims else []
     if absent := [path for path in needed if not path.exists()]:
         listed = ", ".join(map(str, absent))
-        raise results.Unreadable(f"found no {listed}; wanted all files that are to be kept")
+        raise run_tables.Unreadable(f"found no {listed}; wanted all files that are to be kept")
     out.mkdir(parents=True, exist_ok=True)
     for run, name in zip(runs, names, strict=True):
         folder = out / name
@@ -98,7 +98,7 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
     for run in kept:
         try:
             yield from (f"{run.name}: {said}" for said in _changes(run))
-        except results.Unreadable as error:
+        except run_tables.Unreadable as error:
             yield f"{run.name}: cannot be read: {error}"
         except (OSError, located.Invalid, ValidationError, DeploymentError, ValueError) as error:
             yield f"{run.name}: this version can no longer deploy it: {error}"
@@ -118,7 +118,7 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
 
 
 def _changes(run: Path) -> Iterator[str]:
-    rows = results.read(run).results
+    rows = run_tables.read(run).results
     first = rows[rows["repeat"] == 0].sort_values("job")
     had = {_key(json.loads(settings)): own for settings, own in first.groupby("settings")}
     experiment = experiment_of(run)
@@ -144,7 +144,7 @@ def _changes(run: Path) -> Iterator[str]:
             f"the code has changed since {counted(len(old), 'cell')} ran;"
             f" {len(plans)} of them now have a different plan{some}"
         )
-    if not results.read_metadata(run).get("finished_at"):
+    if not run_tables.read_metadata(run).get("finished_at"):
         yield "its run was not finished"
     shipped = folder("experiments") / f"{run.name}.yaml"
     if shipped.exists() and _ids(read(shipped)) != _ids(experiment):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from testbed import results
+from testbed import results, run_tables
 from testbed.campaign import journal
 from testbed.campaign.progress import clock
 from testbed.campaign.resume import is_held
@@ -45,7 +45,7 @@ def look(run: Path) -> Watched:
     is_being_written = is_held(
         run
     )  # before the tables: a run that ends meanwhile is seen as whole later
-    metadata = results.read_metadata(run)
+    metadata = run_tables.read_metadata(run)
     standings = Standings({name: system.title for name, system in registry.items()})
     done = set()
     for row in records(run):

@@ -10,7 +10,7 @@ import pytest
 from patience import PATIENCE_S
 from tiny import file
 
-from testbed.results import read, read_metadata
+from testbed.run_tables import read, read_metadata
 
 COMMAND = str(Path(sys.executable).parent / "ina-testbed")
 

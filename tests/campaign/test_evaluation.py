@@ -14,7 +14,7 @@ from leftovers import assert_ended, assert_gone, command_of, descendants, namesp
 from patience import PATIENCE_S, awaited
 from tiny import FRAGMENTS, file
 
-from testbed.results import read, read_metadata
+from testbed.run_tables import read, read_metadata
 
 COMMAND = [str(Path(sys.executable).parent / "ina-testbed")]
 

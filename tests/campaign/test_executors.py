@@ -31,7 +31,7 @@ from testbed.campaign.planning import Planned, plan
 from testbed.cli import main
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import expand
-from testbed.results import read
+from testbed.run_tables import read
 
 pytest.importorskip("distributed")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slow_scheduler")]

@@ -21,7 +21,7 @@ from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import Resumed
 from testbed.campaign.local import Local
 from testbed.campaign.resume import Rules
-from testbed.results import read, read_metadata
+from testbed.run_tables import read, read_metadata
 
 COMMAND = [str(Path(sys.executable).parent / "ina-testbed")]
 KILLS, SEED = 6, 7

@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from testbed.cli import main
-from testbed.results import read_results
+from testbed.run_tables import read_results
 
 EXPERIMENT = {
     "schema_version": 1,

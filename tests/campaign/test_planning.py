@@ -12,7 +12,7 @@ from testbed.deployment.errors import DeploymentError
 from testbed.machine import capacity
 from testbed.placement import deployments
 from testbed.placement.deployments import Deployments
-from testbed.results import read
+from testbed.run_tables import read
 from testbed.systems import grid
 
 

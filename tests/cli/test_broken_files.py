@@ -89,7 +89,7 @@ def test_a_time_below_zero_is_refused(tmp_path):
     path.write_text(path.read_text().replace(",3.0,", ",-3.0,"))
     done = invoke("report", directory, "-o", tmp_path / "out")
     assert done.exit_code == 2, done.output
-    assert "results.csv: found '-3.0' as jct_s, wanted a table that `run` wrote" in done.output
+    assert "results.csv:3: found '-3.0' as jct_s, wanted a number from 0 on" in done.output
 
 
 def test_a_run_named_by_two_paths_counts_once(tmp_path):

@@ -312,8 +312,8 @@ def run_directory(folder: Path, **files: str | bytes) -> Path:
     ("files", "said"),
     [
         ({}, "found no results.csv"),
-        ({"results_csv": b"\xff\xfe\0\n\xff\n"}, "wanted a table that `run` wrote"),
-        ({"results_csv": 'a,b\n"\n'}, "wanted a table that `run` wrote"),
+        ({"results_csv": b"\xff\xfe\0\n\xff\n"}, "wanted what `run` wrote"),
+        ({"results_csv": 'a,b\n"\n'}, "wanted what `run` wrote"),
         (
             {"results_csv": table([name for name in COLUMNS if name != "jct_s"], error="")},
             "no column jct_s",
@@ -343,14 +343,14 @@ def test_what_are_no_results_is_told(verb, files, said, tmp_path):
         ({"results_csv": "a,b\n1,2\n", "iterations_csv": "a\n"}, "found no column backend, cell"),
         (
             {"results_csv": b"\xff\xfe\n", "iterations_csv": "a\n"},
-            "wanted a table that `run` wrote",
+            "wanted what `run` wrote",
         ),
     ],
     ids=["empty", "no experiment", "columns", "binary"],
 )
 def test_a_directory_that_cannot_be_resumed_is_told(files, said, tmp_path):
     directory = run_directory(tmp_path / "run", **files)
-    if said.startswith("found no column") or said == "wanted a table that `run` wrote":
+    if said.startswith("found no column") or said == "wanted what `run` wrote":
         (directory / "experiment.yaml").write_text(file(tmp_path, backend="simulate").read_text())
     done = invoke("run", "--resume", directory)
     assert done.exit_code == 2, done.output

@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 import testbed
+from testbed import extensions
 from testbed.cli import main
 from testbed.cli.failures import reading
 
@@ -19,12 +20,18 @@ from testbed.cli.failures import reading
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(extensions.VARIABLE)
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
     (tmp_path / "file").write_text("hi")
     (tmp_path / "empty").mkdir()
     (tmp_path / "loop").symlink_to("loop")
     swept = tiny.data(tmp_path, sweep={"product": {"jobs.0.workers": [2, 4]}})
     (tmp_path / "swept.yaml").write_text(yaml.safe_dump(swept))
+    (tmp_path / "table.csv").write_text("conv1,9408\n")
+    for key, value in (("system", "nothere"), ("workload", "table.csv")):
+        data = tiny.data(tmp_path, backend="packet")
+        data["jobs"][0][key] = value
+        (tmp_path / f"no{key}.yaml").write_text(yaml.safe_dump(data))
     return tmp_path
 
 
@@ -54,6 +61,12 @@ def folder(tmp_path, monkeypatch):
         ("claims nothere", "found 'nothere', wanted a claim"),
         ("trace show resnet50 -o drawn", "found drawn, wanted a name that ends in .png, .pdf"),
         ("systems nothere", "found 'nothere', wanted a system"),
+        ("systems nothere", "there are no systems of your own: found no extensions/systems here"),
+        ("validate nosystem.yaml", "found no extensions/systems here"),
+        (
+            "validate noworkload.yaml",
+            "make one with `ina-testbed trace import table.csv",
+        ),
         ("bench all-reduce --system nothere", "found 'nothere', wanted a known system"),
         ("bench all-reduce -b 1K -e 1K -o nothere/x.csv", "found no folder nothere"),
         ("conform x.yaml --protocol nothere", "--protocol: found 'nothere', wanted one of"),

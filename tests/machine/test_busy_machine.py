@@ -14,7 +14,7 @@ from tiny import experiment
 from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
-from testbed.results import read
+from testbed.run_tables import read
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]
 

@@ -39,7 +39,7 @@ def test_a_trace_is_measured_on_a_gpu(tmp_path):
 
 @pytest.mark.parametrize("backend", ["simulate", "packet"])
 def test_jobs_learn_on_a_gpu_as_on_the_cpu(backend, tmp_path):
-    from testbed.results import read_results, read_training
+    from testbed.run_tables import read_results, read_training
 
     (tmp_path / "mine.py").write_text(SCRIPT)
     called(tmp_path, "trace", "script", "mine.py", "--compute", "1ms", "mine.trace")

@@ -88,7 +88,7 @@ def test_a_trace_is_measured_by_the_events_of_its_streams(library, tmp_path):
 
 def trained(library, folder, experiment, *arguments):
     """The rows and curves of ``train`` in a process that knows the device, and what it printed."""
-    from testbed.results import read_results, read_training
+    from testbed.run_tables import read_results, read_training
 
     (folder / "mine.py").write_text(SCRIPT)
     trace = ["trace", "script", folder / "mine.py", "--compute", "1ms", folder / "mine.trace"]

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from testbed import results
+from testbed import run_tables
 from testbed.report import settings
 from testbed.report.system_style import SystemStyle
 from testbed.results import Iteration, LinkLoad, Row, RunDirectory
@@ -120,4 +120,4 @@ def run(
 def labelled(root: Path, all_rows: Sequence[Row], experiment: Any = EXPERIMENT) -> pd.DataFrame:
     """The table of these rows with its labels."""
     path = run(root, all_rows, experiment=experiment)
-    return settings.label(results.read(path).results, {str(path): experiment})
+    return settings.label(run_tables.read(path).results, {str(path): experiment})

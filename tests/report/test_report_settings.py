@@ -8,7 +8,7 @@ import json
 import pytest
 from made_up import EXPERIMENT, STYLES, labelled, rows, run
 
-from testbed import results
+from testbed import run_tables
 from testbed.experiment.schema import Compute, Emulation, Job, Training
 from testbed.report import again, data, runs, settings
 
@@ -137,7 +137,7 @@ def test_runs_of_different_experiments(tmp_path):
     found = {}
     for name, content in (("one", EXPERIMENT), ("two", other)):
         found[str(run(tmp_path, rows("ps", 1.0, cell=name), name, content))] = content
-    table = settings.label(results.read(tmp_path).results, found)
+    table = settings.label(run_tables.read(tmp_path).results, found)
     assert sorted(table["conditions"]) == ["overlap=false", "overlap=true"]
 
 
@@ -230,7 +230,7 @@ def test_a_later_run_replaces_rows_of_the_same_cell(tmp_path):
 
     def latest(directories):
         about = {str(each): runs.read(each) for each in directories}
-        return again.latest(results.read(directories).results, about)
+        return again.latest(run_tables.read(directories).results, about)
 
     # Rows in virtual time have no time of their own, and names tell nothing.
     virtual = [

@@ -25,7 +25,8 @@ from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.machine.verdict import Symptoms, verdict
 from testbed.placement.deployments import Deployments
-from testbed.results import RunDirectory, Unreadable
+from testbed.results import RunDirectory
+from testbed.run_tables import Unreadable
 from testbed.studies import baseline
 from testbed.studies.comparison import compare, tolerances
 

@@ -21,7 +21,7 @@ from testbed.report import factors, sensitivity
 from testbed.report.differences import differences
 from testbed.report.quote import filled
 from testbed.report.ranking import Ranking
-from testbed.results import Unreadable
+from testbed.run_tables import Unreadable
 from testbed.studies import reference
 from testbed.studies.reference import REFERENCE, keep, stale
 
@@ -189,7 +189,7 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
                 "dilation": 400.0, "jct_s": time, "verdict": "valid", "verified": True,
             })  # fmt: skip
     found = SimpleNamespace(results=pd.DataFrame(rows))
-    monkeypatch.setattr("testbed.results.read", lambda runs: found)
+    monkeypatch.setattr("testbed.run_tables.read", lambda runs: found)
     (_, table), said = sensitivity.table([tmp_path], {})
     assert [line[-1] for line in table] == ["ring is not faster than atp", "right"]
     assert table[1][2:5] == ["4 of 4", "+5.0%", "+10.0%"]
@@ -227,7 +227,7 @@ def test_a_damaged_run_makes_a_reference_stale(run, tmp_path):
     keep([run], None, kept)
     table = next(kept.glob("*/results.csv"))
     table.write_text("broken\n1\n")
-    assert any(f"cannot be read: {table}: found no column" in said for said in stale(kept))
+    assert any(f"cannot be read: {table}:1: found no column" in said for said in stale(kept))
 
 
 def test_a_page_on_claims_is_kept_and_grows_stale_with_files_and_code(run, tmp_path, monkeypatch):

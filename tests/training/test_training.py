@@ -12,7 +12,7 @@ from tiny import data
 
 import testbed
 from testbed.cli import main
-from testbed.results import read_training
+from testbed.run_tables import read_training
 
 SCRIPT = """
 import torch

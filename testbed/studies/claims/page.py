@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed import results
+from testbed import run_tables
 from testbed.experiment.findings import counted
 from testbed.report import template
 from testbed.report.runs import duration, seconds
@@ -268,7 +268,7 @@ class Made:
 
     def add(self, runs: Sequence[Path]) -> None:
         """Add the facts of the runs in these directories."""
-        self.runs += map(results.read_metadata, runs)
+        self.runs += map(run_tables.read_metadata, runs)
 
     def __str__(self) -> str:
         """Commit, machine, dates and the time that the experiments took, in sentences."""

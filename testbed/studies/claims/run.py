@@ -9,7 +9,7 @@ from typing import TypeAlias
 import click
 import pandas as pd
 
-from testbed import results
+from testbed import run_tables
 from testbed.backends.emulation.network import EmulationError
 from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import Evaluation, New, Resumed
@@ -163,7 +163,7 @@ def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> _Rows:
 def _read(run: Path) -> pd.DataFrame:
     """A run's rows with the columns `LEARNT`, which are nan if nothing was learnt or the target was
     not reached."""
-    rows, training = results.read_results(run), results.read_training(run)
+    rows, training = run_tables.read_results(run), run_tables.read_training(run)
     if not len(training):
         return rows.assign(**dict.fromkeys(LEARNT, float("nan")))
     cell = ["run", "cell", "repeat", "job"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from testbed import results
+from testbed import results, run_tables
 from testbed.campaign.planning import NoCell, found_no, of_ids
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import Cell, expand
@@ -36,7 +36,7 @@ def of_run(run: Path, asked: str | None, most: int, job: int) -> tuple[list[Cell
 
     Raises Unreadable or FileNotFoundError if the directory has no results.
     """
-    rows = results.read([run]).results
+    rows = run_tables.read([run]).results
     rows = rows[rows["jct_s"].notna()]
     if not len(rows):
         raise NoCell(f"{run}: found no finished row, wanted one")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from testbed import results
+from testbed import results, run_tables
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.schema import Experiment
@@ -32,7 +32,7 @@ _UNKNOWN = {
 
 def lines(run: Path, rows: pd.DataFrame) -> Iterator[str]:
     """The explanation of each of ``rows`` of a run."""
-    tables = results.read([run])
+    tables = run_tables.read([run])
     cells = {cell.id: cell.experiment for cell in expand(read(run / results.EXPERIMENT))}
     for row in rows.itertuples():
         yield (
@@ -56,7 +56,7 @@ _SLOW = 1.5
 """An iteration gets a sentence if it takes this many times the median."""
 
 
-def _seen(row: Any, tables: results.Tables, experiment: Experiment | None) -> Iterator[str]:
+def _seen(row: Any, tables: run_tables.Tables, experiment: Experiment | None) -> Iterator[str]:
     def own(table: pd.DataFrame) -> pd.DataFrame:
         return table[(table["cell"] == row.cell) & (table["repeat"] == row.repeat)]
 

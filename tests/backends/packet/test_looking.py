@@ -288,7 +288,8 @@ def nested(spans) -> bool:
         (["--pcap", "h0-t0"], {"backend": "simulate"}, 2, "--pcap h0-t0: found backend: simulate"),
         (["--series", "1us"], {"backend": "simulate"}, 2, "--series: found backend: simulate"),
         (["--timeline"], {"backend": "simulate"}, 2, "--timeline: found backend: simulate, wanted"),
-        (["--series", "0s"], {}, 2, "--series: found '0s', wanted a time above 0"),
+        (["--series", "0s"], {}, 2, "--series: found '0s', wanted a time from 100ns on"),
+        (["--series", "99ns"], {}, 2, "--series: found '99ns', wanted a time from 100ns on"),
         (["--series", "10"], {}, 2, "--series: found '10' without a unit"),
     ],
 )

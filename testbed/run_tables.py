@@ -1,0 +1,221 @@
+"""Reads the directories of runs, which `testbed.results` writes.
+
+No cell's result depends on this module. What can be damaged is checked here: a table's header, the
+number of fields of each row, and its numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import MISSING, fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from testbed.results import (
+    COLUMNS,
+    DIGEST_COLUMNS,
+    DIGESTS,
+    EXPERIMENT,
+    ITERATION_COLUMNS,
+    ITERATIONS,
+    LINK_COLUMNS,
+    LINKS,
+    METADATA,
+    PROGRESS_COLUMNS,
+    RESULTS,
+    TRAINING,
+    Iteration,
+    Row,
+)
+
+if TYPE_CHECKING:  # slow to import
+    import pandas as pd
+
+_WANTED = "wanted what `run` wrote"
+_TEXT = {
+    "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
+    "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "deployed",
+    "source", "target", "source_kind", "target_kind", "stalls", "digests", "metric", "weights",
+}  # fmt: skip
+_TRUTHS = {"verified", "higher_is_better"}
+_NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
+"""Columns that every version has written; others may be missing."""
+_FILLED = {
+    each.name
+    for kind in (Row, Iteration)
+    for each in fields(kind)
+    if each.default is MISSING and each.name not in _TEXT | _TRUTHS
+}
+"""Columns with a number in each row."""
+
+
+class Unreadable(ValueError):
+    """The input is not a result of a run; the message says what was found and wanted."""
+
+
+class Tables(NamedTuple):
+    """Rows of any number of runs; the column ``run`` names the directory of each."""
+
+    results: pd.DataFrame
+    iterations: pd.DataFrame
+    links: pd.DataFrame
+
+
+def read(paths: str | Path | Iterable[str | Path]) -> Tables:
+    """Read the tables of run directories, or of all run directories below the given ones.
+
+    If a run is still being written, or was interrupted, only its complete rows are read. Columns
+    that an older version did not write are empty.
+
+    Raises FileNotFoundError if a path holds no results, and Unreadable if a file is not a table.
+    """
+    runs = _runs(paths)
+    return Tables(
+        _table(runs, RESULTS, COLUMNS),
+        _table(runs, ITERATIONS, ITERATION_COLUMNS),
+        _table(runs, LINKS, LINK_COLUMNS),
+    )
+
+
+def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """Only the first table of `read`, the results: it is much smaller than the others."""
+    return _table(_runs(paths), RESULTS, COLUMNS)
+
+
+def read_digests(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """The rows of `PacketDigests` of the runs that `read` finds. Older runs have none."""
+    return _table(_runs(paths), DIGESTS, DIGEST_COLUMNS)
+
+
+def read_training(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """The rows of `Progress` of the runs that `read` finds."""
+    return _table(_runs(paths), TRAINING, PROGRESS_COLUMNS)
+
+
+def read_text(path: Path, needed: Collection[str] = ()) -> list[dict[str, str]]:
+    """The complete rows of one table as text, by column. Raises Unreadable if the file is not a
+    table, or has not the columns ``needed``."""
+    columns, rows = _fields(path, needed)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def cut(paths: str | Path | Iterable[str | Path]) -> int:
+    """How many runs end in an incomplete row, which `read` leaves out."""
+    return sum(bool((run / RESULTS).read_bytes().rpartition(b"\n")[2]) for run in _runs(paths))
+
+
+def last_run(path: str | Path) -> Path:
+    """The run directory at ``path``, or the one below it that was begun last.
+
+    Raises FileNotFoundError if there is none.
+    """
+    return max(_runs(path), key=lambda run: (run / EXPERIMENT).stat().st_mtime_ns)
+
+
+def read_metadata(run: str | Path) -> dict[str, Any]:
+    """The content of a run's ``run.json``; empty if there is none yet. Raises Unreadable."""
+    path = Path(run) / METADATA
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (RecursionError, ValueError) as error:
+        raise Unreadable(f"{path}: found no JSON ({error}), {_WANTED}") from error
+    if not isinstance(content, dict):
+        raise Unreadable(f"{path}: found no JSON object, {_WANTED}")
+    return content
+
+
+def _runs(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    if isinstance(paths, (str, Path)):
+        paths = [paths]
+    runs: list[Path] = []
+    for path in map(Path, paths):
+        found = sorted(file.parent for file in path.rglob(RESULTS))
+        if not found:
+            raise FileNotFoundError(
+                f"found no {RESULTS} in {path}, wanted a run's directory or one above it"
+            )
+        known = {run.resolve() for run in runs}  # a path can be written in several ways
+        runs += [run for run in found if run.resolve() not in known]
+    return runs
+
+
+def _fields(path: Path, needed: Collection[str]) -> tuple[list[str], list[list[str]]]:
+    """The header of a table and its complete rows; both are empty if the file is, because the
+    machine went down before anything was written."""
+    whole = path.read_bytes().rpartition(b"\n")[0]
+    try:
+        table = csv.reader(io.StringIO(whole.decode(), newline=""))
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path}: found no text ({error}), {_WANTED}") from None
+    rows = []
+    try:
+        columns = next(table, [])
+        for row in table:
+            if len(row) != len(columns):
+                said = f"{len(row)} fields under {len(columns)} columns"
+                raise Unreadable(f"{path}:{table.line_num}: found {said}, {_WANTED}")
+            rows.append(row)
+    except csv.Error as error:
+        raise Unreadable(f"{path}:{table.line_num}: found no table ({error}), {_WANTED}") from None
+    if columns and (absent := sorted({*needed}.difference(columns))):
+        raise Unreadable(f"{path}:1: found no column {', '.join(absent)}, {_WANTED}")
+    return columns, rows
+
+
+def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    import pandas as pd
+
+    tables = [_typed(run / name, columns).assign(run=str(run)) for run in runs]
+    filled = [table for table in tables if len(table)] or tables[:1]
+    table: pd.DataFrame = pd.concat(filled, ignore_index=True)
+    return table
+
+
+def _typed(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    """The ``columns`` of a table as numbers, truth values and text; no rows if there is no such
+    file."""
+    import pandas as pd
+
+    header, rows = _fields(path, _NEEDED & {*columns}) if path.exists() else ([], [])
+    table = pd.DataFrame(rows, columns=header, dtype=str).reindex(columns=columns, fill_value="")
+
+    def refuse(column: str, wrong: pd.Series, wanted: str) -> None:
+        if wrong.any():
+            row = wrong.argmax()
+            found = str(table[column].iloc[row])[:40]
+            raise Unreadable(
+                f"{path}:{row + 2}: found {found!r} as {column}, wanted {wanted}, as `run` wrote it"
+            )
+
+    for column in columns:
+        text = table[column]
+        if column == "settings":
+            refuse(column, ~text.map(_is_object), "a JSON object")
+        elif column in _TRUTHS:
+            said = {"True": True, "False": False}
+            table[column] = pd.Series(map(said.get, text), table.index, object)
+        elif column not in _TEXT:
+            numbers = pd.to_numeric(text, errors="coerce")
+            wrong = (numbers.isna() & (text != "")) | (numbers.abs() == math.inf)
+            if column in _FILLED & {*header} and columns in (COLUMNS, ITERATION_COLUMNS):
+                wrong |= numbers.isna()
+            refuse(column, wrong, "a number")
+            if columns == COLUMNS:
+                refuse(column, numbers < 0, "a number from 0 on")
+            table[column] = numbers
+    return table
+
+
+@cache
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text or "{}"), dict)
+    except (RecursionError, ValueError):
+        return False
