@@ -134,7 +134,12 @@ class Resumed:
             session = environment()
             if state.unchanged:
                 session["unchanged"] = len(state.unchanged)
-            metadata["resumed"] = [*(metadata.get("resumed") or []), session]
+            if state.finished | probed.others:
+                metadata["resumed"] = [*(metadata.get("resumed") or []), session]
+            else:  # earlier sessions made none of the rows that count
+                earlier = metadata.pop("superseded", [])
+                session |= {"seeds": metadata.get("seeds"), "superseded": [*earlier, metadata]}
+                metadata = session
             failures = 0
             with _session(directory, metadata, session):
                 if probed.again:

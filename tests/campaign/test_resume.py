@@ -187,12 +187,12 @@ def test_rows_of_another_version_do_not_count(swept, tmp_path, monkeypatch):
     assert len(read(directory).iterations) == 6
 
 
-def as_another_version(monkeypatch, runs_others: bool = True) -> None:
+def as_another_version(monkeypatch, runs_others: bool = True, name: str = "another") -> None:
     """As if code had changed: of what runs a deployment, or only of what makes it."""
     for module in (resume, cell):
-        monkeypatch.setattr(module, "version", lambda experiment: "another")
+        monkeypatch.setattr(module, "version", lambda experiment: name)
         if runs_others:
-            monkeypatch.setattr(module, "deployed", lambda experiment, made: "another")
+            monkeypatch.setattr(module, "deployed", lambda experiment, made: name)
 
 
 class Slower(Recorder):
@@ -233,6 +233,24 @@ def test_rows_of_mininet_are_never_adopted(tmp_path, monkeypatch):
     directory = run(swept, tmp_path, Recorder())
     as_another_version(monkeypatch)
     assert len(go_on(directory, adopt=True)) == 6
+
+
+def test_a_run_of_which_no_row_counts_begins_anew(tmp_path, monkeypatch):
+    """Its page must not name the commit of rows that are gone."""
+    swept = experiment(tmp_path, sweep={"jobs.0.system": SYSTEMS}, emulation__repeats=2)
+    directory = run(swept, tmp_path, Recorder())
+    first = read_metadata(directory)
+    as_another_version(monkeypatch)
+    assert len(go_on(directory)) == 6
+    second = read_metadata(directory)
+    assert "resumed" not in second and second["finished_at"] == second["ended_at"]
+    assert second["superseded"] == [first] and second["seeds"] == first["seeds"]
+    as_another_version(monkeypatch, name="a third")
+    assert len(go_on(directory)) == 6
+    assert [each["started_at"] for each in read_metadata(directory)["superseded"]] == [
+        first["started_at"],
+        second["started_at"],
+    ]
 
 
 @pytest.mark.parametrize("backend", ["simulate", "emulate"])
