@@ -118,6 +118,7 @@ def _draws(count: int, stream: int) -> npt.NDArray[np.intp]:
 
 
 def _means(samples: Floats, stream: int) -> Floats:
-    """The mean of each resampling of each row of ``samples``."""
-    means: Floats = samples[:, _draws(samples.shape[1], stream)].mean(axis=2)
+    """The mean of each resampling of each row of ``samples``, whatever the order of its values."""
+    ordered = np.sort(samples, axis=1)
+    means: Floats = ordered[:, _draws(samples.shape[1], stream)].mean(axis=2)
     return means

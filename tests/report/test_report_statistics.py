@@ -33,6 +33,14 @@ def test_the_interval_of_a_ratio_is_around_it():
     assert 1.9 < low < 2.0 < high < 2.1
 
 
+def test_the_order_of_repeats_does_not_move_an_interval():
+    random = np.random.default_rng(1)
+    first, second = random.normal(20, 1, 9), random.normal(10, 1, 9)
+    again = random.permutation(first), random.permutation(second)
+    assert statistics.mean_interval(again[0]) == statistics.mean_interval(first)
+    assert statistics.ratio_intervals([again]) == statistics.ratio_intervals([(first, second)])
+
+
 @pytest.mark.parametrize("size", [4, 8, 9, 20])
 def test_samples_that_do_not_overlap_have_the_least_p(size):
     low = np.arange(size, dtype=float)
