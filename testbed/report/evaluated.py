@@ -77,7 +77,7 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
     ``include_invalid`` makes rows count in every mean that are not valid.
     """
     found = run_tables.read(run_dirs)
-    about = {run: runs.read(Path(run)) for run in dict.fromkeys(found.results["run"])}
+    about = runs.of(found.results)
     backends.check(found.results["backend"])
     current = again.latest(found.results, about)
     rows = settings.label(current, {run: each.experiment for run, each in about.items()})

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from testbed import results, run_tables
 from testbed.report import drawing
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FACTS = {
     "command": "command",
@@ -57,6 +60,11 @@ class Run:
     def fabric(self) -> str:
         fabric = self.experiment.get("fabric")
         return drawing.words(fabric if isinstance(fabric, dict) else {})
+
+
+def of(rows: pd.DataFrame) -> dict[str, Run]:
+    """The runs that made ``rows``, by their directories."""
+    return {str(run): read(Path(run)) for run in rows["run"].unique()}
 
 
 def read(directory: Path) -> Run:

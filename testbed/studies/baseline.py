@@ -76,7 +76,7 @@ def directories(paths: Sequence[Path]) -> Outcome:
         tables = run_tables.read(paths)
     except FileNotFoundError as error:
         raise Unreadable(str(error)) from error
-    about = {str(run): runs.read(Path(run)) for run in tables.results["run"].unique()}
+    about = runs.of(tables.results)
     rows = again.latest(tables.results, about)
     experiments, facts = {}, {}
     for name in map(str, rows["run"].unique()):
