@@ -254,6 +254,21 @@ class TestMember:
             else:
                 assert again[0]["flags"] == wire.FLAG_RESEND
 
+    @pytest.mark.parametrize("style", [ATP, SWITCHML])
+    def test_after_a_timeout_each_answer_allows_two_more(self, style):
+        with a_member(style, drawn(200, wire.VALUES), window=64) as played:
+            played.hear()
+            again = sequences(played.hear_of_silence())
+            lost = set(range(64)) - set(again)
+            assert 2 <= len(again) < 16
+            for sequence in again[1:]:
+                found = sequences(played.hear(result(sequence, 7)))
+                assert len(lost & set(found)) == 2
+                lost -= set(found)
+            # An answer to a first sending: the others are late, not lost.
+            assert not lost & set(sequences(played.hear(result(max(lost), 7))))
+            assert not lost & set(sequences(played.hear(result(again[0], 7))))
+
     def test_an_answer_to_what_was_sent_twice_tells_no_time(self):
         with a_member(SWITCHML, drawn(2, wire.VALUES), window=1) as played:
             played.hear()

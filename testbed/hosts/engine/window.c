@@ -4,7 +4,8 @@
    if they vary, one fragment is retransmitted as a probe. If nothing follows its answer, everything
    of its chunk that was sent before it is lost (after RACK-TLP, RFC 8985). A timeout covers worse
    cases; it runs from the last answer (RFC 6298, 5.3), because a queue lengthens round trips while
-   answers come.
+   answers come. After a timeout, each answer to a retransmission allows two more (slow start, RFC
+   5681) until an answer to a first sending shows that they are late, not lost (RFC 5682).
 
    Two things lengthen a round trip. A queue does, and must be measured, or everything in it is
    retransmitted. A loss that another rank repairs does too, and must not be measured, or each
@@ -32,6 +33,7 @@ void window_open(struct tree *tree, uint32_t size, uint64_t begins)
         .timeout = FIRST_TIMEOUT,
         .silence = INFINITY,
         .probe_at = INFINITY,
+        .lost_before = -INFINITY,
         .look_again = -INFINITY,
         .newest = -INFINITY,
         .stalled = -INFINITY,
@@ -119,6 +121,26 @@ static void resend_late(struct tree *tree, double now)
         window->stalled = now;
         window->timeout = fmin(2 * window->timeout, LONGEST_TIMEOUT);
     }
+    if (count > 1) {
+        window->lost_before = now;
+        window->repairs = 0;
+    }
+}
+
+/* Retransmits as many of the fragments that a timeout left as answers allow. */
+static void repair(struct tree *tree, double now)
+{
+    struct window *window = &tree->window;
+    uint64_t s = tree->lowest;
+    for (; s < window->sent_end && window->repairs; s++) {
+        const struct place *place = place_of(tree, s);
+        if (!place->sent || place->done || place->sent_at >= window->lost_before)
+            continue;
+        resend(tree, s, now);
+        window->repairs--;
+    }
+    if (s == window->sent_end)
+        window->lost_before = -INFINITY;
 }
 
 /* Retransmits each fragment that is not done although others that were sent well after it are. In a
@@ -268,6 +290,10 @@ void window_answered(struct tree *tree, uint64_t sequence, uint8_t flags, double
     if (now >= window->probe_at)
         window->stalled = now; /* the silence was not noticed in time */
     const double sample = now - place->sent_at;
+    if (place->resent && place->sent_at >= window->lost_before)
+        window->repairs += 2;
+    if (!place->resent && !repaired && place->sent_at < window->lost_before)
+        window->lost_before = -INFINITY;
     if (!place->resent) {
         if (place->sent_at > window->newest)
             window->newest = place->sent_at;
@@ -323,6 +349,8 @@ void window_pump(struct tree *tree, double now)
         return;
     if (window->settled)
         resend_missing(tree, window->sent_end, window->newest, false, now);
+    if (isfinite(window->lost_before) && window->repairs)
+        repair(tree, now);
     if (send_new(tree, now) && window->settled)
         resend_missing(tree, window->sent_end, window->newest, true, now);
     window->settled = false;

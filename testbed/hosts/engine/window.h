@@ -19,6 +19,8 @@ struct window {
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
     double heard;             /* when the latest answer came, or the first in flight was sent */
     double stalled;           /* fragments sent before this were in flight during a silence */
+    double lost_before;       /* a timeout: fragments sent before this may all be lost */
+    uint32_t repairs;         /* how many of them may be retransmitted now */
     double answered;          /* latest sending time among fragments sent twice and done */
     uint64_t answered_end;    /* the end of that fragment's chunk */
     bool touched, sampled, first_answers; /* in this batch of packets */
