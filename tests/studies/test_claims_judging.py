@@ -18,6 +18,7 @@ from testbed.studies.claims.schema import (
     NOT,
     NOT_RUN,
     REPRODUCED,
+    UNDECIDED,
     BreakEven,
     Claim,
     Published,
@@ -99,14 +100,18 @@ def test_a_ratio_of_matched_cells_makes_the_verdict():
         ({"gain": 1.5}, [1.4, 1.3, 1.7], DIRECTION),  # an end of the interval
         ({"gain": 1.5}, [1.8], DIRECTION),
         ({"gain": 1.5}, [1.1], NOT),
-        ({"gain": 1.5}, [1.1, 1.05, 4], NOT),
+        ({"gain": 1.5}, [1.1, 1.05, 1.12], NOT),
+        ({"gain": 1.5}, [1.1, 1.05, 4], UNDECIDED),
+        ({"gain": 1.5}, [8, 1.6, 20], UNDECIDED),
         ({"gain": 1.5}, [4.96], MORE),
         ({"gain": 1.5}, [2.9, 2.5, 3.3], MORE),
         ({"value": 1}, [1.09], REPRODUCED),
         ({"value": 1}, [1.62], NOT),
         ({"value": 1}, [0.6], NOT),
+        ({"value": 1}, [0.85, 0.8, 0.92], UNDECIDED),
         ({"trend": {"at_least": 1}, "because": "so"}, [1.2], DIRECTION),
-        ({"trend": {"at_least": 1}, "because": "so"}, [1.2, 0.9, 1.4], NOT),
+        ({"trend": {"at_least": 1}, "because": "so"}, [1.2, 0.9, 1.4], UNDECIDED),
+        ({"trend": {"at_least": 1}, "because": "so"}, [0.8, 0.7, 0.9], NOT),
     ],
 )
 def test_verdicts_are_bounded_on_both_sides(published, values, word):

@@ -138,8 +138,9 @@ def test_claims_are_run_judged_and_shown(folder, tmp_path):
         assert "claims-growth.svg" in whole
         assert "number of workers" in whole
         assert "Nobody&#39;s" in whole or "| Nobody's | 1 | 2 | 1 |" in whole
-    assert "<svg" in (output / "claims-rates.svg").read_text()
+    assert ">Gbit/s</text>" in (output / "claims-rates.svg").read_text()
     drawn = (output / "claims-growth.svg").read_text()
+    assert ">s</text>" in drawn
     assert "Ring at 2: published 0.25" in drawn
     assert "Ring at 4: ours" in drawn
     assert "Ring at 4: published" not in drawn

@@ -27,6 +27,7 @@ from testbed.studies.claims.schema import (
     NOT,
     NOT_RUN,
     REPRODUCED,
+    UNDECIDED,
     VALUE_FACTOR,
     Bar,
     Claim,
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
 
     from testbed.report.page import Shown
 
-WORDS = (REPRODUCED, DIRECTION, MORE, NOT, CANNOT, NOT_RUN)
+WORDS = (REPRODUCED, DIRECTION, MORE, UNDECIDED, NOT, CANNOT, NOT_RUN)
+_FAILED = (NOT, MORE, UNDECIDED)
+"""Verdicts that ask for a break-even."""
 PAGE, TABLE = "claims", "claims.csv"
 _PUBLISHED, _OURS = "#b8bec6", "#1f77b4"
 _DASHES = (0, (4, 1.5))
@@ -105,7 +108,7 @@ class Judged:
         """
         even, published = self.claim.break_even, self.claim.published
         if self.crossing is None or even is None or published is None:
-            lacks = self.verdict.word in (NOT, MORE)
+            lacks = self.verdict.word in _FAILED
             return "Nothing was varied to see where it would hold" if lacks else ""
         what = "be reproduced" if published.reproduced else "hold"
         where = self.crossing.where or "at none of the values tried"
@@ -196,8 +199,8 @@ class Beside:
 
         colours = {"published": _PUBLISHED, "ours": _OURS}
         legend = [Patch(color=colour, label=label) for label, colour in colours.items()]
-        label = canvas.beside(self.figure.axis)
-        left = 0.65 + _LINE * label.count("\n")
+        axis = canvas.beside(self.figure.axis)
+        left = 0.65 + _LINE * axis.count("\n")
         figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=left)
         for at, (bar, _, published, ours) in enumerate(self._each()):
             heights = {"published": published, "ours": getattr(ours, "value", None)}
@@ -210,7 +213,7 @@ class Beside:
                 axes.text(place, height, number(height), ha="center", va="bottom", fontsize=5.5)
         canvas.set_scale(axes, "y", (0.0, axes.get_ylim()[1], False))
         axes.set_xticks(range(len(self.figure.bars)), [bar.label for bar in self.figure.bars])
-        axes.set_ylabel(label)
+        axes.set_ylabel(axis)
         return figure
 
     def _lines(self) -> Figure:
@@ -231,8 +234,8 @@ class Beside:
         legend = [line(colour, label, True) for label, colour in colours.items()]
         if any(bar.published for bar in self.figure.bars):
             legend += [line("#606060", "ours", True), line("#606060", "published", False)]
-        label = canvas.beside(self.figure.axis)
-        left = 0.6 + _LINE * label.count("\n")
+        axis = canvas.beside(self.figure.axis)
+        left = 0.6 + _LINE * axis.count("\n")
         figure, (axes,) = canvas.panels([self.figure.title], legend=legend, left=left, below=0.47)
         places = self.figure.places
         for label, colour in colours.items():
@@ -256,7 +259,7 @@ class Beside:
         axes.set_xticks(range(len(places)), places)
         canvas.set_scale(axes, "y", (0.0, axes.get_ylim()[1], False))
         axes.set_xlabel(self.figure.across, labelpad=1)
-        axes.set_ylabel(label)
+        axes.set_ylabel(axis)
         return figure
 
 
@@ -324,7 +327,7 @@ def write(page: Page, folder: Path) -> Path:
         "matrix": [(paper, [(word, of_paper[paper, word]) for word in words]) for paper in papers],
         "facets": [("paper", papers), ("verdict", words)],
         "judged": page.judged,
-        "failed": [each for each in page.judged if each.verdict.word in (NOT, MORE)],
+        "failed": [each for each in page.judged if each.verdict.word in _FAILED],
         "observed": page.observed,
         "beside": page.beside,
         "figures": shown,
@@ -374,8 +377,8 @@ RULE = (
     " is much more than published, which is a different finding. A value that follows from a"
     f" formula or a worked example is reproduced within a factor of {VALUE_FACTOR:g}. A statement"
     ' without a figure can be reproduced in direction only. "Up to" is the best of a stated family'
-    " of set-ups. The whole 95 % bootstrap interval must be within the bounds. It is over seeds or"
-    " repeats; a single seed or repeat has none. A break-even says for which values of one setting"
+    " of set-ups. The whole 95 % bootstrap interval must be within the bounds; a claim is undecided if"
+    " only a part of it is. The interval is over seeds or repeats; a single seed or repeat has none. A break-even says for which values of one setting"
     " the claim holds."
 )
 

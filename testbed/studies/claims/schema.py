@@ -21,7 +21,7 @@ from testbed.experiment.schema import Experiment
 from testbed.studies.claims.measures import Bounds, Measure, values
 
 REPRODUCED, DIRECTION, NOT = "reproduced", "reproduced in direction", "not reproduced"
-MORE = "much more than published"
+MORE, UNDECIDED = "much more than published", "undecided"
 CANNOT, NOT_RUN = "cannot be tested here", "not run"
 GAIN_FACTOR, DIRECTION_FACTOR, VALUE_FACTOR = 1.5, 4.0, 1.1
 """The factors by which a number may differ from the published figure: see `Published`."""
@@ -297,7 +297,7 @@ class Claim(Model):
     @field_validator("explained")
     @classmethod
     def _words(cls, explained: dict[str, str]) -> dict[str, str]:
-        words = (REPRODUCED, DIRECTION, MORE, NOT)
+        words = (REPRODUCED, DIRECTION, MORE, UNDECIDED, NOT)
         for word in explained:
             if word not in words:
                 fix = suggestion(word, words)

@@ -27,6 +27,7 @@ from testbed.studies.claims.schema import (
     NOT,
     NOT_RUN,
     REPRODUCED,
+    UNDECIDED,
     VALUE_FACTOR,
     BreakEven,
     Claim,
@@ -212,16 +213,23 @@ def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
 def verdict_of(published: Published, values: Sequence[float]) -> str:
     """The strongest verdict whose bounds contain the number and both ends of its interval.
 
-    A gain is "more than published" if it is not within any bounds, but wholly above the lower bound
-    for the direction.
+    A gain above the bounds of the direction is "more than published" if its whole interval is above
+    the bounds of "reproduced". If only a part of the interval is within the widest bounds, the
+    claim is undecided.
     """
     reproduced, direction = published.reproduced, published.direction
     if reproduced is not None and all(map(reproduced.hold, values)):
         return REPRODUCED
     if direction is not None and all(map(direction.hold, values)):
         return DIRECTION
-    least = None if direction is None or published.gain is None else direction.at_least
-    return MORE if least is not None and min(values) >= least else NOT
+    low, high = min(values), max(values)
+    if published.gain is not None and reproduced is not None and low > (reproduced.at_most or 0):
+        return MORE
+    widest = direction or reproduced
+    assert widest is not None
+    is_below = widest.at_least is not None and high < widest.at_least
+    is_above = widest.at_most is not None and low > widest.at_most
+    return NOT if is_below or is_above else UNDECIDED
 
 
 def _reason(published: Published, number: Number) -> str:
