@@ -125,6 +125,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "emulated": mininet.against_packets(parts.emulated, styles) if parts.emulated else None,
         "targets": mininet.bmv2_against_native(parts.targets, styles) if parts.targets else None,
         "sensitivity": sensitivity.table(parts.sensitivity, styles) if parts.sensitivity else None,
+        "sensitivity_runs": [runs.read(run) for run in parts.sensitivity],
         "markdown": markdown,
     }
     environment = template.environment()

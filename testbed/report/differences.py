@@ -1,8 +1,9 @@
 """Whether two systems differ, and how certain that is.
 
 The size of a difference comes first: if it is below the noise floor, it is a tie. So are identical
-plans. Then comes a rank test of whether the slower one is slower by more than the floor, with
-Holm's correction for all comparisons of a table.
+plans. Two systems take the same time only if the whole interval of their ratio is within the floor.
+Then comes a rank test of whether the slower one is slower by more than the floor, with Holm's
+correction for all comparisons of a table.
 """
 
 from __future__ import annotations
@@ -53,8 +54,11 @@ class Difference:
 
     @property
     def same(self) -> bool:
-        """Whether both take the same time, up to the floor."""
-        return self.same_plan or self.ratio < 1 + self.floor
+        """Whether both take the same time, up to the floor: the means, and the whole interval of
+        their ratio."""
+        low, high = self.interval
+        whole = isnan(low) or ((1 + self.floor) * low > 1 and high < 1 + self.floor)
+        return self.same_plan or (self.ratio < 1 + self.floor and whole)
 
     @property
     def tie(self) -> str:
@@ -62,8 +66,8 @@ class Difference:
         test."""
         if self.same_plan:
             return "the same plan"
-        if self.same:
-            return f"within {self.floor:.0%}"
+        if self.ratio < 1 + self.floor:
+            return f"within {self.floor:.0%}" if self.same else f"means within {self.floor:.0%}"
         if self.tested and self.p >= LEVEL:
             return f"no difference found, p = {self.p:.2g}"
         return ""

@@ -50,7 +50,8 @@ def words(fabric: Mapping[str, Any]) -> str:
     kind = fabric.get("kind")
     if kind == "leaf-spine":
         shape = (
-            f"Leaf-spine: {fabric.get('spines')} spines, {fabric.get('leaves')} ToRs with "
+            f"Leaf-spine: {counted(fabric.get('spines', 0), 'spine')}, "
+            f"{counted(fabric.get('leaves', 0), 'ToR')} with "
             f"{_hosts(fabric.get('hosts_per_leaf'))}"
         )
     elif kind == "fat-tree":

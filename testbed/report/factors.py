@@ -16,7 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from testbed import run_tables
-from testbed.report import canvas, data, names, runs
+from testbed.report import canvas, data, names, runs, template
 from testbed.report.differences import Record, differences
 from testbed.report.ranking import Ranking, fastest
 from testbed.report.system_style import Styles, ordered, series_styles, style_of
@@ -42,6 +42,7 @@ class Study:
 
     Attributes:
         factor: its name, such as ``loss``.
+        scale: that of all cells as text; empty if it is the factor, or 1.
         rankings: ``place`` has ``value`` and ``ina`` as text.
         missing: the systems without a valid row, by value and place.
     """
@@ -49,6 +50,7 @@ class Study:
     name: str
     description: str
     factor: str
+    scale: str
     rankings: Sequence[Ranking]
     missing: Mapping[tuple[str, str], Sequence[str]]
 
@@ -111,7 +113,15 @@ def study(run: Path, styles: Styles) -> Study:
                 ranked = sorted(known, key=lambda row: float(row["jct_s"]))
                 found.append(({"value": value, "ina": ina}, ranked))
     factor = names.settings(path.rpartition(".")[2])
-    return Study(str(about.experiment["name"]), about.description, factor, _ranked(found), missing)
+    scales = {*rows["scale"]}
+    return Study(
+        name=str(about.experiment["name"]),
+        description=about.description,
+        factor=factor,
+        scale=template.fraction(scales.pop()) if len(scales) == 1 and scales != {1} else "",
+        rankings=_ranked(found),
+        missing=missing,
+    )
 
 
 def _ranked(found: Sequence[tuple[Mapping[str, Any], Sequence[Record]]]) -> list[Ranking]:

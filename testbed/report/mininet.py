@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from testbed.report import data, names
-from testbed.report.evaluated import evaluated
+from testbed.report import data, names, template
+from testbed.report.evaluated import Evaluated, evaluated
 from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.system_style import Styles
 from testbed.report.tables import Table, number, percent
@@ -27,11 +27,13 @@ class Comparison:
 
     Attributes:
         cells: how many cells ran in Mininet, and ``valid`` of ``rows`` are their valid rows.
+        how: scale and dilation of these, and the queues of their ports.
         median: of the differences' absolute values; ``most`` is the largest.
     """
 
     table: Table
     cells: int
+    how: str
     valid: int
     rows: int
     median: str
@@ -56,7 +58,7 @@ def against_packets(run_dirs: Sequence[Path], styles: Styles) -> Comparison:
         for row in every.to_dict("records")
     ]
     columns = [*_PLACE, "Mininet (s)", "packets (s)", "difference", "verdict"]
-    return _comparison((columns, lines), found.rows, both[both["is_valid"]]["difference"])
+    return _comparison((columns, lines), found, both[both["is_valid"]]["difference"])
 
 
 def bmv2_against_native(run_dirs: Sequence[Path], styles: Styles) -> Comparison:
@@ -90,21 +92,34 @@ def bmv2_against_native(run_dirs: Sequence[Path], styles: Styles) -> Comparison:
     columns = [*_PLACE, "BMv2 (s)", "native (s)", "difference"]
     columns += ["retransmitted, BMv2", "native", "verdict, BMv2", "native"]
     good = both[both["valid_bmv2"] & both["valid_native"]]["difference"]
-    return _comparison((columns, lines), found.rows, good)
+    return _comparison((columns, lines), found, good)
 
 
 def _place(row: Mapping[Any, Any], system: str) -> list[str]:
     return [names.fabric(row["fabric"]), title(row["workload"]), row["ina"], system]
 
 
-def _comparison(table: Table, rows: pd.DataFrame, differences: pd.Series) -> Comparison:
-    emulated = rows[rows["backend"] == "emulate"]
+def _comparison(table: Table, found: Evaluated, differences: pd.Series) -> Comparison:
+    emulated = found.rows[found.rows["backend"] == "emulate"]
     apart = differences.abs()
     return Comparison(
         table=table,
         cells=int(emulated.groupby(["run", "cell"]).ngroups),
+        how=_how(emulated, found),
         valid=int(data.is_valid(emulated).sum()),
         rows=len(emulated),
         median=percent(apart.median()).lstrip("+"),
         most=percent(apart.max()).lstrip("+"),
     )
+
+
+def _how(emulated: pd.DataFrame, found: Evaluated) -> str:
+    """``scale 1/256, dilation 1600, queues of 512KB``."""
+    fabrics = [found.about[run].experiment.get("fabric") or {} for run in {*emulated["run"]}]
+    queues = sorted({str(fabric["queue"]) for fabric in fabrics if "queue" in fabric})
+    scales = map(template.fraction, sorted({*emulated["scale"]}))
+    parts = [
+        f"scale {' or '.join(scales)}",
+        f"dilation {' or '.join(f'{value:g}' for value in sorted({*emulated['dilation']}))}",
+    ]
+    return ", ".join(parts + [f"queues of {' or '.join(queues)}"] * bool(queues))

@@ -88,7 +88,9 @@ def read(directory: Path) -> Run:
     if (taken := seconds(metadata)) is not None:
         facts.append(("took", duration(taken)))
     later = _later(metadata)
-    facts.append(("continued", ", ".join(map(_session, later))))
+    if later:
+        often = f"{len(later)} times, all in {results.METADATA}; last " if len(later) > 1 else ""
+        facts.append(("continued", often + _session(later[-1])))
     began = [each.get("started_at") for each in (metadata, *later)]
     return Run(
         directory=f"{directory.parent.name}/{directory.name}",

@@ -14,14 +14,14 @@ from testbed import run_tables
 from testbed.report import data, template
 from testbed.report.backends import FLOOR
 from testbed.report.system_style import Styles, style_of
-from testbed.report.tables import Table, percent
+from testbed.report.tables import Table, number, percent
 
 _COLUMNS = ["dilation", "scale", "valid", "A/A, median", "A/A, most", "from packets, most", "order"]
 
 
-def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]]:
-    """A row for each dilation and scale, the slowest emulation last, and two sentences about all of
-    them.
+def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str], str]:
+    """A row for each dilation and scale, the slowest emulation last, two sentences about all of
+    them, and one with the time of each system in packets.
 
     "A/A" is how far apart runs of the same plan were. "Order" is right if each pair of systems
     whose difference in packets exceeds the emulator's noise floor has the same order in both. For
@@ -70,13 +70,13 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
         dilation, scale = min(trusted)
         said.append(
             f"At a dilation of {dilation:g} or more and a scale of {template.fraction(scale)} or"
-            " more, the order of systems is right in all settings that ran."
+            " more, the order of these systems is right in all settings that ran."
         )
     elif any_wrong:
         said.append("The order of systems is wrong even at the largest dilation and scale.")
     else:
         said.append("Nothing is known of the order: some systems have no valid row to compare.")
-    return (_COLUMNS, found), said
+    return (_COLUMNS, found), said, _apart(true, styles)
 
 
 def _place(settings: str) -> str:
@@ -85,6 +85,12 @@ def _place(settings: str) -> str:
     for name in ("backend", "emulation.dilation", "emulation.scale"):
         own.pop(name, None)
     return json.dumps(own, sort_keys=True)
+
+
+def _apart(true: pd.Series, styles: Styles) -> str:
+    """How far apart the systems are in packets."""
+    times = [f"{_title(str(key), styles)} {number(s)} s" for key, s in true.sort_values().items()]
+    return f"In packets these systems take: {', '.join(times)}." if times else ""
 
 
 def _wrong(means: pd.Series, true: pd.Series, styles: Styles) -> list[str]:

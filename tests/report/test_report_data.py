@@ -100,7 +100,9 @@ def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
     [
         ((8.0, 8.1, 8.2, 8.3), (4.0, 4.1, 4.2, 4.3), "rank test p = 0.029)"),
         ((4.0, 5.0, 6.0, 7.0), (4.4, 5.4, 6.4, 7.4), "no test tells PS and Ring apart"),
-        ((4.0, 4.1, 4.2, 4.3), (4.1, 4.2, 4.3, 4.4), "PS and Ring tie"),
+        ((4.0, 4.01, 4.02, 4.03), (4.01, 4.02, 4.03, 4.04), "PS and Ring tie"),
+        # The means are alike, but not the repeats.
+        ((4.0, 4.1, 4.2, 4.9), (4.1, 4.2, 4.3, 4.7), "no test tells PS and Ring apart"),
         # Always slower, but mostly by less than the floor.
         ((4.0, 4.0, 4.0, 4.0), (4.001, 4.001, 4.001, 9.0), "no test tells PS and Ring apart"),
         (
@@ -188,7 +190,7 @@ def test_who_is_not_told_apart_is_not_called_fastest(tmp_path):
     close = rows("ps", 4.0, 5.0, 6.0, 7.0) + rows("ring", 4.1, 5.1, 6.1, 6.9)
     summary = table(tmp_path, close)
     (sentence,) = ranking.headlines(ranking.rankings(summary, STYLES), TITLES, summary)
-    assert "Ring and PS tie" in sentence or "PS and Ring tie" in sentence
+    assert "no test tells PS and Ring apart" in sentence
     assert "fastest" not in sentence
 
 

@@ -168,7 +168,7 @@ def test_an_answer_changes_where_no_leader_stays():
     late = ranking("3", {"ring": 2.0, "atp": 1.0})
 
     def said(*rankings: Ranking) -> str:
-        (text,) = factors.flips(factors.Study("", "", "", rankings, {}), {})
+        (text,) = factors.flips(factors.Study("", "", "", "", rankings, {}), {})
         return text
 
     assert said(early, late) == "INA at all: it changes between 1 and 3, from ring to atp."
@@ -190,7 +190,8 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
             })  # fmt: skip
     found = SimpleNamespace(results=pd.DataFrame(rows))
     monkeypatch.setattr("testbed.run_tables.read", lambda runs: found)
-    (_, table), said = sensitivity.table([tmp_path], {})
+    (_, table), said, apart = sensitivity.table([tmp_path], {})
+    assert apart == "In packets these systems take: ring 1 s, atp 2 s."
     assert [line[-1] for line in table] == ["ring is not faster than atp", "right"]
     assert table[1][2:5] == ["4 of 4", "+5.0%", "+10.0%"]
     assert (
@@ -199,7 +200,7 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
     assert "a dilation of 400 or more and a scale of 1/4 or more" in said[1]
 
     found.results = found.results[found.results["backend"] == "emulate"]
-    (_, table), said = sensitivity.table([tmp_path], {})
+    (_, table), said, _ = sensitivity.table([tmp_path], {})
     assert {line[-1] for line in table} == {"some systems have no valid row"}
     assert "Nothing is known of the order" in said[-1]
 
