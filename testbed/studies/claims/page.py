@@ -378,8 +378,8 @@ RULE = (
     f" formula or a worked example is reproduced within a factor of {VALUE_FACTOR:g}. A statement"
     ' without a figure can be reproduced in direction only. "Up to" is the best of a stated family'
     " of set-ups. The whole 95 % bootstrap interval must be within the bounds; if only a part of it"
-    " is, the claim is undecided. The interval is over seeds or repeats; a single seed or repeat has"
-    " none. A break-even says for which values of one setting the claim holds."
+    " is, the claim is undecided. The interval is over seeds or repeats; a single one has none. A"
+    " break-even says for which values of one setting the claim holds."
 )
 
 
