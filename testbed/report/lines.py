@@ -69,7 +69,7 @@ def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) ->
         space = np.diff(counts).min()
         axes.set_xlim(counts[0] - space / 2, counts[-1] + space / 2)
         canvas.set_scale(axes, "y", limits)
-        places = _beside(axes, part, column)
+        places = _beside(axes, part, column, 0.3 * space)
         rows = sorted(part.to_dict("records"), key=lambda row: float(row["ina_count"]))
         for key in styles:
             if own := [row for row in rows if (row["system"], row["variant"]) == key]:
@@ -84,14 +84,16 @@ def _keys(part: pd.DataFrame) -> list[Series]:
     return list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
 
 
-def _beside(axes: Axes, part: pd.DataFrame, column: str) -> dict[tuple[str, str, int], float]:
-    """The x of each point, moved beside points of the same count that it would hide."""
+def _beside(
+    axes: Axes, part: pd.DataFrame, column: str, most: float
+) -> dict[tuple[str, str, int], float]:
+    """The x of each point, moved beside points of the same count that it would hide, by ``most`` at
+    most."""
     box, figure = axes.get_position(), axes.get_figure()
     assert isinstance(figure, Figure)
     wide, high = figure.get_size_inches() * (box.width, box.height)
     low, top = axes.get_xlim()
-    step = _MARKER * (top - low) / wide
-    places = {}
+    shifts = {}
     for ina_count, group in part.groupby("ina_count"):
         found = axes.transLimits.transform(
             axes.transScale.transform([(0.0, value) for value in group[column]])
@@ -107,8 +109,10 @@ def _beside(axes: Axes, part: pd.DataFrame, column: str) -> dict[tuple[str, str,
                 if all(shift != other or abs(height - its) > _MARKER for other, its in taken)
             )
             taken.append((shift, height))
-            places[row["system"], row["variant"], ina_count] = float(ina_count) + shift * step
-    return places
+            shifts[row["system"], row["variant"], ina_count] = shift
+    furthest = max(map(abs, shifts.values()), default=0)
+    step = min(_MARKER * (top - low) / wide, most / max(1, furthest))
+    return {key: float(key[2]) + shift * step for key, shift in shifts.items()}
 
 
 def _shifts() -> Iterator[int]:
