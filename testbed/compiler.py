@@ -48,11 +48,11 @@ def compiled(
         digest.update(part.encode() + b"\0")
     digest.update(_processor().encode())
     target = cache() / f"{name}-{digest.hexdigest()[:24]}"
-    if target.exists():
+    if _is_whole(target):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with _turn(target), tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
-        if target.exists():  # another process compiled it meanwhile
+        if _is_whole(target):  # another process compiled it meanwhile
             return target
         for file, text in sources.items():
             (Path(folder) / file).write_text(text)
@@ -66,10 +66,18 @@ def compiled(
         )
         if result.returncode != 0:
             raise BuildError(f"{' '.join(command)} failed:\n{result.stderr[:4000]}")
+        if not made.exists():
+            raise BuildError(f"{' '.join(command)} wrote no file, wanted a C compiler; set CC")
         for file in files:  # the sources are kept beside it, for debugging
             Path(file).rename(target.with_name(f"{target.name}-{Path(file).name}"))
+        with made.open("rb") as written:
+            os.fsync(written.fileno())  # or a crash may leave an empty file
         made.rename(target)
     return target
+
+
+def _is_whole(target: Path) -> bool:
+    return target.exists() and target.stat().st_size > 0
 
 
 @contextmanager

@@ -181,6 +181,8 @@ class _Loader(yaml.SafeLoader):
 
 
 _TAG = "tag:yaml.org,2002:"
+_CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f\\ud800-\\udfff\\ufffe\\uffff]")
+"""Characters that reports, which are XML, cannot have."""
 _LONGEST_NUMBER = 100
 """Characters of an integer; Python does not read thousands of digits."""
 for _tag, _regexp, _first in [
@@ -305,6 +307,9 @@ class _Reading:
         tag = node.tag.removeprefix(_TAG)
         try:
             if tag == "str":
+                if found := _CONTROL.search(text):
+                    what = f"found the control character {found.group()!r}, wanted text"
+                    self.report(node, place, f"{what}; remove it")
                 return text
             if tag == "null":
                 return None

@@ -10,7 +10,7 @@ from statistics import fmean
 from testbed import results
 from testbed.deployment.deploy import DeployedJob
 from testbed.results import Row, algbw
-from testbed.workload.iteration import IterationTimes, completion_s
+from testbed.workload.iteration import IterationTimes, completion_s, paces
 
 
 def measure(
@@ -27,7 +27,8 @@ def measure(
     begun = [[own[0].start, *(each.end for each in own[:-1])][warmup:] for own in workers]
     measured = [own[warmup:] for own in workers]
     start = min(own[0] for own in begun)
-    jct = completion_s(workers, warmup, together=job.plan.consistency is None)
+    together = job.plan.consistency is None
+    jct = completion_s(workers, warmup, together)
     computed = [[each.compute_end - each.start - each.stalled for each in own] for own in measured]
     exposed = [
         [each.end - since - took for each, since, took in zip(*of_one, strict=True)]
@@ -45,11 +46,12 @@ def measure(
         )
     ]
     count = len(transfer)
+    rate = job.plan.workers * count / jct if together else sum(paces(workers, warmup))
     filled = replace(
         row,
         jct_s=jct * real,
         iteration_s=jct * real / count,
-        throughput_samples_s=job.plan.workers * job.trace.batch * count / (jct * real),
+        throughput_samples_s=job.trace.batch * rate / real,
         algbw_gbit_s=algbw(job.gradient_bytes / row.scale, fmean(transfer) * real) / 1e9,
         exposed_comm_s=fmean(map(max, zip(*exposed, strict=True))) * real,
     )

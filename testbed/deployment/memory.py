@@ -42,11 +42,13 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     pools = Counter(
         switch for tree in plan.trees if _own_slots(tree, 1) for switch in tree.switches
     )
-    fair = max(2, min(queued, fabric.slots // (2 * max(pools.values(), default=1))))
+    sums = any(tree.switches for tree in plan.trees)
+    most = fabric.slots // (2 * max(pools.values(), default=1)) if sums else queued
+    fair = max(2, min(queued, most))
     busiest = max(plan.trees, key=lambda tree: tree.streams)
     rate = min(fabric.link(*ends).rate for ends in streams)
     fragments, message = protocol_of(busiest).window(options, fair)
-    if fragments > fabric.slots:
+    if sums and fragments > fabric.slots:
         raise DeploymentError(
             f"fabric.slots: found {fabric.slots}, wanted at least {fragments} for the job's window"
         )
@@ -89,7 +91,7 @@ def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Alloc
     taken = max(ends.values(), default=0)
     shared = slots - taken
     wanted = max(
-        (fragments for tree, fragments in windows if tree.protocol.shares_slots), default=0
+        (each for tree, each in windows if tree.protocol.shares_slots and tree.switches), default=0
     )
     if shared < wanted:
         raise DeploymentError(
@@ -103,7 +105,9 @@ def allocate(jobs: Sequence[tuple[Plan, Window]], slots: int) -> list[list[Alloc
         for tree in plan.trees:
             number, first = next(numbered)
             own = _own_slots(tree, each.fragments)
-            place = (shared + first, own) if own else (0, shared)
+            # Without a switch, slots are only numbers in packets.
+            free = shared if tree.switches else max(shared, 2 * each.fragments)
+            place = (shared + first, own) if own else (0, free)
             allocations[-1].append(Allocation(number, job, tree, *place))
     return allocations
 

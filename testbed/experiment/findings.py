@@ -82,10 +82,10 @@ def mistake(key: str, field: FieldInfo, value: object, choices: Sequence[str] = 
         fix = "remove the quotes"
     else:
         fix = f"write for example `{example(key, field)}`"
-    return f"found {shown(value)}, wanted {field.description}; {fix}"
+    return f"found {shown(value)}, wanted {field.description or 'another value'}; {fix}"
 
 
 def example(key: str, field: FieldInfo) -> str:
     """The key with its example, as a line of YAML."""
-    (example,) = field.examples or [""]
+    example = (field.examples or [""])[0]
     return f"{key}: {example if isinstance(example, str) else json.dumps(example)}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from testbed.experiment.fields import Model
 from testbed.experiment.findings import Finding, mistake, suggestion
@@ -71,14 +72,23 @@ def check(system: str, model: type[Options], given: Mapping[str, Any]) -> Iterat
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             place = detail["loc"]
+            if not place:  # the model's own check of several options
+                yield Finding(place, str(detail.get("ctx", {}).get("error", detail["msg"])))
+                continue
             name = str(place[0])
             if detail["type"] == "extra_forbidden":
                 yield Finding(place, _unknown(system, model, name), at_key=True)
             elif detail["type"] == "value_error":
                 yield Finding(place, str(detail["ctx"]["error"]))
             else:
-                field = model.model_fields[name]
+                field = _field(model, name)
                 yield Finding(place, mistake(name, field, detail["input"]))
+
+
+def _field(model: type[Options], name: str) -> FieldInfo:
+    """The field of an option, which may have an alias."""
+    fields = model.model_fields
+    return fields.get(name) or next(each for each in fields.values() if each.alias == name)
 
 
 def _unknown(system: str, model: type[Options], name: str) -> str:

@@ -83,12 +83,15 @@ class Interpreter:
 
     def resume(self, unit: int, chunk: int) -> None:
         """The chunk's current transfer has waited long enough."""
-        self._units[unit].waited[chunk] = True
+        state = self._units[unit]
+        state.waited[chunk], state.busy[chunk] = True, False
         self._advance(unit, chunk)
         self._retire(unit)
 
     def _advance(self, unit: int, chunk: int) -> None:
         state = self._units[unit]
+        if state.busy[chunk]:
+            return  # a message for a later operation
         program, values, position = state.program[chunk], state.chunks[chunk], state.position
         while position[chunk] < len(program):
             operation = program[position[chunk]]
@@ -101,12 +104,14 @@ class Interpreter:
                 else:
                     values[:] = received
             elif self._later is not None and not state.waited[chunk]:
+                state.busy[chunk] = True
                 self._later(unit, chunk)
                 return
             elif isinstance(operation, Send):
                 self._send(operation.to, Chunk(unit, chunk, values))
             else:
                 assert isinstance(operation, TreeOperation)
+                state.busy[chunk] = True
                 self._aggregate(operation, unit, values)
                 return
             position[chunk] += 1
@@ -122,17 +127,19 @@ class Interpreter:
 
 class _Unit:
     """Progress of one unit: each chunk's operations, its values, its position in them, and how many
-    operations are left in all."""
+    operations are left in all. A chunk is ``busy`` while its current operation waits or is on a
+    tree."""
 
-    __slots__ = ("chunks", "left", "position", "program", "waited")
+    __slots__ = ("busy", "chunks", "left", "position", "program", "waited")
 
     def __init__(self, program: list[list[Operation]], chunks: list[Values]) -> None:
         self.program, self.chunks = program, chunks
         self.left = sum(map(len, program))
         self.position = [0] * len(chunks)
         self.waited = [False] * len(chunks)
+        self.busy = [False] * len(chunks)
 
     def step(self, chunk: int) -> None:
         self.position[chunk] += 1
-        self.waited[chunk] = False
+        self.waited[chunk] = self.busy[chunk] = False
         self.left -= 1

@@ -215,7 +215,11 @@ class Server:
         units = len(self._task.units)
         unit = message.unit % units
         _, shard = self._shards[unit, message.chunk]
-        for added, answered in shard.push(source, message.values):
+        pushed = shard.push(source, message.values)
+        # Before the answers, so that the next worker's push overlaps them.
+        if self._takes_turns and (after := self._rotation.pushed()) is not None:
+            self._transport.send(after, Turn())
+        for added, answered in pushed:
             if self._task.notes_updates:
                 noted = UpdateTimes(now, unit, message.chunk, added, tuple(answered))
                 self._updates.append(noted)
@@ -224,8 +228,6 @@ class Server:
                 number = (shard.counts[worker] - 1) * units + unit
                 answer = Answer(number, message.chunk, shard.parameters, shard.counts)
                 self._transport.send(worker, answer)
-        if self._takes_turns and (after := self._rotation.pushed()) is not None:
-            self._transport.send(after, Turn())
         return False
 
     def outcome(self) -> RankOutcome:

@@ -114,7 +114,7 @@ def options(system: System) -> Iterator[str]:
         default = option.get("default")
         written = "unset" if default is None else json.dumps(default).strip('"')
         yield f"  {name}: {_type(option)}; default {written}"
-        yield from _filled(option["description"], "      ")
+        yield from _filled(option.get("description", ""), "      ")
 
 
 def _type(option: Mapping[str, Any]) -> str:

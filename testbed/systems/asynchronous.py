@@ -12,7 +12,7 @@ READING = (
     "Partitions, credit and sharding over several servers are those of ps by default; each "
     "partition of each server's share is pushed, added and pulled on its own.",
     "Worker r of N starts r/N of an iteration late, so the steady state with evenly spaced workers "
-    "is measured. Each worker's time counts from its own start.",
+    "is measured. Throughput is that of all workers together while all are at work.",
 )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
 
 from testbed.workload.replay import Span, lasting_s
 
@@ -70,11 +72,35 @@ def completion_s(
 
     It lasts from the moment when the last worker has ended its warm-up to the moment when the last
     worker has ended: the same event at both ends. Without a warm-up, it begins with the first
-    worker. If workers do not proceed ``together``, each has its own time, and the longest counts:
-    they begin one after another, and that delay is not part of the job.
+    worker. If workers do not proceed ``together``, they begin one after another, and that delay is
+    not part of the job. Then it lasts as long as the slowest worker takes for its iterations, or
+    all together for all of them (`paces`), whichever is longer.
     """
     begun = [begun_s(own, warmup) for own in workers]
     ended = [own[-1].end for own in workers]
     if not together:
-        return max(end - start for start, end in zip(begun, ended, strict=True))
+        longest = max(end - start for start, end in zip(begun, ended, strict=True))
+        return max(longest, (len(workers[0]) - warmup) / fmean(paces(workers, warmup)))
     return max(ended) - (max(begun) if warmup else min(begun))
+
+
+def paces(workers: Sequence[Sequence[IterationTimes]], warmup: int = 0) -> list[float]:
+    """Iterations per second of each worker while all of them load the network: from the end of the
+    first worker's warm-up to the end of the first worker. What is left of others' warm-ups counts,
+    too. If not all have begun by then, it is from the first's begin to the last's end.
+    """
+    begun = [begun_s(own, warmup) for own in workers]
+    ended = [own[-1].end for own in workers]
+    since, until = max(min(begun), *(own[0].start for own in workers)), min(ended)
+    if until <= since:
+        since, until = min(begun), max(ended)
+    found = []
+    for own in workers:
+        edges = [own[0].start, *(each.end for each in own)]
+        done = sum(
+            max(0.0, min(end, until) - max(begin, since)) / (end - begin)
+            for begin, end in pairwise(edges)
+            if end > begin
+        )
+        found.append(done / (until - since))
+    return found

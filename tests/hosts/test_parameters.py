@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from patience import PATIENCE_S
 
 from testbed.hosts.driver import drive
+from testbed.hosts.messages import Answer, Turn
 from testbed.hosts.parameters import Shard, Worker, may_hold
 from testbed.hosts.rank import make
 from testbed.hosts.sockets import Sockets
@@ -202,8 +203,25 @@ def test_in_turns_one_server_after_another_gets_its_share(monkeypatch):
     for server in (3, 4):
         turns = [rank for rank, _, to in pushed if to == server]
         assert turns == [rank for _ in range(3) for rank in range(3) for _ in UNITS]
-    # Worker 1 begins with the first server before worker 0 has ended with the second.
-    assert pushed.index((1, 0, 3)) < len(pushed) - pushed[::-1].index((0, 0, 4))
+    # Worker 2 begins with the first server before worker 1 has ended with the second.
+    assert pushed.index((2, 0, 3)) < len(pushed) - pushed[::-1].index((1, 0, 4))
+
+
+def test_a_turn_is_sent_before_the_answer(monkeypatch):
+    """Or the next worker's push would wait behind the answer, in the server's queue."""
+    sent = []
+    send = virtual.Stream.send
+
+    def noted(stream, to, message):
+        sent.append((stream._rank, type(message)))
+        send(stream, to, message)
+
+    monkeypatch.setattr(virtual.Stream, "send", noted)
+    virtual.run(tasks("r2sp", servers=1, iterations=1))
+    by_server = [kind for rank, kind in sent if rank == 3]
+    # The first worker has a turn at once; the next one's comes before the answer to the last unit.
+    last = len(UNITS) - 1
+    assert by_server[: len(UNITS) + 2] == [Turn, *[Answer] * last, Turn, Answer]
 
 
 def test_workers_may_begin_one_after_the_other():

@@ -71,6 +71,7 @@ class Programs:
         self._unfinished: dict[tuple[int, int], int] = {}
         self._early: set[tuple[int, int, int, int]] = set()
         self._waited: set[Place] = set()
+        self._busy: set[Place] = set()  # their current operations wait, or are on trees
         self._served = -1
 
     def _code(self, rank: int, number: int) -> dict[int, list[Operation]]:
@@ -110,6 +111,8 @@ class Programs:
             self._advance((rank, number, chunk))
 
     def _advance(self, place: Place) -> None:
+        if place in self._busy:
+            return  # a message for a later operation
         rank, number, chunk = place
         code, at = self._code(rank, number)[chunk], self._position[place]
         while at < len(code):
@@ -121,6 +124,7 @@ class Programs:
                 self._early.remove(arrival)
                 self._waited.discard(place)
             elif self._job.step_s > 0 and place not in self._waited:
+                self._busy.add(place)
                 self._agenda.after(self._job.step_s, self._resume, place)
                 break
             elif isinstance(operation, Send):
@@ -130,6 +134,7 @@ class Programs:
             else:
                 assert isinstance(operation, TreeOperation)
                 self._position[place] = at
+                self._busy.add(place)
                 self._come_to(operation, number)
                 return
             at += 1
@@ -148,6 +153,7 @@ class Programs:
 
     def _resume(self, place: Place) -> None:
         self._waited.add(place)
+        self._busy.discard(place)
         self._advance(place)
 
     def _arrived(self, rank: int, number: int, chunk: int, source: int) -> None:
@@ -182,6 +188,7 @@ class Programs:
             place = rank, number, operation.chunk
             self._position[place] += 1
             self._waited.discard(place)
+            self._busy.discard(place)
             self._advance(place)
 
 
