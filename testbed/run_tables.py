@@ -114,7 +114,14 @@ def last_run(path: str | Path) -> Path:
 
     Raises FileNotFoundError if there is none.
     """
-    return max(_runs(path), key=lambda run: (run / EXPERIMENT).stat().st_mtime_ns)
+    runs = _runs(path)
+    begun = [run for run in runs if (run / EXPERIMENT).exists()] or runs
+    return max(begun, key=lambda run: _written_ns(run / EXPERIMENT))
+
+
+def _written_ns(path: Path) -> int:
+    """When a file was written; 0 if its run was killed before that."""
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
 def read_metadata(run: str | Path) -> dict[str, Any]:
@@ -164,6 +171,8 @@ def _fields(path: Path, needed: Collection[str]) -> tuple[list[str], list[list[s
             rows.append(row)
     except csv.Error as error:
         raise Unreadable(f"{path}:{table.line_num}: found no table ({error}), {_WANTED}") from None
+    if twice := sorted({name for name in columns if columns.count(name) > 1}):
+        raise Unreadable(f"{path}:1: found column {', '.join(twice)} twice, {_WANTED}")
     if columns and (absent := sorted({*needed}.difference(columns))):
         raise Unreadable(f"{path}:1: found no column {', '.join(absent)}, {_WANTED}")
     return columns, rows

@@ -132,13 +132,16 @@ class Resumed:
             if not state.missing and metadata.get("finished_at"):
                 return self._run, 0
             session = environment()
+            seeds = {"experiment": self._experiment.emulation.seed}
+            if seeds != metadata.get("seeds"):
+                session["seeds"] = seeds
             if state.unchanged:
                 session["unchanged"] = len(state.unchanged)
             if state.finished | probed.others:
                 metadata["resumed"] = [*(metadata.get("resumed") or []), session]
             else:  # earlier sessions made none of the rows that count
                 earlier = metadata.pop("superseded", [])
-                session |= {"seeds": metadata.get("seeds"), "superseded": [*earlier, metadata]}
+                session |= {"seeds": seeds, "superseded": [*earlier, metadata]}
                 metadata = session
             failures = 0
             with _session(directory, metadata, session):

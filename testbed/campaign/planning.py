@@ -19,6 +19,7 @@ from testbed.deployment.errors import DeploymentError, Undeployable
 from testbed.deployment.memory import allocate
 from testbed.deployment.tables import routes
 from testbed.experiment.cells import Cell
+from testbed.experiment.schema import Emulation
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import what_matters
@@ -33,6 +34,8 @@ _PACKETS_S, _HOP_S = 0.1, 3e-7
 packet on each link."""
 
 
+_LARGE_ENOUGH = 1 / 8
+"""With loss, times at a smaller scale are mostly timeouts."""
 FLOWS = 16384
 """Most flows with a path of their own in the table of a switch that sums; see `p4/headers.p4`."""
 
@@ -106,7 +109,8 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
     lossy, known = losing.warning(deployment), calibration.load()
     needed = capacity.demand(deployment, known)
     if cell.experiment.backend == "packet":
-        return Planned(cell, deployment, _in_packets_s(deployment, needed), lossy)
+        warning = lossy or _long_timeouts(cell.experiment.emulation)
+        return Planned(cell, deployment, _in_packets_s(deployment, needed), warning)
     dilation = cell.experiment.emulation.dilation
     seconds = max(job.expected_end_s for job in deployment.jobs) * dilation
     return Planned(
@@ -115,6 +119,17 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
         seconds + known.bring_up_s * len(deployment.fabric.nodes),
         lossy or capacity.warning(needed, dilation, known),
         capacity.refusal(needed, dilation, known),
+    )
+
+
+def _long_timeouts(emulation: Emulation) -> str | None:
+    """A warning that timeouts take most of the time of a small job whose packets are lost."""
+    if not emulation.loss or emulation.timers != "real" or emulation.scale > _LARGE_ENOUGH:
+        return None
+    times = f"{1 / emulation.scale:g}"
+    return (
+        f"emulation.scale: found 1/{times} with loss: hosts' timeouts do not shrink with a job, so"
+        f" each takes {times} times as much of it; raise emulation.scale to trust these times"
     )
 
 

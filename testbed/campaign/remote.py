@@ -145,7 +145,8 @@ def turn(alone: bool) -> Iterator[None]:
     cores separately.
     """
     path = Path(tempfile.gettempdir()) / f"ina-testbed-{os.getuid()}.lock"
-    with path.open("w") as file:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC  # others may write there, too
+    with os.fdopen(os.open(path, flags, 0o600), "r+") as file:
         # The kernel releases the lock, however this process ends.
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield

@@ -21,20 +21,24 @@ from testbed.cli.failures import reading
     help="by how much figures may change: 10%, or simulate=1%; may be repeated"
     "  [default: simulate=1%, packet=0.001%, emulate=10%]",
 )
+@click.option("--partial", is_flag=True, help="NEW may lack settings and systems of BASE")
 @click.option("--all", "everything", is_flag=True, help="also show figures that did not change")
-def compare(base: Path, new: Path, tolerance: tuple[str, ...], everything: bool) -> None:
-    """Compare results: ratios between systems, and times over the closed form's.
+def compare(
+    base: Path, new: Path, tolerance: tuple[str, ...], partial: bool, everything: bool
+) -> None:
+    """Compare results: ratios between systems, times over the closed form's, and, in virtual time,
+    times.
 
     BASE and NEW are results directories, or files that `baseline` wrote. Exits with 1 if a figure
-    changed by more than the tolerance, a system failed that did not before, or packets were
-    retransmitted without loss.
+    changed by more than the tolerance, a system failed that did not before or has no row any more,
+    or packets were retransmitted without loss.
     """
     from testbed.studies import comparison
     from testbed.studies.baseline import load
 
     with reading(ValueError):
         allowed = comparison.tolerances(tolerance)
-        found = comparison.compare(load(base), load(new), allowed)
+        found = comparison.compare(load(base), load(new), allowed, partial)
     for line in comparison.lines(found, everything):
         click.echo(line)
     sys.exit(0 if found.passed else 1)

@@ -56,6 +56,7 @@ def conform(
 
     Root: needed with --target bmv2.
     """
+    from testbed.campaign.planning import own_control
     from testbed.compiler import BuildError
     from testbed.protocols import on_trees
     from testbed.studies.conform import text
@@ -74,6 +75,12 @@ def conform(
     chosen = [rule for rule in RULES if not names or rule.name in names]
     if target == "bmv2":
         _may_use_bmv2()
+    if own_control(known[protocol]) is None and _has_own(program):
+        click.echo(
+            f"note: this tests the testbed's own control of {protocol} in {program}; for yours,"
+            " write --protocol with your protocol's name",
+            err=True,
+        )
     found = []
     try:
         with reading(), tempfile.TemporaryDirectory() as folder:
@@ -104,6 +111,11 @@ def conform(
             text.capture(pcap, found)
         click.echo(f"packets: {pcap}")
     sys.exit(1 if broken else 0)
+
+
+def _has_own(program: Path) -> bool:
+    """Whether P4 source includes a user's protocol."""
+    return program.suffix == ".p4" and "OWN_PROTOCOL" in program.read_text(errors="replace")
 
 
 def _may_use_bmv2() -> None:

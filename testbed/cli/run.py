@@ -112,9 +112,7 @@ def run(
         if given and resume is None:
             raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
     if cells and (resume is not None or len(files) != 1):
-        raise click.UsageError(
-            "found --cell with several FILEs or --resume, wanted it with one FILE"
-        )
+        raise click.UsageError("--cell needs exactly one FILE, and cannot be used with --resume")
     from testbed.backends.recording import recorded
     from testbed.campaign.evaluation import New, Resumed
     from testbed.campaign.executors import named

@@ -25,10 +25,12 @@ def systems(name: str | None) -> None:
     The column INA says whether switches sum for it: "needed" if it does not run without INA, "used"
     if it also runs without, "no" if it never uses INA.
     """
+    from testbed.deployment import users_code
     from testbed.experiment.findings import suggestion
     from testbed.studies.declared import full, table
     from testbed.systems import registry
 
+    users_code.check()
     if name is not None and name not in registry:
         near = suggestion(name, registry)
         fix = near if near.startswith("did") else f"{near}; {extensions.searched('systems')}"

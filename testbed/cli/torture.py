@@ -59,14 +59,13 @@ def torture(
     """Run random small jobs with faults, in virtual time, and check every sum.
 
     Each seed gives a fabric, its jobs and a schedule of faults. Every sum must be exact; if a fault
-    is permanent, the run may end with a named error instead. Exits with 1 if a seed fails.
+    is permanent, the run may end with a named error instead. Exits with 1 if a seed fails, or if
+    none of a system's schedules can be deployed.
     """
     from testbed.systems import registry
 
     if cases and (systems or seconds or seeds):
-        raise click.UsageError(
-            "found --case with --system, --seeds or --seconds, wanted it without them"
-        )
+        raise click.UsageError("--case cannot be used with --system, --seeds or --seconds")
     if cases:
         with running():
             sys.exit(_judge(cases))
@@ -92,7 +91,10 @@ def torture(
             _tell(hunt, took, spent)
         for failure in hunt.failures:
             click.echo("\n" + failing(*failure, output))
-    sys.exit(1 if hunt.failures else 0)
+    unused = [name for name, count in hunt.counts.items() if count.undeployed and not count.ran]
+    for name in unused:
+        click.echo(f"{name}: {hunt.refused[name]}", err=True)
+    sys.exit(1 if hunt.failures or unused else 0)
 
 
 def _failed(system: str, seed: int, verdict: Verdict) -> None:
@@ -102,7 +104,7 @@ def _failed(system: str, seed: int, verdict: Verdict) -> None:
 def _tell(hunt: Hunt, took: float, spent: float) -> None:
     for name, count in hunt.counts.items():
         click.echo(f"{name:<18} {count}")
-    total = sum(count.exact + count.ended + count.failed for count in hunt.counts.values())
+    total = sum(count.ran for count in hunt.counts.values())
     rate = total / spent if spent else 0.0
     click.echo(f"{total} schedules in {took:.1f} s, {rate:.0f} per second of processor time")
     if hunt.next is not None:

@@ -26,8 +26,8 @@ def watch(directory: Path, once: bool, interval: float) -> None:
     """Show a run in progress: cells done, ranking so far, verdicts, time left.
 
     DIR is a run's directory, or a directory above it; then the last run is shown. Ends with the
-    run. A cell of which another repeat has ended should take as long as that. The time left for
-    others is their expected time, multiplied by the ratio of measured to expected time of cells
+    run. If another repeat of a cell has ended, the cell is expected to take as long. The time left
+    for others is their expected time, multiplied by the ratio of measured to expected time of cells
     that have ended, mainly those of the same system.
     """
     from rich.console import Console

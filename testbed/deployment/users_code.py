@@ -14,7 +14,7 @@ from dataclasses import fields
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import signature
+from inspect import signature, unwrap
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
@@ -32,6 +32,8 @@ _KINDS = {
 }
 """The class of each constant."""
 _OF_PROTOCOLS = {"protocol.py": "PROTOCOL", "reference.py": "MODEL"}
+_CHECKED = "is_checked"
+"""An attribute of plan functions that refuse what is no plan."""
 _COLOUR = re.compile("#[0-9a-fA-F]{6}")
 _ANY_CLASS = ConfigDict(arbitrary_types_allowed=True)
 
@@ -45,10 +47,16 @@ def check() -> None:
 
     users = {path for _, path in extensions.files()}
     for name, system in registry.items() if users else ():
-        code = getattr(system.plan, "__code__", None)  # none if its plan is checked already
-        if code and home(name) in users:
-            place = f"{code.co_filename}:{code.co_firstlineno}"
-            object.__setattr__(system, "plan", _checked(system, place))
+        if home(name) in users and not hasattr(system.plan, _CHECKED):
+            object.__setattr__(system, "plan", _checked(system, _place(system.plan, home(name))))
+
+
+def _place(plan: Any, path: Path | None) -> str:
+    """``file:line`` of a plan function, which may be wrapped or a partial one; the first line of
+    the file if it is another callable."""
+    plan = unwrap(plan.func if isinstance(plan, partial) else plan)
+    code = getattr(plan, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else f"{path}:1"
 
 
 def _checked(system: Any, place: str) -> Any:
@@ -59,14 +67,20 @@ def _checked(system: Any, place: str) -> Any:
     def plan(job: Any, fabric: Any) -> Any:
         try:
             found = own(job, fabric)
-        except SystemExit as error:
-            where = extensions.place_of(error) or place
-            raise ValueError(f"{where}: SystemExit: {error}") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            where = extensions.place_of(error)
+            if isinstance(error, ValueError) or (isinstance(error, Exception) and where):
+                raise
+            # It would end the verb, or has no line of the user's in its traceback.
+            raise ValueError(f"{where or place}: {type(error).__name__}: {error}") from error
         if said := misshapen(found, system.name, job.workers, fabric.hosts, fabric.ina):
             raise ValueError(f"{place}: plan: {said}")
         return found
 
-    return partial(plan)  # which has no __code__
+    setattr(plan, _CHECKED, True)
+    return plan
 
 
 def fault(error: BaseException) -> str | None:
@@ -176,6 +190,8 @@ def wrong_fields(own: Any, constant: str) -> Iterator[str]:
 
 
 def _wrong_in_figures(system: Any) -> Iterator[str]:
+    if not system.title.isprintable():
+        yield f"title = {system.title!r}, wanted text that can be printed"
     if not _COLOUR.fullmatch(system.colour):
         yield f"colour = {system.colour!r}, wanted a colour such as '#1f77b4'"
     if len(system.marker) != 1 or system.marker not in MARKERS:

@@ -18,6 +18,7 @@ from testbed.report import (
     panels,
     rows,
     sharing,
+    swept,
     timeline,
     training,
 )
@@ -52,6 +53,8 @@ def draw(
                 deployments, series, "throughput", "samples/s"
             )
             found["jct-ina"] = lines.against_ina(deployments, series, "jct", "JCT (s)")
+        for number, field in enumerate(swept.fields(evaluated), 1):
+            found[f"swept-{number}"] = swept.drawn(field, series)
         found["exposed"] = rows.exposed(settings, series)
         behind = timeline.measured(settings, evaluated.counted, evaluated.iterations)
         if behind:

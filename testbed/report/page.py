@@ -59,6 +59,11 @@ _CAPTIONS = {
         "in the network. Whiskers are 95 % bootstrap intervals; markers that would hide one "
         "another are drawn side by side.",
     ),
+    "swept": (
+        "Job completion time against a swept field",
+        "Whiskers are 95 % bootstrap intervals of the mean. Dotted: systems that do not aggregate "
+        "in the network. Points of one value are side by side.",
+    ),
     "exposed": (
         "Communication that compute does not hide",
         "A mean iteration, in multiples of its compute. Grey: compute, with the communication that "

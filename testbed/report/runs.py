@@ -8,9 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from testbed import results, run_tables
+from testbed import located, results, run_tables
 from testbed.report import drawing
 
 if TYPE_CHECKING:
@@ -72,9 +70,9 @@ def read(directory: Path) -> Run:
     path = directory / results.EXPERIMENT
     text = path.read_text(errors="replace") if path.exists() else ""
     try:
-        experiment = yaml.safe_load(text)
-    except yaml.YAMLError:
-        experiment = None
+        experiment = located.parse(text).data
+    except located.Invalid:
+        experiment = {}
     metadata = run_tables.read_metadata(directory)
     facts = [
         (title, str(metadata[key]))
@@ -95,7 +93,7 @@ def read(directory: Path) -> Run:
     return Run(
         directory=f"{directory.parent.name}/{directory.name}",
         started=max((each for each in began if isinstance(each, str)), default=""),
-        experiment=experiment if isinstance(experiment, dict) else {},
+        experiment=experiment,
         text=text,
         facts=tuple((title, fact) for title, fact in facts if fact),
     )

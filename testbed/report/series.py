@@ -61,7 +61,7 @@ def read(path: Path) -> pd.DataFrame:
     if (numbers.abs() > _MOST).any(axis=None):
         raise NoSeries(f"{path}: found a number above {_MOST:g}, wanted what `run` wrote")
     if not table["value"].any():
-        raise NoSeries(f"{path}: found no value other than 0, wanted some to draw")
+        raise NoSeries(f"{path}: all values are 0, so there is nothing to draw")
     return table
 
 

@@ -31,6 +31,7 @@ COLUMNS = (
     "tors", "switches", "ina_switches", "backend", "iterations", "jct_s", "expected_jct_s",
     "verified", "verdict", "error", "settings",
 )  # fmt: skip
+_NUMBERS = ("jct_s", "expected_jct_s", "repeat", "job")
 _TEXTS = ("cell", "system", "workload", "topology", "backend", "settings")
 _FACTS = ("git_commit", "started_at", "cpu", "cores", "kernel")
 
@@ -135,6 +136,8 @@ def _parsed(content: Any, path: Path) -> Outcome:
                 raise Unreadable(f"{path}: found no {', '.join(sorted(absent))}, {wanted}")
             if not table[list(_TEXTS)].map(lambda value: isinstance(value, str)).all(axis=None):
                 raise ValueError("a row lacks a text")
+            for column in _NUMBERS:
+                pd.to_numeric(table[column])
             tables.append(table)
             experiments[name], facts[name] = _filled(run["experiment"]), run["facts"]
             for cell, repeat, job, *record in run.get("records", ()):

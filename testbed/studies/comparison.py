@@ -1,9 +1,9 @@
-"""Changes between results: in the ratios between systems, and in each system's distance from the
-closed form.
+"""Changes between results: in the ratios between systems, in each system's distance from the closed
+form, and in virtual time also in seconds.
 
-Seconds of two machines, or of two days, are not comparable. But the ratio of two systems' times in
-the same setting is comparable, and so is the ratio of a time to the closed form's. Both are
-compared with a tolerance. Rows that are not valid are left out.
+An emulator's seconds of two machines, or of two days, are not comparable. But the ratio of two
+systems' times in the same setting is comparable, and so is the ratio of a time to the closed
+form's. All are compared with a tolerance. Rows that are not valid are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BASE, NEW = "BASE", "NEW"
-BACKENDS = ("simulate", "packet", "emulate")
+VIRTUAL = ("simulate", "packet")
+BACKENDS = (*VIRTUAL, "emulate")
 TOLERANCE = ("simulate=1%", "packet=0.001%", "emulate=10%")
 """In virtual time runs are exact; CSV files round their last digits."""
 
@@ -57,8 +58,9 @@ class Quantity:
 
     @property
     def moved(self) -> bool:
-        # A third more and a quarter less count as the same factor.
-        return max(self.new / self.base, self.base / self.new) > 1 + self.tolerance
+        # A third more and a quarter less count as the same factor. What is not a number has moved.
+        most = 1 + self.tolerance
+        return not 1 / most <= self.new / self.base <= most
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Comparison:
         needless: (setting, system, reason) of systems that retransmitted without loss in every
             repeat of NEW, whatever BASE has. They count as moved.
         left_out: (side, setting, system, reason) of rows that are not valid.
-        only: (side, setting, system) of systems without a row on the other side.
+        only: (side, setting, system) of systems without a row on the other side. Those of BASE
+            count as moved, unless NEW may be ``partial``.
         parted: (setting, system, difference) of runs in virtual time that are not the same event by
             event, for the first repeat that differs. They count as moved only if their figures did.
     """
@@ -82,14 +85,20 @@ class Comparison:
     left_out: Sequence[tuple[str, str, str, str]]
     only: Sequence[tuple[str, str, str]]
     parted: Sequence[tuple[str, str, str]] = ()
+    partial: bool = False
 
     @property
     def moved(self) -> list[Quantity]:
         return [each for each in self.quantities if each.moved]
 
     @property
+    def gone(self) -> int:
+        """How many rows of BASE have none in NEW, although that may not be partial."""
+        return 0 if self.partial else sum(side == BASE for side, *_ in self.only)
+
+    @property
     def passed(self) -> bool:
-        return not (self.moved or self.failed or self.needless)
+        return not (self.moved or self.failed or self.needless or self.gone)
 
     @property
     def verdict(self) -> str:
@@ -98,6 +107,8 @@ class Comparison:
             said += f"; {counted(len(self.failed), 'system')} failed that did not before"
         if self.needless:
             said += f"; {counted(len(self.needless), 'system')} retransmitted without loss"
+        if self.gone:
+            said += f"; {counted(self.gone, 'system')} of {BASE} not in {NEW} (see --partial)"
         return said
 
 
@@ -123,8 +134,11 @@ def tolerances(texts: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comparison:
-    """Compare systems with valid rows on both sides, in the same setting.
+def compare(
+    base: Outcome, new: Outcome, tolerance: Mapping[str, float], partial: bool = False
+) -> Comparison:
+    """Compare systems with valid rows on both sides, in the same setting. NEW may lack rows of BASE
+    if it is ``partial``.
 
     A setting is the fabric, the place of INA, the workload, the workers, the job's conditions, the
     jobs beside it and the back end; ``tolerance`` has a share for each back end. In a setting, all
@@ -176,7 +190,7 @@ def compare(base: Outcome, new: Outcome, tolerance: Mapping[str, float]) -> Comp
             " see the verdicts in its report"
         )
     parted = list(_parted(rows, {BASE: base.records, NEW: new.records}, new.experiments))
-    return Comparison(quantities, failed, needless, left_out, only, parted)
+    return Comparison(quantities, failed, needless, left_out, only, parted, partial)
 
 
 def _parted(
@@ -246,12 +260,16 @@ def _quantities(
             places.setdefault(key[: len(_PLACE)], []).append(key)
     for place, keys in places.items():
         keys.sort(key=lambda key: (_baseline(key[len(_PLACE)]), key))
-        allowed = tolerance[dict(zip(_PLACE, place, strict=True))["backend"]]
+        backend = dict(zip(_PLACE, place, strict=True))["backend"]
+        allowed = tolerance[backend]
         first = keys[0]
         for key in keys:
             setting, name = _words(key)
             before, now = (side[key]["jct_s"] / side[key]["expected_jct_s"] for side in (base, new))
             yield Quantity(setting, f"{name} / closed form", before, now, allowed)
+            if backend in VIRTUAL:
+                before, now = (side[key]["jct_s"] for side in (base, new))
+                yield Quantity(setting, f"{name}, JCT (s)", before, now, allowed)
             if key != first:
                 before, now = (side[key]["jct_s"] / side[first]["jct_s"] for side in (base, new))
                 yield Quantity(setting, f"{name} / {_words(first)[1]}", before, now, allowed)
@@ -267,7 +285,7 @@ def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
             setting = each.setting
             yield setting
         mark = f"  moved, more than {each.tolerance:.3g}" if each.moved else ""
-        figures = f"{each.base:8.4f} -> {each.new:8.4f}  {each.change:+8.1%}"
+        figures = f"{each.base:#8.4g} -> {each.new:#8.4g}  {each.change:+8.1%}"
         yield f"  {each.name:{width}}  {figures}{mark}"
     for place, system, difference in comparison.parted:
         yield f"differs from {BASE}: {place}: {system}: {difference}"

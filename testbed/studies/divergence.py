@@ -53,8 +53,8 @@ class Record:
         digests: tuple[int, int, str] | None = None,
     ) -> Record:
         return Record(
-            {(iteration, rank): end for iteration, rank, end in ends},
-            links,
+            {(iteration, rank): float(end) for iteration, rank, end in ends},
+            {name: float(sent) for name, sent in links.items()},
             checked(*digests) if digests is not None else None,
         )
 

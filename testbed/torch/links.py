@@ -146,6 +146,13 @@ class Memory:
         self._map = mmap.mmap(self.descriptor, size)
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
+    def close(self) -> None:
+        """Close the descriptor, which other ranks no longer need. The memory itself ends with the
+        last process that has mapped it."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
     def bell(self, node: str) -> int:
         """The address of the bell at which ``node`` sleeps: a worker's own bell, or that of the
         fabric."""

@@ -93,6 +93,7 @@ class Summing:
             return
         core().node_close(self._node)
         self._engine.close()
+        self._memory.close()
         for descriptor in self._others.values():
             os.close(descriptor)
 
@@ -160,11 +161,14 @@ class Summing:
                 raise told
             made, machine, process, descriptor = told
             return made, self._shared(made, machine, process, descriptor)
+        memory = None
         try:
             made = wiring(self._world)
             memory = Memory(made)
             self._fabric = Fabric(made, memory)
         except (GroupError, BuildError, ControlError) as error:
+            if memory is not None:
+                memory.close()
             said = error if isinstance(error, GroupError) else GroupError(_one_line(error))
             store.set("wiring", pickle.dumps(said))
             raise said from error
@@ -184,7 +188,9 @@ class Summing:
                 f"rank {self._rank}: found no memory of rank 0 ({error.strerror}), wanted all ranks"
                 " as one user in one container"
             ) from error
-        return Memory(made, opened)
+        memory = Memory(made, opened)
+        memory.close()
+        return memory
 
     def _look_at_others(self, store: Any) -> dict[int, int]:
         """A descriptor of each other rank's process, which becomes readable when the process has

@@ -35,6 +35,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from testbed.located import contents
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 GRADIENT = "torch::autograd::AccumulateGrad"
@@ -103,7 +104,7 @@ def load(path: Path) -> Trace:
 def _events(path: Path) -> list[Event]:
     """The complete events of the file in the order of time."""
     try:
-        raw = path.read_bytes()
+        raw = contents(path)
         if raw.startswith(b"\x1f\x8b"):
             decompressor = zlib.decompressobj(wbits=31)
             raw = decompressor.decompress(raw, _MOST_BYTES)

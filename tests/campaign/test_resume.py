@@ -253,6 +253,14 @@ def test_a_run_of_which_no_row_counts_begins_anew(tmp_path, monkeypatch):
     ]
 
 
+def test_a_session_with_another_seed_names_it(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder(most=1))
+    assert read_metadata(directory)["seeds"] == {"experiment": 1}
+    other = swept.model_copy(update={"emulation": swept.emulation.model_copy(update={"seed": 7})})
+    go_on(directory, other)
+    assert read_metadata(directory)["seeds"] == {"experiment": 7}
+
+
 @pytest.mark.parametrize("backend", ["simulate", "emulate"])
 def test_rows_count_if_another_version_would_run_the_same(tmp_path, monkeypatch, backend):
     swept = experiment(

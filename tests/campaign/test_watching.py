@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections import deque
+from shutil import copytree
 
 import pytest
 import yaml
@@ -200,6 +201,14 @@ def test_watch_after_during_and_instead(finished, tmp_path):
     assert "11 of 12 cells done, 1 running, about " in said
     assert "10 rows valid, 1 not valid" in said
     assert "\nrunning for " in said
+
+
+def test_a_run_that_was_killed_as_it_began_is_no_last_run(finished, tmp_path):
+    _, run = finished
+    copytree(run, tmp_path / "good")
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed" / results.RESULTS).write_bytes((run / results.RESULTS).read_bytes())
+    assert "good: 12 of 12 cells done" in watched(tmp_path)
 
 
 def test_watch_of_what_is_no_run_is_told(tmp_path):

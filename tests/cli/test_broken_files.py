@@ -115,6 +115,29 @@ def test_a_baseline_with_a_broken_row(tmp_path, row):
     assert "base.json: found no stored baseline" in done.output
 
 
+@pytest.mark.parametrize("column", ["jct_s", "expected_jct_s", "repeat"])
+def test_a_baseline_with_text_for_a_number(tmp_path, column):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0) + made_up.rows("ring", 3.0))
+    path = tmp_path / "base.json"
+    assert invoke("baseline", directory, "-o", path).exit_code == 0
+    content = json.loads(path.read_text())
+    content["runs"][0]["rows"][1][content["columns"].index(column)] = "x"
+    path.write_text(json.dumps(content))
+    done = invoke("compare", path, directory)
+    assert done.exit_code == 2, done.output
+    assert "base.json: found no stored baseline" in done.output
+
+
+@pytest.mark.parametrize("verb", ["report DIR -o out", "compare DIR DIR", "baseline DIR -o b.json"])
+def test_a_table_with_a_column_twice(verb, tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0))
+    table = directory / RESULTS
+    table.write_text(table.read_text().replace(",collisions", ",retransmitted", 1))
+    done = invoke(*verb.replace("DIR", str(directory)).split())
+    assert done.exit_code == 2, done.output
+    assert "results.csv:1: found column retransmitted twice" in done.output.replace("\n", " ")
+
+
 def no_plan(job, fabric):
     """As somebody writes it who has forgotten the last line."""
 

@@ -55,7 +55,7 @@ def folder(tmp_path, monkeypatch):
         ("run x.yaml -o loop", "too many levels of symbolic links"),
         ("torture --case swept.yaml", "swept.yaml: found a sweep, wanted a single cell"),
         ("reference --check --claims empty", "wanted either RUNS, to make a reference, or --check"),
-        ("torture --case x.yaml --system ring", "found --case with --system"),
+        ("torture --case x.yaml --system ring", "--case cannot be used with --system"),
         ("reference --check -o nothere", "found no directory nothere"),
         ("series x.yaml", "Error: x.yaml: found "),
         ("claims nothere", "found 'nothere', wanted a claim"),

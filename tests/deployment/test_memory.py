@@ -69,3 +69,15 @@ def test_a_window_that_memory_cuts_is_said(slots, options, cut):
 def test_a_window_that_is_asked_for_is_not_cut():
     fabric = replace(leaf_spine(1, 1, 2, 1e10, 1e10, 256_000).with_ina(["t0"]), slots=16)
     assert window(plan(tree("t0")), fabric, {"window": 4}).cut_from == 0
+
+
+@pytest.mark.parametrize("protocol", [ATP, SWITCHML], ids=lambda each: each.name)
+def test_slots_do_not_matter_where_no_switch_sums(protocol):
+    """A tree from hosts to a host."""
+    fabric = leaf_spine(1, 1, 3, 1e10, 1e10, 256_000)
+    alone = plan(Tree("h2", {"h0": 0, "h1": 1}, {"h0": "h2", "h1": "h2"}, protocol, 2))
+    found = [window(alone, replace(fabric, slots=slots), {}) for slots in (4, 4096)]
+    assert found[0] == found[1]
+    assert found[0].fragments > 4
+    ((own,),) = allocate([(alone, found[0])], 4)
+    assert own.slots >= found[0].fragments

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import jsonschema
 import pytest
+from pydantic import Field, model_validator
 
 from testbed.experiment.jsonschema import schema
 from testbed.experiment.load import loads
+from testbed.experiment.options import Options, check
 from testbed.located import Invalid
 from testbed.systems import registry
 
@@ -101,3 +103,31 @@ def test_a_priority_among_jobs_needs_switches_that_sum_for_several(second, ina, 
         return
     with pytest.raises(Invalid, match=rf"9:7: .*found it with {lacks}, wanted jobs that share"):
         loads(text, "file.yaml", systems=registry, workloads=["resnet50"])
+
+
+class Checked(Options):
+    """An author's options, as pydantic allows them."""
+
+    low: int = Field(default=0, ge=0, description="the lowest", examples=[0, 1])
+    high: int = Field(default=1, ge=0, alias="top", description="the highest", examples=[2])
+    plain: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _ordered(self):
+        if self.low > self.high:
+            raise ValueError("found low above top, wanted it below")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "said"),
+    [
+        ({"low": 3}, (), "found low above top, wanted it below"),
+        ({"low": -1}, ("low",), "found -1, wanted the lowest; write for example `low: 0`"),
+        ({"top": -1}, ("top",), "found -1, wanted the highest; write for example `top: 2`"),
+        ({"plain": -1}, ("plain",), "found -1, wanted another value; write for example `plain: `"),
+    ],
+)
+def test_what_an_author_checks_is_told(given, place, said):
+    (found,) = check("mine", Checked, given)
+    assert (found.place, found.message) == (place, said)

@@ -240,3 +240,22 @@ def test_the_driver_ends_a_rank_that_is_told_to():
     rank = Waiting([NEVER])
     assert driver.drive(rank, Machine(0.0), 0.0, theirs) == 0.0
     assert rank.went_on == []
+
+
+def test_a_message_for_later_does_not_resume_what_waits():
+    played = Played(Send(0, 1), Receive(0, 1, reduce=True), later=True)
+    played.interpreter.begin(3, values(1, 2))
+    assert played.take() == [("later", 3, 0)]
+    played.interpreter.arrived(1, Chunk(3, 0, values(10, 20)))
+    assert played.take() == []
+    played.interpreter.resume(3, 0)
+    assert played.take() == [("send", 1, 3, 0, 1, 2), ("finished", 3)]
+
+
+def test_a_message_for_later_does_not_begin_a_sum_again():
+    played = Played(SwitchAllReduce(0, 0), Receive(0, 1, reduce=False))
+    played.interpreter.begin(3, values(1, 2))
+    played.interpreter.arrived(1, Chunk(3, 0, values(10, 20)))
+    assert played.take() == [("sum", 3, 0)]
+    played.interpreter.completed(3, 0)
+    assert played.take() == [("finished", 3)]

@@ -14,14 +14,15 @@ from click.testing import CliRunner
 
 from testbed.backends.packet import backend
 from testbed.cli import main
+from testbed.deployment.errors import DeploymentError
 from testbed.experiment.schema import Experiment
 from testbed.located import write
-from testbed.studies.torture import judges
+from testbed.studies.torture import cases, hunt, judges
 from testbed.studies.torture.cases import case, deployed_seed, world
 from testbed.studies.torture.hunt import CASE, Count, Hunt, keep
 from testbed.studies.torture.judges import Judge, blocks, judged, judged_case, judged_seed
 from testbed.studies.torture.shrink import shrunk
-from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
+from testbed.studies.torture.trial import NO_WORLD, Bench, Verdict, deployed, judge
 from testbed.systems import registry
 
 KEPT = [
@@ -240,6 +241,24 @@ def test_counts_are_said():
         "3 schedules: 1 exact, 1 ended with a named error, 1 failed; 15 packets in 3 s"
         " of simulated time"
     )
+
+
+def test_a_system_that_cannot_be_deployed_fails_with_the_reason(monkeypatch, tmp_path):
+    def refused(experiment, fabric):
+        raise DeploymentError("its plan has no chunk")
+
+    monkeypatch.setattr(cases, "deploy", refused)
+    monkeypatch.setattr(cases, "world", cases.world.__wrapped__)
+    verdict = judges.judged_seed("ring", 0, None)
+    assert verdict.error.startswith(f"{NO_WORLD}: none of ")
+    assert "its plan has no chunk" in verdict.error
+    monkeypatch.setattr(hunt, "judged", lambda asked, jobs: iter([("ring", 0, verdict)]))
+    result = CliRunner().invoke(
+        main, ["torture", "--system", "ring", "--seeds", "1", "-o", str(tmp_path)]
+    )
+    assert result.exit_code == 1
+    assert "1 not deployable" in result.output
+    assert "ring: none of " in result.output and "its plan has no chunk" in result.output
 
 
 def test_an_unknown_system_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,10 @@ def test_a_cut_file_is_named_with_its_place(tmp_path: Path) -> None:
     cut.write_bytes((PROFILES / "ddp.json.gz").read_bytes()[:-99])
     with pytest.raises(TraceError, match="cannot be read"):
         profiler.load(cut)
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    with pytest.raises(TraceError, match="cannot be read: a device or a pipe"):
+        profiler.load(pipe)
 
 
 @pytest.fixture(scope="module")

@@ -176,11 +176,13 @@ class Measure(Model):
         ]
         if len(fits) != 1:
             raise ValueError(
-                f"found {len(fits)} cells of over for {sweep.written(cell)}, wanted one; set more"
-                " or other paths in over"
+                f"found {len(fits)} cells that match over for {sweep.written(cell)}, wanted one;"
+                " name more paths, or others, in over"
             )
         if fits[0] == cell:
-            raise ValueError("found a cell compared with itself, wanted another; edit of or over")
+            raise ValueError(
+                "found a cell that is compared with itself, wanted another; change of or over"
+            )
         return fits[0]
 
 

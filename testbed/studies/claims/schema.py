@@ -309,7 +309,9 @@ class Claim(Model):
         if (self.measure is None) != (self.published is None):
             raise ValueError("found one of published and measure, wanted both; add the other")
         if (self.measure is None) == (self.cannot is None):
-            raise ValueError("found neither or both, wanted published and measure, or cannot")
+            raise ValueError(
+                "wanted either published and measure, or cannot; found neither or both"
+            )
         if self.measure is None and self.break_even is not None:
             raise ValueError("found a break_even without a measure, wanted both; remove it")
         return self

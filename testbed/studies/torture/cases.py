@@ -64,7 +64,7 @@ def check_own_protocols() -> None:
 def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
     """An experiment without faults, and its deployment, with the gradients drawn. Raises NoWorld if
     none was found."""
-    draw = random.Random(f"{system}/world {number}")
+    draw, why = random.Random(f"{system}/world {number}"), ""
     for _ in range(_TRIES):
         data = _world(draw, system)
         experiment = Experiment.model_validate(data)
@@ -75,9 +75,9 @@ def world(system: str, number: int) -> tuple[dict[str, Any], Deployment]:
                 deployment = replace(deployment, experiment=Experiment.model_validate(data))
             check_slots(deployment)
             return data, _with_gradients(deployment)
-        except DeploymentError:
-            continue
-    raise NoWorld(f"{system}: {_TRIES} draws, and none can be deployed")
+        except DeploymentError as error:
+            why = str(error)
+    raise NoWorld(f"none of {_TRIES} fabrics and jobs can be deployed; the last: {why}")
 
 
 def _with_gradients(deployment: Deployment) -> Deployment:

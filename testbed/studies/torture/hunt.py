@@ -19,7 +19,7 @@ from testbed.located import write
 from testbed.studies.torture.cases import case
 from testbed.studies.torture.judges import Block, Judge, blocks, judged, one_by_one
 from testbed.studies.torture.shrink import shrunk
-from testbed.studies.torture.trial import Verdict, deployed
+from testbed.studies.torture.trial import NO_WORLD, Verdict, deployed
 
 CASE = "case.yaml"
 _RECORDED_S = 0.1
@@ -40,7 +40,7 @@ class Count:
     def add(self, verdict: Verdict) -> None:
         if verdict.failure:
             self.failed += 1
-        elif verdict.error == "NoWorld":
+        elif verdict.error.startswith(NO_WORLD):
             self.undeployed += 1
         elif verdict.error:
             self.ended += 1
@@ -49,8 +49,12 @@ class Count:
         self.hops += verdict.hops
         self.seconds += verdict.seconds
 
+    @property
+    def ran(self) -> int:
+        return self.exact + self.ended + self.failed
+
     def __str__(self) -> str:
-        total = self.exact + self.ended + self.failed + self.undeployed
+        total = self.ran + self.undeployed
         text = f"{total} schedules: {self.exact} exact, {self.ended} ended with a named error"
         if self.undeployed:
             text += f", {self.undeployed} not deployable"
@@ -64,11 +68,13 @@ class Hunt:
     Attributes:
         counts: what became of the schedules that have been judged.
         failures: those that failed: their system, seed and verdict.
+        refused: why a system's first schedule could not be deployed, by system.
     """
 
     def __init__(self, systems: Sequence[str], first: int, seeds: int | None) -> None:
         self.counts = {system: Count() for system in systems}
         self.failures: list[tuple[str, int, Verdict]] = []
+        self.refused: dict[str, str] = {}
         self._first, self._seeds = first, seeds
         self._judged: dict[str, set[int]] = {system: set() for system in systems}
 
@@ -83,6 +89,8 @@ class Hunt:
         for system, seed, verdict in judged(asked, jobs):
             self.counts[system].add(verdict)
             self._judged[system].add(seed)
+            if verdict.error.startswith(NO_WORLD):
+                self.refused.setdefault(system, verdict.error.removeprefix(f"{NO_WORLD}: "))
             if verdict.failure:
                 self.failures.append((system, seed, verdict))
                 failed(system, seed, verdict)

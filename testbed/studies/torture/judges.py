@@ -18,7 +18,7 @@ from testbed.campaign.isolation import may_be_interrupted, uninterrupted
 from testbed.deployment.errors import DeploymentError
 from testbed.lifetime import die_with_parent
 from testbed.studies.torture.cases import PER_WORLD, NoWorld, deployed_seed
-from testbed.studies.torture.trial import Bench, Verdict, deployed, judge
+from testbed.studies.torture.trial import NO_WORLD, Bench, Verdict, deployed, judge
 
 LONGEST_S = 120.0
 """Seconds of processor time after which a case is assumed to run for ever. A case takes some
@@ -196,8 +196,8 @@ def judged_seed(system: str, seed: int, bench: Bench) -> Verdict:
     """The verdict on the case of a seed."""
     try:
         deployment = deployed_seed(system, seed)
-    except NoWorld:
-        return Verdict("", "NoWorld", 0, 0.0)
+    except NoWorld as error:
+        return Verdict("", f"{NO_WORLD}: {error}", 0, 0.0)
     return _judged(lambda: judge(deployment, bench))
 
 

@@ -44,6 +44,10 @@ _AFTER_S = 2.0
 ever."""
 
 
+NO_WORLD = "no world"
+"""How the error begins if no experiment could be deployed."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """How a run ended.

@@ -79,6 +79,13 @@ def test_a_program_that_keeps_its_rules_exits_with_0():
     assert "1 of 1 rules kept, 0 broken" in said
 
 
+def test_ones_own_control_is_not_confused_with_the_testbeds(tmp_path):
+    program = tmp_path / "own.p4"
+    program.write_text('#define OWN_PROTOCOL "mine.p4"\n')
+    _, said = conform(program, "--protocol", "switchml")
+    assert "note: this tests the testbed's own control of switchml" in said
+
+
 @pytest.mark.parametrize(
     ("content", "arguments", "words"),
     [

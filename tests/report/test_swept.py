@@ -1,0 +1,69 @@
+"""The figure of JCT against the field that an experiment varies."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.backends.recording import NOTHING
+from testbed.campaign.evaluation import New
+from testbed.campaign.local import Local
+from testbed.deployment.experiments import reads
+from testbed.report import swept
+from testbed.report.evaluated import evaluated
+from testbed.studies import reporting
+
+TEXT = """\
+schema_version: 1
+name: varied
+backend: simulate
+fabric: {{kind: leaf-spine, spines: 1, leaves: 2, hosts_per_leaf: 5, host_rate: 10Gbit, ina: all}}
+jobs: [{{system: ring, workload: synthetic/1MB, workers: 4, iterations: 1}}]
+emulation: {{repeats: 3}}
+sweep:
+  jobs.0.system: [ring, atp]
+  {varied}
+"""
+
+
+def run(tmp_path, varied):
+    path, failed = New(reads(TEXT.format(varied=varied)), tmp_path).run(
+        NOTHING, Local(), quiet=True
+    )
+    assert not failed
+    return path
+
+
+@pytest.mark.parametrize(
+    ("varied", "factor", "values"),
+    [
+        ("fabric.slots: [4096, 64, 512]", "slots", ("64", "512", "4096")),
+        ("fabric.host_rate: [40Gbit, 10Gbit]", "host rate", ("40Gbit", "10Gbit")),
+        ("jobs.0.compute.factor: [1, 0.5]", "factor", ("0.5", "1")),
+    ],
+)
+def test_a_line_for_each_system_over_the_values(tmp_path, varied, factor, values):
+    found = evaluated([run(tmp_path, varied)], reporting.styles())
+    (field,) = swept.fields(found)
+    assert (field.factor, field.values) == (factor, values)
+    ((title, rows),) = field.panels
+    assert "INA at 2/2 ToRs" in title
+    assert sorted(zip(rows["system"], rows["at"], strict=True)) == sorted(
+        (system, at) for system in ("ring", "atp") for at in range(len(values))
+    )
+    assert (rows["used_rows"] == 3).all()
+    (axes,) = swept.drawn(field, found.series).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == list(values)
+
+
+@pytest.mark.parametrize(
+    "varied", ["fabric.ina: [none, all]", "fabric.slots: [64, 512]\n  fabric.queue: [1MB, 2MB]"]
+)
+def test_no_figure_if_not_one_field_varies(tmp_path, varied):
+    assert not list(swept.fields(evaluated([run(tmp_path, varied)], reporting.styles())))
+
+
+def test_the_report_has_the_figure(tmp_path):
+    path = run(tmp_path, "fabric.slots: [64, 512]")
+    page = reporting.report([path], path)
+    assert "Job completion time against a swept field" in page.read_text()
+    assert (path / "figures/swept-1.svg").exists()
