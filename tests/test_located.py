@@ -154,18 +154,18 @@ def test_a_problem_is_one_printable_line() -> None:
     assert str(problem) == "f.yaml:1:2: a\\nb: found é\\x1b[31m\\u2028"
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]) | st.sampled_from("\n\t"))
+WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]) | st.sampled_from("\n\t"))
 JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
-    | TEXT,
-    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+    | WORDS,
+    lambda inner: st.lists(inner) | st.dictionaries(WORDS, inner),
     max_leaves=10,
 )
 
 
-@given(st.dictionaries(TEXT, JSON, min_size=1))
+@given(st.dictionaries(WORDS, JSON, min_size=1))
 def test_what_is_written_reads_back_equal(data: dict[str, Any]) -> None:
     assert parse(write(data)).data == data

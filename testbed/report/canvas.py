@@ -37,6 +37,7 @@ MOST_PANELS, FEW_PANELS = 12, 6
 HATCH = "////"
 
 _STYLE: Any = {
+    "figure.max_open_warning": 0,  # all are drawn before any is written
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.titley": 1.0,  # the default place, without the cost of measuring all labels

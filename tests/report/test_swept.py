@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib import pyplot as plt
 
 from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
@@ -51,7 +52,9 @@ def test_a_line_for_each_system_over_the_values(tmp_path, varied, factor, values
         (system, at) for system in ("ring", "atp") for at in range(len(values))
     )
     assert (rows["used_rows"] == 3).all()
-    (axes,) = swept.drawn(field, found.series).axes
+    figure = swept.drawn(field, found.series)
+    plt.close(figure)
+    (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == list(values)
 
 
