@@ -42,7 +42,8 @@ class Swept:
 
 
 def fields(evaluated: Evaluated) -> Iterator[Swept]:
-    """The field of each run that varies a single one, besides systems, workloads and INA."""
+    """The field of each run that varies a single one, besides systems, workloads and INA. Whole
+    mappings and lists are too long for an axis."""
     counted = evaluated.counted
     for run, about in evaluated.about.items():
         paths = varied(about.experiment)
@@ -51,7 +52,7 @@ def fields(evaluated: Evaluated) -> Iterator[Swept]:
             continue
         own = [json.loads(settings).get(paths[0]) for settings in rows["settings"]]
         kinds = {json.dumps(value): value for value in own}
-        if len(kinds) < 2:
+        if len(kinds) < 2 or any(isinstance(value, (dict, list)) for value in own):
             continue
         order = _sorted(about.experiment["sweep"], paths[0], kinds)
         at = [order.index(json.dumps(value)) for value in own]
