@@ -16,14 +16,19 @@ from testbed.switches.bmv2 import Bmv2Switch
 from testbed.switches.native.target import NativeSwitch
 
 _PACKETS = 60
+_TAGS = (b"\x81\x00", b"\x88\xa8")
+"""Types of frames with a VLAN's tag, which the kernel takes off before BMv2 reads a frame."""
 
 
 @pytest.mark.root
 @pytest.mark.bmv2
-@pytest.mark.parametrize("name", CASES)
-def test_native_equals_bmv2_on_mangled_packets(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [*((name, None) for name in CASES), ("meters", 4027212955)],  # and a seed that once failed
+)
+def test_native_equals_bmv2_on_mangled_packets(name, seed, tmp_path):
     case, program = CASES[name], PROGRAMS / f"{name}.json"
-    seed = random.randrange(1 << 32)
+    seed = random.randrange(1 << 32) if seed is None else seed
     generator = random.Random(seed)
     seeds = [packet for _, packet in case.packets()]
     bmv2 = Bmv2Switch(program, tmp_path / "log")
@@ -35,6 +40,8 @@ def test_native_equals_bmv2_on_mangled_packets(name, tmp_path):
             for _ in range(_PACKETS):
                 port = generator.choice(PORTS)
                 packet = mangled(generator, seeds)[:1400].ljust(case.least, b"\x5a")
+                if packet[12:14] in _TAGS:
+                    packet = packet[:12] + b"\x5a" + packet[13:]
                 left = sorted(native.process(port, packet))
                 ours = [(out, data) for out, data in left if out in PORTS and len(data) >= 14]
                 theirs = answers(sockets, port, packet, len(ours))
