@@ -114,9 +114,7 @@ def last_run(path: str | Path) -> Path:
 
     Raises FileNotFoundError if there is none.
     """
-    runs = _runs(path)
-    begun = [run for run in runs if (run / EXPERIMENT).exists()] or runs
-    return max(begun, key=lambda run: _written_ns(run / EXPERIMENT))
+    return max(_runs(path), key=lambda run: _written_ns(run / EXPERIMENT))
 
 
 def _written_ns(path: Path) -> int:

@@ -81,8 +81,7 @@ class New:
         directory = RunDirectory.create(self._root, self._experiment.name)
         with held(directory.path):
             directory.write(results.EXPERIMENT, dump(self._experiment))
-            seeds = {"experiment": self._experiment.emulation.seed}
-            metadata = environment() | {"seeds": seeds}
+            metadata = environment() | _seeds(self._experiment)
             with _session(directory, metadata, metadata):
                 failures = _fill(directory, self.planned, recording, executor, quiet)
         return directory.path, failures
@@ -131,17 +130,14 @@ class Resumed:
             metadata = run_tables.read_metadata(self._run)
             if not state.missing and metadata.get("finished_at"):
                 return self._run, 0
-            session = environment()
-            seeds = {"experiment": self._experiment.emulation.seed}
-            if seeds != metadata.get("seeds"):
-                session["seeds"] = seeds
+            session = environment() | _seeds(self._experiment)
             if state.unchanged:
                 session["unchanged"] = len(state.unchanged)
             if state.finished | probed.others:
                 metadata["resumed"] = [*(metadata.get("resumed") or []), session]
             else:  # earlier sessions made none of the rows that count
                 earlier = metadata.pop("superseded", [])
-                session |= {"seeds": seeds, "superseded": [*earlier, metadata]}
+                session |= {"superseded": [*earlier, metadata]}
                 metadata = session
             failures = 0
             with _session(directory, metadata, session):
@@ -164,6 +160,10 @@ class Resumed:
     ) -> int:
         planned = [each for each in self.planned if (each.cell.id, str(each.cell.repeat)) in keys]
         return _fill(directory, planned, recording, executor, quiet)
+
+
+def _seeds(experiment: Experiment) -> dict[str, Any]:
+    return {"seeds": {"experiment": experiment.emulation.seed}}
 
 
 @contextmanager

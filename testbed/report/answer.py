@@ -96,8 +96,8 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     short = brief(found.rankings, found.titles)
     first = often_first(found.rankings)
     others = rankings(found.means[found.means["system"] != first], styles) if first else []
-    about = [*found.about.values()]
-    about += [runs.read(run) for run in run_dirs if run not in parts.matrix]
+    beside = {run: runs.read(run) for run in run_dirs if run not in parts.matrix}
+    about = [*found.about.values(), *beside.values()]
     context: dict[str, Any] = {
         "brief": short,
         "titles": {*found.titles.values()},
@@ -125,7 +125,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "emulated": mininet.against_packets(parts.emulated, styles) if parts.emulated else None,
         "targets": mininet.bmv2_against_native(parts.targets, styles) if parts.targets else None,
         "sensitivity": sensitivity.table(parts.sensitivity, styles) if parts.sensitivity else None,
-        "sensitivity_runs": [runs.read(run) for run in parts.sensitivity],
+        "sensitivity_runs": [beside[run] for run in parts.sensitivity],
         "markdown": markdown,
     }
     environment = template.environment()

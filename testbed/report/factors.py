@@ -36,6 +36,12 @@ def varied(experiment: Mapping[str, Any]) -> list[str]:
     return [path for path in paths if not _USUAL.fullmatch(path)]
 
 
+def values(experiment: Mapping[str, Any], path: str) -> list[Any]:
+    """The values of a swept ``path``, in the sweep's order."""
+    sweep = experiment["sweep"]
+    return [*{**(sweep.get("product") or {}), **(sweep.get("zip") or {})}[path]]
+
+
 @dataclass(frozen=True)
 class Study:
     """A factor, and the ranking at each of its values and places of INA, in that order.
@@ -72,10 +78,7 @@ def study(run: Path, styles: Styles) -> Study:
     """
     about = runs.read(run)
     (path,) = varied(about.experiment)
-    values = {
-        **about.experiment["sweep"].get("product", {}), **about.experiment["sweep"].get("zip", {})
-    }[path]  # fmt: skip
-    texts = {json.dumps(value): _text(value) for value in values}
+    texts = {json.dumps(value): text(value) for value in values(about.experiment, path)}
     rows = run_tables.read([run]).results
     rows = rows.assign(
         value=[texts[json.dumps(json.loads(each)[path])] for each in rows["settings"]],
@@ -132,7 +135,8 @@ def _ranked(found: Sequence[tuple[Mapping[str, Any], Sequence[Record]]]) -> list
     return [Ranking(place, own[0], [next(each) for _ in own[1:]]) for place, own in found]
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """A swept value as text."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

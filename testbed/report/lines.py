@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count as numbers
 from typing import Any
 
@@ -15,9 +15,11 @@ from testbed.report import canvas
 from testbed.report.data import INVALID, VALID
 from testbed.report.panels import Panel, Panels, SeriesStyles, headed, seconds, words
 from testbed.report.settings import SETTING
-from testbed.report.system_style import Series
+from testbed.report.system_style import Series, SystemStyle
 from testbed.report.tables import number
 
+Limits = tuple[float, float, bool]
+"""The lowest and the highest value of a scale, and whether it is logarithmic."""
 _MARKER = 0.085
 """The width that a marker needs, in inches."""
 _STEPS = 200
@@ -44,17 +46,8 @@ def deployments(table: pd.DataFrame) -> Panels:
 
 def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) -> Figure:
     """``value`` against the number of ToRs or switches with INA, and their share."""
-    keys = {key for _, part in panels for key in _keys(part)}
-    legend = [canvas.line(style) for key, style in styles.items() if key in keys]
-    if any((part["shown"] != VALID).any() for _, part in panels):
-        legend.append(canvas.hollow())
-    column = "jct_s" if value == "jct" else value
-    known = [part[name] for _, part in panels for name in (column, f"{value}_low", f"{value}_high")]
-    limits = canvas.scale(pd.concat(known))
-    figure, all_axes = canvas.panels(
-        [panel.title for panel in panels], legend=legend, height=2.1, below=0.58, left=0.6,
-        facets=[panel.facets for panel in panels],
-    )  # fmt: skip
+    figure, all_axes, limits = framed(panels, styles, value, below=0.58)
+    column = _column(value)
     for axes, (_, part) in zip(all_axes, panels, strict=True):
         ticks = part[["ina_count", "ina_total", "ina_unit"]].drop_duplicates("ina_count")
         ticks = ticks.sort_values("ina_count")
@@ -71,16 +64,43 @@ def against_ina(panels: Panels, styles: SeriesStyles, value: str, label: str) ->
         canvas.set_scale(axes, "y", limits)
         places = _beside(axes, part, column, 0.3 * space)
         rows = sorted(part.to_dict("records"), key=lambda row: float(row["ina_count"]))
-        for key in styles:
+        for key, style in styles.items():
             if own := [row for row in rows if (row["system"], row["variant"]) == key]:
+                if len(own) == 1 and not own[0]["aggregates"]:
+                    level = axes.axhline(own[0][column], color=style.colour, linestyle=style.line)
+                    canvas.note(level, "mark", system=key[0])
                 at = [places[key[0], key[1], row["ina_count"]] for row in own]
-                _line(axes, own, at, styles, value, label)
+                where = [f"with INA at {row['ina']}" for row in own]
+                line(axes, own, at, style, value, label, where)
         axes.set_xlabel(f"{ticks['ina_unit'].iloc[-1]} with INA", labelpad=1)
         axes.set_ylabel(canvas.said(label, limits))
     return figure
 
 
-def _keys(part: pd.DataFrame) -> list[Series]:
+def framed(
+    panels: Panels, styles: SeriesStyles, value: str, below: float = 0.42
+) -> tuple[Figure, list[Axes], Limits]:
+    """Empty axes for lines of ``value``, under a legend of their systems, and limits for all of
+    them."""
+    there = {key for _, part in panels for key in keys(part)}
+    legend = [canvas.line(style) for key, style in styles.items() if key in there]
+    if any((part["shown"] != VALID).any() for _, part in panels):
+        legend.append(canvas.hollow())
+    columns = _column(value), f"{value}_low", f"{value}_high"
+    known = [part[name] for _, part in panels for name in columns]
+    figure, all_axes = canvas.panels(
+        [panel.title for panel in panels], legend=legend, height=2.1, below=below, left=0.6,
+        facets=[panel.facets for panel in panels],
+    )  # fmt: skip
+    return figure, all_axes, canvas.scale(pd.concat(known))
+
+
+def _column(value: str) -> str:
+    return "jct_s" if value == "jct" else value
+
+
+def keys(part: pd.DataFrame) -> list[Series]:
+    """The systems of rows, with their options."""
     return list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
 
 
@@ -120,21 +140,17 @@ def _shifts() -> Iterator[int]:
     return ((each + 1) // 2 * (1 if each % 2 else -1) for each in numbers())
 
 
-def _line(
-    axes: Axes, own: list[dict[str, Any]], at: list[float], styles: SeriesStyles, value: str,
-    label: str,
+def line(
+    axes: Axes, own: Sequence[Mapping[Any, Any]], at: Sequence[float], style: SystemStyle,
+    value: str, label: str, where: Sequence[str],
 ) -> None:  # fmt: skip
-    """A system's line, with an interval and a marker for each place of INA."""
-    column = "jct_s" if value == "jct" else value
-    system = own[0]["system"]
-    style = styles[str(system), str(own[0]["variant"])]
-    drawn = []
-    if len(own) == 1 and not own[0]["aggregates"]:
-        drawn.append(axes.axhline(own[0][column], color=style.colour, linestyle=style.line))
-    drawn += axes.plot(
+    """A system's line, with an interval and a marker for each of its rows; ``where`` says in words
+    what is ``at`` their places."""
+    column, system = _column(value), own[0]["system"]
+    drawn = axes.plot(
         at, [row[column] for row in own], color=style.colour, linestyle=style.line, alpha=0.75
     )
-    for x, row in zip(at, own, strict=True):
+    for x, row, words_of_place in zip(at, own, where, strict=True):
         low, high = row[f"{value}_low"], row[f"{value}_high"]
         if not pd.isna(low):
             drawn += axes.plot([x, x], [low, high], color=style.colour, linewidth=1, marker="_")
@@ -145,8 +161,8 @@ def _line(
             x, row[column], style.marker, color=style.colour, markersize=4.5, zorder=3,
             mfc="white" if row["shown"] == INVALID else style.colour,
         )  # fmt: skip
-        shown += f" with INA at {row['ina']}"
-        canvas.note(marker, "mark", system=system, words=words(row, style, shown, low, high))
+        said = words(row, style, f"{shown} {words_of_place}", low, high)
+        canvas.note(marker, "mark", system=system, words=said)
     for each in drawn:
         canvas.note(each, "mark", system=system)
 
@@ -156,8 +172,8 @@ def spread(panels: Panels, styles: SeriesStyles) -> Figure:
 
     It is pale if no row is valid.
     """
-    keys = {key for _, part in panels for key in _keys(part)}
-    shown = {key: style for key, style in styles.items() if key in keys}
+    there = {key for _, part in panels for key in keys(part)}
+    shown = {key: style for key, style in styles.items() if key in there}
     legend = [canvas.line(style) for style in shown.values()]
     for handle in legend:
         handle.set_marker("")

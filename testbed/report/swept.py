@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from testbed.report import canvas, names
+from testbed.report import canvas, lines, names
 from testbed.report.data import INVALID, VALID, is_valid
 from testbed.report.evaluated import Evaluated
-from testbed.report.factors import varied
-from testbed.report.panels import Panel, Panels, SeriesStyles, seconds, words
+from testbed.report.factors import text, values, varied
+from testbed.report.panels import Panel, Panels, SeriesStyles
 from testbed.report.settings import SERIES
 from testbed.report.statistics import mean_interval
 from testbed.report.system_style import style_of
@@ -54,28 +54,22 @@ def fields(evaluated: Evaluated) -> Iterator[Swept]:
         kinds = {json.dumps(value): value for value in own}
         if len(kinds) < 2 or any(isinstance(value, (dict, list)) for value in own):
             continue
-        order = _sorted(about.experiment["sweep"], paths[0], kinds)
+        asked = map(json.dumps, values(about.experiment, paths[0]))
+        order = _sorted([key for key in dict.fromkeys(asked) if key in kinds], kinds)
         at = [order.index(json.dumps(value)) for value in own]
         yield Swept(
             names.settings(paths[0].rpartition(".")[2]),
-            tuple(_text(kinds[key]) for key in order),
+            tuple(text(kinds[key]) for key in order),
             canvas.some(list(_panels(rows.assign(at=at), evaluated))),
         )
 
 
-def _sorted(sweep: Mapping[str, Any], path: str, kinds: Mapping[str, Any]) -> list[str]:
-    """The values that occur, as keys of ``kinds``: numbers in their order, others in that of the
-    sweep."""
-    asked = {**sweep.get("product", {}), **sweep.get("zip", {})}[path]
-    order = [key for key in dict.fromkeys(map(json.dumps, asked)) if key in kinds]
+def _sorted(order: list[str], kinds: Mapping[str, Any]) -> list[str]:
+    """Keys of ``kinds`` by their values, if these are numbers; otherwise as they are."""
     try:
         return sorted(order, key=lambda key: Fraction(str(kinds[key])))
     except ValueError:
         return order
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _panels(rows: pd.DataFrame, evaluated: Evaluated) -> Iterator[Panel]:
@@ -93,50 +87,23 @@ def _means(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
         yield {
             "workload": own["workload"].iloc[0], "fabric": own["fabric"].iloc[0],
             "system": system, "variant": variant, "at": at, "jct_s": own["jct_s"].mean(),
-            "low": low, "high": high, "used_rows": len(own),
+            "jct_low": low, "jct_high": high, "used_rows": len(own),
             "shown": VALID if is_valid(own).all() else INVALID,
         }  # fmt: skip
 
 
 def drawn(swept: Swept, styles: SeriesStyles) -> Figure:
     """A panel for each workload and place of INA."""
-    keys = {
-        key for _, part in swept.panels for key in zip(part["system"], part["variant"], strict=True)
-    }
-    series = {key: style for key, style in styles.items() if key in keys}
-    legend = [canvas.line(style) for style in series.values()]
-    if any((part["shown"] != VALID).any() for _, part in swept.panels):
-        legend.append(canvas.hollow())
-    known = [part[name] for _, part in swept.panels for name in ("jct_s", "low", "high")]
-    limits = canvas.scale(pd.concat(known))
-    figure, all_axes = canvas.panels(
-        [panel.title for panel in swept.panels], legend=legend, height=2.1, left=0.6,
-        facets=[panel.facets for panel in swept.panels],
-    )  # fmt: skip
+    figure, all_axes, limits = lines.framed(swept.panels, styles, "jct")
+    keys = [key for key in styles if any(key in lines.keys(part) for _, part in swept.panels)]
     for axes, (_, part) in zip(all_axes, swept.panels, strict=True):
-        for place, ((system, variant), style) in enumerate(series.items()):
-            own = part[(part["system"] == system) & (part["variant"] == variant)]
-            shift = _SHIFT * ((place + 0.5) / len(series) - 0.5)  # no marker hides another
-            lines = axes.plot(
-                own["at"] + shift,
-                own["jct_s"],
-                color=style.colour,
-                linestyle=style.line,
-                alpha=0.75,
-            )
-            for row in own.to_dict("records"):
-                x, low, high = row["at"] + shift, row["low"], row["high"]
-                if not pd.isna(low):
-                    lines += axes.plot([x, x], [low, high], color=style.colour, linewidth=1)
-                (marker,) = axes.plot(
-                    x, row["jct_s"], style.marker, color=style.colour, markersize=4.5, zorder=3,
-                    mfc="white" if row["shown"] == INVALID else style.colour,
-                )  # fmt: skip
-                where = f"{swept.factor} {swept.values[row['at']]}"
-                said = words(row, style, f"JCT {seconds(row['jct_s'])} at {where}", low, high)
-                canvas.note(marker, "mark", system=system, words=said)
-            for line in lines:
-                canvas.note(line, "mark", system=system)
+        rows = part.to_dict("records")
+        for place, key in enumerate(keys):
+            shift = _SHIFT * ((place + 0.5) / len(keys) - 0.5)  # no marker hides another
+            if own := [row for row in rows if (row["system"], row["variant"]) == key]:
+                at = [row["at"] + shift for row in own]
+                where = [f"at {swept.factor} {swept.values[row['at']]}" for row in own]
+                lines.line(axes, own, at, styles[key], "jct", "s", where)
         axes.set_xlim(-0.5, len(swept.values) - 0.5)
         axes.set_xticks(range(len(swept.values)), swept.values)
         canvas.set_scale(axes, "y", limits)

@@ -136,8 +136,7 @@ def _parsed(content: Any, path: Path) -> Outcome:
                 raise Unreadable(f"{path}: found no {', '.join(sorted(absent))}, {wanted}")
             if not table[list(_TEXTS)].map(lambda value: isinstance(value, str)).all(axis=None):
                 raise ValueError("a row lacks a text")
-            for column in _NUMBERS:
-                pd.to_numeric(table[column])
+            table[[*_NUMBERS]].apply(pd.to_numeric)  # which refuses text
             tables.append(table)
             experiments[name], facts[name] = _filled(run["experiment"]), run["facts"]
             for cell, repeat, job, *record in run.get("records", ()):

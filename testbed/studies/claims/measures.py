@@ -49,8 +49,12 @@ class Bounds(Model):
 
     def hold(self, value: float) -> bool:
         """Whether ``value`` is within."""
-        return (self.at_least is None or value >= self.at_least) and (
-            self.at_most is None or value <= self.at_most
+        return self.meet(value, value)
+
+    def meet(self, low: float, high: float) -> bool:
+        """Whether a part of the interval from ``low`` to ``high`` is within."""
+        return (self.at_least is None or high >= self.at_least) and (
+            self.at_most is None or low <= self.at_most
         )
 
     def __str__(self) -> str:

@@ -227,9 +227,7 @@ def verdict_of(published: Published, values: Sequence[float]) -> str:
         return MORE
     widest = direction or reproduced
     assert widest is not None
-    is_below = widest.at_least is not None and high < widest.at_least
-    is_above = widest.at_most is not None and low > widest.at_most
-    return NOT if is_below or is_above else UNDECIDED
+    return UNDECIDED if widest.meet(low, high) else NOT
 
 
 def _reason(published: Published, number: Number) -> str:
