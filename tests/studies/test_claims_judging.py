@@ -8,6 +8,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import bootstrap
 
 from testbed.experiment.load import loads
 from testbed.results import Row
@@ -80,6 +81,7 @@ def both(ps: float, ring: float, repeats: int = 1, noise: float = 0.0) -> dict:
 
 
 OVER = {"over": {"jobs.0.system": "ring"}}
+SIDES = (("of", "ps"), ("over", "ring"))
 
 
 def test_a_ratio_of_matched_cells_makes_the_verdict():
@@ -125,6 +127,31 @@ def test_the_whole_interval_must_be_within_the_bounds():
     shaky = judge(claim(**OVER), EXPERIMENT, rows(both(3, 2, 5, 0.6)))
     assert 1.4 < shaky.number.value < 1.75 < shaky.number.high
     assert shaky.word == DIRECTION
+
+
+def test_intervals_are_percentiles_of_the_resampled_ratio():
+    times = both(3, 2, 6, 0.2)
+    four = {side: {"jobs.0.system": system, "jobs.0.workers": 4} for side, system in SIDES}
+    number = judge(claim(along=None, **four), EXPERIMENT, rows(times)).number
+    sides = [times[system, 4] for _, system in SIDES]
+    expected = bootstrap(
+        sides,
+        lambda of, over, axis: of.mean(axis=axis) / over.mean(axis=axis),
+        method="percentile",
+        random_state=1,
+    ).confidence_interval
+    wide = expected.high - expected.low
+    assert (number.low, number.high) == pytest.approx(tuple(expected), abs=0.1 * wide)
+
+
+@pytest.mark.parametrize("beside", [OVER, {}])
+def test_repeats_of_other_cells_are_resampled_on_their_own(beside):
+    # Cells with the same values differ in each resampling, and their ratio is not always 1.
+    values = [1.0, 2.0, 3.0, 4.0]
+    times = {(system, workers): values for system in ("ps", "ring") for workers in (2, 4, 8)}
+    number = judge(claim("mean" if beside else "spread", **beside), EXPERIMENT, rows(times)).number
+    assert number.value == 1
+    assert number.high > 1.2
 
 
 @pytest.mark.parametrize(
@@ -194,6 +221,14 @@ def test_invalid_repeats_do_not_count():
     table.loc[table["repeat"] == 0, "verified"] = False
     found = judge(claim(**OVER), EXPERIMENT, table)
     assert found.number.value == pytest.approx(1.5)
+    assert "3 repeats" in found.number.basis
+
+
+def test_a_repeat_with_an_invalid_job_does_not_count():
+    table = rows(both(3, 2, 4))
+    other = table.assign(job=1, jct_s=10.0, verified=table["repeat"] != 0)
+    found = judge(claim(**OVER), EXPERIMENT, pd.concat([table, other]))
+    assert found.number.value == pytest.approx(13 / 12)
     assert "3 repeats" in found.number.basis
 
 
