@@ -270,6 +270,8 @@ def fields(page: str, name: str) -> str:
         said |= {each: words for each in names.split(", ")}
     rows = ["| field | type | what |", "| --- | --- | --- |"]
     for field in dataclasses.fields(found):
+        if field.name.startswith("_"):
+            continue
         kind = _cell(str(field.type).replace("Mapping[str, Any]", "mapping"))
         rows.append(f"| `{field.name}` | `{kind}` | {_cell(_markdown(said.get(field.name, '')))} |")
     return f"{_markdown(text.strip())}\n\n" + "\n".join(rows)
