@@ -8,7 +8,7 @@ form's. All are compared with a tolerance. Rows that are not valid are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ MOST_RERUN = 8
 
 _PLACE = [*SETTING, *PLACE, "beside"]
 _KEYS = [*_PLACE, *SERIES]
+_TOLD = {*SETTING, "ina", "beside", *SERIES}
+"""Those that a message names if they differ; the others say the same in numbers."""
 Key = tuple[Any, ...]
 """The labels in _KEYS."""
 
@@ -163,7 +165,7 @@ def compare(
         raise Unreadable(f"found no row in {NEW}, wanted at least one to compare")
     if not there[BASE] & there[NEW]:
         raise Unreadable(
-            f"found nothing of {BASE} in {NEW}, wanted the same settings: fabric, workload,"
+            f"found nothing of {BASE} in {NEW}{_apart(there)}, wanted the same fabric, workload,"
             " workers, back end and system; run the same experiment"
         )
     failed, needless, left_out = [], [], []
@@ -234,6 +236,17 @@ def _together(base: Outcome, new: Outcome) -> pd.DataFrame:
 
 def _keys(rows: pd.DataFrame) -> Iterator[Key]:
     yield from rows[_KEYS].itertuples(index=False, name=None)
+
+
+def _apart(there: Mapping[str, Collection[Key]]) -> str:
+    """In which labels the two sides have no value in common, as text; empty if in none."""
+    found = []
+    for at, named in enumerate(_KEYS):
+        if named in _TOLD:
+            base, new = (sorted({str(key[at]) or "none" for key in there[side]}) for side in there)
+            if set(base).isdisjoint(new):
+                found.append(f"{named} {', '.join(base)} and not {', '.join(new)}")
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def _words(key: Key) -> tuple[str, str]:

@@ -275,7 +275,8 @@ def test_results_that_have_nothing_in_common_are_not_equal(base, tmp_path):
     other = made_up(tmp_path / "other", jobs__0__workers=5)
     done = invoke("compare", base, other)
     assert done.exit_code == 2
-    assert "found nothing of BASE in NEW" in done.output
+    words = " ".join(done.output.split())
+    assert "found nothing of BASE in NEW (workers 4 and not 5)," in words
     bad = made_up(tmp_path / "bad", verdicts=dict.fromkeys(JCTS, "processor busy"))
     assert invoke("compare", base, bad).exit_code == 2
     assert invoke("compare", bad, base).exit_code == 2
