@@ -29,7 +29,8 @@ class Evaluated:
         counted: the rows over which ``means`` are taken.
         means: one row for each setting, place of INA, system and variant (`data.summary`).
         ratios: speed-ups over ``references`` (`data.speed_ups`).
-        rankings: the systems of each setting and place of INA, fastest first.
+        rankings: the systems of each setting and place of INA, fastest first. Jobs that ran side by
+            side are compared if only one of them had another system.
         jobs: jobs that ran side by side (`sharing.together`).
         iterations: every worker's iterations.
         training: evaluations of jobs that learn, with labels (`training.labelled`).
@@ -89,7 +90,7 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
         counted=data.counted(rows, include_invalid),
         means=means,
         ratios=data.speed_ups(means, styles),
-        rankings=rankings(means, styles),
+        rankings=_rankings(rows, means, styles, include_invalid),
         jobs=sharing.together(rows, means, include_invalid),
         iterations=found.iterations,
         loads=links.labelled(found.links, rows),
@@ -98,3 +99,18 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
         series=series_styles(list(zip(rows["system"], rows["variant"], strict=True)), styles),
         references=references(styles),
     )
+
+
+def _rankings(
+    rows: pd.DataFrame, means: pd.DataFrame, styles: Styles, include_invalid: bool
+) -> list[Ranking]:
+    shared = settings.in_company(rows)
+    if not include_invalid:
+        run = [shared[name] for name in ("run", "cell", "repeat")]
+        shared = shared[data.is_valid(shared).groupby(run).transform("all")]
+    if not len(data.finished(shared)):
+        return rankings(means, styles)
+    beside = data.summary(shared, styles, include_invalid)
+    company = set(beside["conditions"])
+    found = rankings(pd.concat([means, beside]) if len(means) else beside, styles)
+    return [each for each in found if each.behind or each.place["conditions"] not in company]

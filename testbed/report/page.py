@@ -90,7 +90,10 @@ _CAPTIONS = {
         "Busy share of the links of each layer in percent, in each direction: mean of all links | "
         "the busiest link, which also sets the colour.",
     ),
-    "jobs": ("Several jobs at once", "Jobs that run at the same time."),
+    "jobs": (
+        "Several jobs at once",
+        "Jobs that run at the same time. A system that is fast beside others may slow these down.",
+    ),
     "buckets": (
         "Buckets in one iteration",
         "One recorded cell: for each rank its compute, and below it a line for each "

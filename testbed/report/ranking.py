@@ -99,7 +99,10 @@ def _nothing(rows: pd.DataFrame) -> str:
         emulated = (rows["backend"] == "emulate").any()
         return "No row is valid" + (": this machine did not keep up." if emulated else ".")
     if (good["beside"] != "").all():
-        return "All valid rows are of jobs that ran side by side: see below."
+        return (
+            "All valid rows are of jobs that ran side by side, and no job ran with two systems"
+            " beside the same jobs: see below."
+        )
     return (
         "Only systems whose workers do not wait for one another have valid rows of jobs alone, and "
         "their times do not show what that costs in accuracy."

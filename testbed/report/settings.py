@@ -74,6 +74,15 @@ def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> p
     return rows
 
 
+def in_company(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of jobs that ran side by side, as those of single jobs: ``conditions`` names the
+    others, so systems are compared that had the same jobs beside them."""
+    shared = rows[rows["beside"] != ""]
+    company = "job " + shared["job"].astype(str) + " beside " + shared["beside"]
+    conditions = _joined(_joined(shared["conditions"], company), shared["others"])
+    return shared.assign(beside="", conditions=conditions)
+
+
 def _listed(fields: pd.DataFrame, path: str) -> pd.Series:
     """Hosts that a job names one by one; empty if it says how many."""
     given = fields.get(path, pd.Series("", index=fields.index)).fillna("")

@@ -149,6 +149,24 @@ def test_jobs_side_by_side_have_a_section_of_their_own(tmp_path):
     assert "jobs" in {each.stem for each in (tmp_path / "out" / "figures").iterdir()}
 
 
+def test_systems_are_compared_beside_the_same_jobs(tmp_path):
+    two = {**EXPERIMENT, "jobs": EXPERIMENT["jobs"] * 2}
+    made = [
+        each
+        for system, time, other in (("atp", 2.0, 6.0), ("ring", 3.0, 6.0), ("ps", 4.0, 5.0))
+        for each in rows(system, *[time] * 5, job=0, cell=system)
+        + rows("ring", *[other] * 5, job=1, cell=system)
+    ]
+    one = run(tmp_path, made, "one", experiment=two)
+    page = build([one], tmp_path / "out", STYLES).with_suffix(".md").read_text()
+    assert "job 0 beside ring resnet50, INA at 2/2 ToRs: ATP is fastest, 1.50 times as" in page
+    assert "job 1" not in page  # each of its rows has other company
+    # A neighbour that is not valid makes its cell not valid.
+    bad = [replace(row, verdict="busy") if row.cell == "atp" and row.job else row for row in made]
+    page = build([run(tmp_path, bad, "bad", experiment=two)], tmp_path / "bad", STYLES)
+    assert "Ring is fastest, 1.33 times" in page.with_suffix(".md").read_text()
+
+
 def test_only_failed_rows_still_make_a_report(tmp_path):
     directory = RunDirectory.create(tmp_path, "none")
     directory.append([FAILED])
