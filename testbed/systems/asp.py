@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from testbed.plan.program import Consistency, Plan
 from testbed.systems import asynchronous
+from testbed.systems.ps import Pieces
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
@@ -32,4 +33,5 @@ SYSTEM = System(
     servers=(1, 64),
     waits=False,
     plan=plan,
+    options=Pieces,
 )

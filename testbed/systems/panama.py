@@ -29,7 +29,10 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
         workers=len(job.workers),
         chunks=len(uses),
         programs=(uses,) * len(job.workers),
-        trees=tuple(two_levels(job.workers, fabric, top, PANAMA) for top in tops),
+        trees=tuple(
+            two_levels(job.workers, fabric, top, PANAMA, number=number)
+            for number, top in enumerate(tops)
+        ),
     )
 
 
@@ -63,7 +66,8 @@ SYSTEM = System(
         "Only the abstract was at hand. How many trees a job has and how they are chosen is not in "
         "it: here one for each switch that can be a root, which are the INA switches above the "
         "ToRs nearest to all of them (without any, the INA ToRs with several of the workers). With "
-        "fewer trees, jobs that share racks take different roots in turn.",
+        "fewer trees, jobs that share racks take different roots in turn. Trees between the same "
+        "racks take different links.",
         "Trees share each bucket equally, as consecutive parts; a hash of each block comes to the "
         "same parts on average.",
         "If no switch can be a root, the workers run ring all-reduce.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -20,8 +20,12 @@ PIPELINING = Pipelining(partition=4_000_000, credit=4)
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """Workers push their chunks to servers: the job's own, workers' hosts, or both."""
     options = SYSTEM.settle({}) | dict(job.options)
-    pipelining = Pipelining(options["partition"], options["credit"] or None)
-    return replace(_placed(job, options["servers"]), pipelining=pipelining)
+    return replace(_placed(job, options["servers"]), pipelining=pipelining(options))
+
+
+def pipelining(options: Mapping[str, Any]) -> Pipelining:
+    """That of the ``options`` of `Pieces`."""
+    return Pipelining(options["partition"], options["credit"] or None)
 
 
 def _placed(job: Assignment, asked: str) -> Plan:
@@ -70,16 +74,9 @@ def served(job: Assignment, shares: Sequence[Fraction] | None = None) -> Plan:
     )
 
 
-class PsOptions(Options):
-    """Where gradients are summed."""
+class Pieces(Options):
+    """How tensors are cut into pieces, and how many a worker sends at once."""
 
-    servers: Literal["best", "dedicated", "colocated"] = Field(
-        default="best",
-        description="which hosts serve, one of best (the job's servers and all workers' hosts, with"
-        " BytePS's shares), dedicated (the job's servers only; a single one is the incast) or"
-        " colocated (workers' hosts only)",
-        examples=["best"],
-    )
     partition: int = Field(
         default=4_000_000,
         ge=4,
@@ -94,6 +91,18 @@ class PsOptions(Options):
         description="the pieces that a worker has in flight at most, a whole number of at least 0;"
         " 0 for any number",
         examples=[4],
+    )
+
+
+class PsOptions(Pieces):
+    """Where gradients are summed."""
+
+    servers: Literal["best", "dedicated", "colocated"] = Field(
+        default="best",
+        description="which hosts serve, one of best (the job's servers and all workers' hosts, with"
+        " BytePS's shares), dedicated (the job's servers only; a single one is the incast) or"
+        " colocated (workers' hosts only)",
+        examples=["best"],
     )
 
 

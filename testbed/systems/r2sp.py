@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from testbed.plan.program import Consistency, Plan
 from testbed.systems import asynchronous
+from testbed.systems.ps import Pieces
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
@@ -26,10 +27,11 @@ SYSTEM = System(
     ),
     reading=(
         *asynchronous.READING,
-        "Turns go by rank. A turn is all that one worker pushes to a server in an iteration, and "
-        "the server notifies the next worker when it has all of it. A worker pushes at full rate "
-        "once its last gradient is ready, not during backward. Answers overlap the next worker's "
-        "turn.",
+        "Turns go by rank: the order in which a job names its workers. With several servers, "
+        "workers of one rack that have turns together share its links.",
+        "A turn is all that one worker pushes to a server in an iteration, and the server notifies "
+        "the next worker when it has all of it. A worker pushes at full rate once its last "
+        "gradient is ready, not during backward. Answers overlap the next worker's turn.",
         "Several servers have as many workers' turns at once: a worker pushes its share for the "
         "first server, then for the second, and so on. Two shares at once would leave both "
         "servers' links half idle, and their answers would meet at the worker's link.",
@@ -39,4 +41,5 @@ SYSTEM = System(
     servers=(1, 64),
     waits=False,
     plan=plan,
+    options=Pieces,
 )

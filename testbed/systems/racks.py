@@ -55,11 +55,17 @@ def check_apart(servers: Sequence[str], workers: Collection[str]) -> None:
 
 
 def two_levels(
-    workers: Sequence[str], fabric: Fabric, root: str, protocol: Rules, root_rank: int | None = None
+    workers: Sequence[str],
+    fabric: Fabric,
+    root: str,
+    protocol: Rules,
+    root_rank: int | None = None,
+    number: int = 0,
 ) -> Tree:
     """INA ToRs sum their racks, the root sums the rest; a switch with one child is left out.
 
-    ``root`` is a switch, or a host of rank ``root_rank``. ValueError if that host is a worker.
+    ``root`` is a switch, or a host of rank ``root_rank``. Trees of a job that have another
+    ``number`` take other links. ValueError if that host is a worker.
     """
     check_apart([root], workers)
     parent: dict[str, str] = {}
@@ -69,7 +75,7 @@ def two_levels(
         if sums and tor != root:
             parent[tor] = root
     ranks = {host: rank for rank, host in enumerate(workers)}
-    begins = turn(parent, jobs_before(workers, fabric), fabric)
+    begins = turn(parent, jobs_before(workers, fabric) + number, fabric)
     return Tree(root, ranks, parent, protocol, root_rank, turn=begins)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from testbed.experiment.options import Options
 from testbed.plan.program import Consistency, Plan
 from testbed.systems import asynchronous
+from testbed.systems.ps import Pieces
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
@@ -19,8 +19,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     return asynchronous.plan(job, "ssp", Consistency(staleness=staleness))
 
 
-class SspOptions(Options):
-    """How many iterations workers may be apart."""
+class SspOptions(Pieces):
+    """How many iterations workers may be apart, and the pieces."""
 
     staleness: int = Field(
         default=STALENESS,
@@ -46,6 +46,8 @@ SYSTEM = System(
         *asynchronous.READING,
         "The server adds an update as it arrives, and holds the answer back until it contains, of "
         "every worker, at most s fewer updates than of the worker that it goes to.",
+        "It may wait for a worker whose transfers loss has slowed down, even if all compute at one "
+        "speed.",
         "With s = 0 workers start together.",
         f"The default of s is {STALENESS}.",
     ),

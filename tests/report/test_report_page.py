@@ -158,9 +158,10 @@ def test_systems_are_compared_beside_the_same_jobs(tmp_path):
         + rows("ring", *[other] * 5, job=1, cell=system)
     ]
     one = run(tmp_path, made, "one", experiment=two)
-    page = build([one], tmp_path / "out", STYLES).with_suffix(".md").read_text()
-    assert "job 0 beside ring resnet50, INA at 2/2 ToRs: ATP is fastest, 1.50 times as" in page
-    assert "job 1" not in page  # each of its rows has other company
+    page = build([one], tmp_path / "out", STYLES).with_suffix(".md")
+    text = page.read_text()
+    assert "job 0 beside ring resnet50, INA at 2/2 ToRs: ATP is fastest, 1.50 times as" in text
+    assert "job 1" not in text  # each of its rows has other company
     # A neighbour that is not valid makes its cell not valid.
     bad = [replace(row, verdict="busy") if row.cell == "atp" and row.job else row for row in made]
     page = build([run(tmp_path, bad, "bad", experiment=two)], tmp_path / "bad", STYLES)

@@ -35,6 +35,13 @@ def test_servers_share_the_parameters(name):
     assert plan.programs[8:] == ((), (), ())
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_pieces_are_those_of_ps(name):
+    own, given = planned(name).pipelining, planned(name, partition=64_000, credit=0).pipelining
+    assert own == planned("ps").pipelining
+    assert (given.partition, given.credit) == (64_000, None)
+
+
 def test_each_is_bound_in_its_own_way():
     assert planned("asp").consistency == Consistency()
     assert planned("ssp", staleness=5).consistency == Consistency(staleness=5)

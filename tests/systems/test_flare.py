@@ -106,6 +106,15 @@ def test_the_closed_form_holds_for_pairs(tmp_path, density, rel):
     assert row.notes.startswith(f"density {density:g}: ")
 
 
+def test_longer_queues_do_not_make_pairs_slower(tmp_path):
+    """The default window once grew with the queue: more slots, with shorter shares of the pairs."""
+    short, long = (
+        run(tmp_path / queue, fabric__queue=queue, jobs__0__density=0.05).jct_s
+        for queue in ("128KB", "4MB")
+    )
+    assert long == pytest.approx(short, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("tier", "workers"),
     [(["t0", "t1"], 4), (["a0", "a2", "a4", "a6"], 16), (["c1"], 16), (["t0", "a3", "c2"], 16)],

@@ -9,7 +9,9 @@ from testbed.backends.flow.simulate import simulate
 from testbed.plan import cost as model
 from testbed.plan.units import Unit
 from testbed.systems import Assignment, registry
+from testbed.systems.racks import dealt
 from testbed.topology.builders import fat_tree, leaf_spine
+from testbed.topology.framing import framing
 
 PANAMA = registry["panama"]
 FABRIC = leaf_spine(4, 4, 4, 1e10, 1e10, 10**6)
@@ -73,3 +75,14 @@ def test_several_trees_spread_jobs_over_links(trees, times):
     alone = model.ClosedForm(plans[0], fabric).iteration(model.Timing([(0.0, 4e6)] * 8))
     found = simulate(fabric, told, Assumptions("even"))
     assert found.jct_s(0) == pytest.approx(times * alone.iteration_s, rel=0.02)
+
+
+@pytest.mark.parametrize(("racks", "spines"), [(4, 2), (5, 3), (6, 2), (8, 2), (8, 4)])
+def test_trees_between_tors_share_the_spines_evenly(racks, spines):
+    fabric = leaf_spine(spines, racks, 3, 1e10, 1e10, 10**6).with_ina(
+        f"t{each}" for each in range(racks)
+    )
+    found = PANAMA.plan(Assignment(dealt(fabric.hosts, fabric)[: 2 * racks]), fabric)
+    assert len(found.trees) == racks
+    busiest = model.seconds_per_byte(found, fabric) * 1e10 / 8 * framing(fabric).ina_efficiency
+    assert busiest == pytest.approx(1, rel=0.01)  # a host's link

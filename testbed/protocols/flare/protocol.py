@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from testbed.plan.program import SwitchAllReduce
 from testbed.protocols.protocol import TreeProtocol
 
 PAIR: Final = 2
 """The 32-bit values that an index and its value take in a packet."""
+WINDOW: Final = 32
+"""The default window, at most. It covers a round trip, and each slot more costs packets: its share
+of a chunk is shorter, and the fullest entry and the last packet weigh more."""
 
 
 class Flare(TreeProtocol):
     """Its hosts send the values that are not zero, each with its index."""
+
+    def window(self, options: Mapping[str, Any], fair: int) -> tuple[int, int]:
+        """As others, but by default at most WINDOW."""
+        return super().window(options, min(fair, WINDOW))
 
     def carried(self, packets: int, window: int, values: int, union: float) -> float:
         """The mean number of packets for a slot's share of the chunk, summed over all slots.
@@ -57,7 +65,8 @@ PROTOCOL = Flare(
         "a packet has as many pairs as a dense one has values, halved.",
         "No number of packets is announced: a sum without pairs ends a slot's share of a tensor, "
         "everywhere. All links carry the same packets, as many as the root sums.",
-        "Slots, versions and answers are SwitchML's.",
+        f"Slots, versions and answers are SwitchML's. The default window is {WINDOW} packets, if "
+        "the fabric's queues allow it: shares of more slots are shorter, and take more packets.",
         "Hosts detect loss by gaps and silence.",
     ),
     loss="Members retransmit the same packet. A switch that has the result answers; one that has "

@@ -76,6 +76,15 @@ def drawn_from(problem: Problem, relaxed: Vector, dice: random.Random) -> Vector
     return problem.without_lone(counts)
 
 
+def to_nearest(problem: Problem) -> Vector:
+    """All workers of a rack take its way to a switch with the least load on links."""
+    counts = np.zeros(len(problem.columns))
+    for tor, own in problem.own.items():
+        nearest = min(own[1:] or own, key=lambda column: float(problem.per_worker[:, column].sum()))
+        counts[nearest] = problem.sizes[tor]
+    return problem.without_lone(counts)
+
+
 def greedy(problem: Problem) -> Routing:
     """Each rack uses its last way up to the capacity of its switch, and its first way for the rest.
 

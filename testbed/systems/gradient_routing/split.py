@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from testbed.systems.gradient_routing.problem import Problem, Routing, Vector
-from testbed.systems.gradient_routing.solvers import drawn_from
+from testbed.systems.gradient_routing.solvers import drawn_from, to_nearest
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,26 @@ class Split:
 
 
 def rounded(problems: Sequence[Problem], seed: int, draws: int, equal: bool = False) -> Split:
-    """The best of several draws of routes, each with its best split, or with ``equal`` shares."""
+    """The best of several draws of routes, each with its best split, or with ``equal`` shares.
+
+    Beside the draws, it tries that every rack sends to its nearest switch. Of equally fast ones, it
+    takes one with the least total load, because ECMP's hash may put needless streams on one link.
+    """
     joint = _Joint(problems)
     dice = random.Random(seed)
     weights, relaxed = joint.relaxed(equal)
-    drawn = {}  # a routing that is drawn again has the same split
+    tried = [[to_nearest(problem) for problem in problems]]
     for _ in range(draws):
-        counts = [drawn_from(*each, dice) for each in zip(problems, weights, strict=True)]
-        drawn[b"".join(each.tobytes() for each in counts)] = counts
+        tried.append([drawn_from(*each, dice) for each in zip(problems, weights, strict=True)])
     found = []
-    for counts in drawn.values():
+    # A routing that is drawn again has the same split.
+    for counts in {b"".join(each.tobytes() for each in one): one for one in tried}.values():
         loads = joint.loads(counts)
         shares = relaxed if equal else _split(loads)
-        found.append((max(1.0, float((loads @ shares).max())), shares, counts))
-    time, shares, best = min(found, key=lambda each: each[0])
+        times = loads @ shares
+        cost = max(1.0, round(float(times.max()), 9)), float(times.sum())
+        found.append((cost, shares, counts))
+    (time, _), shares, best = min(found, key=lambda each: each[0])
     routings = [problem.routing(each, time) for problem, each in zip(problems, best, strict=True)]
     return Split(tuple(shares.tolist()), tuple(routings), joint.unit / time)
 
