@@ -158,13 +158,20 @@ def _is_of_series(path: str, row: Record) -> bool:
     return path.startswith((f"{own}system", f"{own}options", f"{own}servers"))
 
 
+def _named(path: str, row: Record) -> str:
+    """``loss``, or ``job 1 workload`` for a field of another job."""
+    parts = path.split(".")
+    other = parts[0] == "jobs" and len(parts) > 2 and parts[1] != str(row["job"])
+    return f"job {parts[1]} {parts[-1]}" if other else parts[-1]
+
+
 def _setting(row: Record) -> Setting:
     """Everything in which rows must agree to be compared."""
     told = {f"jobs.{row['job']}.workload", "backend"}
     ina = _swept(row).get("fabric.ina")
     told |= {"fabric.ina"} if ina in ("none", "all") or isinstance(ina, int) else set()
     conditions = [
-        f"{path.rpartition('.')[2]}={value if isinstance(value, str) else json.dumps(value)}"
+        f"{_named(path, row)}={value if isinstance(value, str) else json.dumps(value)}"
         for path, value in _swept(row).items()
         if path not in told and not _is_of_series(path, row)
     ]

@@ -52,8 +52,8 @@ def bench() -> None:
     "path",
     metavar="FILE",
     type=FILE,
-    help="an experiment file whose fabric and first job (placement, servers, options) are used; if"
-    " not given, two racks of five hosts at 10 Gbit/s whose ToRs aggregate",
+    help="an experiment file whose fabric, loss, faults and first job (placement, servers, options)"
+    " are used; if not given, two racks of five hosts at 10 Gbit/s whose ToRs aggregate",
 )
 @click.option("--workers", type=click.IntRange(min=2), help="number of workers [8, or FILE's]")
 @click.option(

@@ -81,7 +81,7 @@ def torture(
         from testbed.studies.torture.hunt import Hunt, failing
 
         library()  # without a compiler, no case fails for a reason of its own
-        check_own_protocols()
+        check_own_protocols(chosen)
         hunt = Hunt(chosen, first, seeds)
         began, spent = time.monotonic(), _processor_s()
         try:

@@ -45,8 +45,11 @@ class Load:
     links: Mapping[frozenset[str], float]
 
 
-def words(fabric: Mapping[str, Any]) -> str:
-    """An experiment's fabric in one sentence; empty if its kind is unknown."""
+def words(fabric: Mapping[str, Any], swept: bool = False) -> str:
+    """An experiment's fabric in one sentence; empty if its kind is unknown.
+
+    ``swept``: whether its field ``ina`` is.
+    """
     kind = fabric.get("kind")
     if kind == "leaf-spine":
         shape = (
@@ -81,7 +84,8 @@ def words(fabric: Mapping[str, Any]) -> str:
         rate = fabric.get("fabric_rate") or fabric.get("host_rate")
         parts.append(f"links between switches {rate}")
     parts.append(f"queues of {fabric.get('queue')} a port")
-    parts.append(f"INA at: {_ina(fabric)}, {fabric.get('slots')} aggregators a switch")
+    place = "where the sweep says" if swept else f"at {_ina(fabric)}"
+    parts.append(f"INA {place}, {fabric.get('slots')} aggregators a switch")
     if fabric.get("capacity"):
         parts.append(f"a switch aggregates at most {fabric['capacity']}")
     if fabric.get("step_latency") not in (None, "0s"):
@@ -99,6 +103,8 @@ def _ina(fabric: Mapping[str, Any]) -> str:
     wanted = fabric.get("ina")
     if isinstance(wanted, list):
         return ", ".join(wanted)
+    if wanted == "none":
+        return "no switch"
     nodes = "ToRs" if fabric.get("ina_tier", "tor") == "tor" else "switches"
     share = f"{wanted:.0%} of the" if isinstance(wanted, float) else f"{wanted}"
     policy = "" if isinstance(wanted, str) else f" ({fabric.get('ina_policy', 'fullest')})"

@@ -57,7 +57,16 @@ class Run:
     @property
     def fabric(self) -> str:
         fabric = self.experiment.get("fabric")
-        return drawing.words(fabric if isinstance(fabric, dict) else {})
+        if not isinstance(fabric, dict):
+            return ""
+        return drawing.words(fabric, _names(self.experiment.get("sweep"), "fabric.ina"))
+
+
+def _names(sweep: object, path: str) -> bool:
+    """Whether a sweep has values for a field, in whatever combination."""
+    if isinstance(sweep, dict):
+        return path in sweep or any(_names(each, path) for each in sweep.values())
+    return isinstance(sweep, list) and any(_names(each, path) for each in sweep)
 
 
 def of(rows: pd.DataFrame) -> dict[str, Run]:

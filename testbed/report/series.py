@@ -45,6 +45,8 @@ def read(path: Path) -> pd.DataFrame:
             f"{path}: found columns {', '.join(map(str, table.columns))}, wanted "
             f"{', '.join(_COLUMNS)}: the series.csv of a cell's logs, from run --series INTERVAL"
         )
+    if table.empty:
+        raise NoSeries(f"{path}: found no row below the heading, wanted what `run --series` wrote")
     numbers = table[["time_s", "value"]].apply(pd.to_numeric, errors="coerce")
     wrong = ~np.isfinite(numbers).all(axis="columns")
     if wrong.any():

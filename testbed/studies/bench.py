@@ -15,12 +15,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from testbed import results
+from testbed.backends.links import shares
 from testbed.backends.recording import NOTHING
 from testbed.campaign.cell import CellResult
 from testbed.campaign.local import Local
 from testbed.campaign.planning import Planned, plan
 from testbed.deployment import experiments
 from testbed.experiment.cells import distinct
+from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.located import Invalid, write
 from testbed.systems import registry
@@ -219,9 +221,15 @@ def head(cells: Sequence[Planned]) -> list[str]:
     (job,) = deployment.jobs
     backend = deployment.experiment.backend
     rates = sorted({link.rate for link in deployment.fabric.links})
+    links = f"links of {' and '.join(format_rate(rate) for rate in rates)}/s"
+    emulation = deployment.experiment.emulation
+    for what, asked in (("loss", emulation.loss), ("duplication", emulation.duplication)):
+        if found := shares(asked, deployment.fabric):
+            links += f", {what} of up to {max(found.values()):.3g} on {counted(len(found), 'link')}"
+    if emulation.faults:
+        links += f", {counted(len(emulation.faults), 'fault')} in each run"
     lines = [
-        f"{job.plan.workers} workers on {deployment.fabric.name}, links of"
-        f" {' and '.join(format_rate(rate) for rate in rates)}/s; back end:"
+        f"{job.plan.workers} workers on {deployment.fabric.name}, {links}; back end:"
         f" {next(name for name, each in _BACKENDS.items() if each == backend)}",
         f"time: mean of {job.job.iterations} after {job.job.warmup} to warm up",
         "busbw: ring-equivalent, algbw x 2(n-1)/n; sums in the network may exceed the line rate",

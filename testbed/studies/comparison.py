@@ -79,6 +79,8 @@ class Comparison:
             count as moved, unless NEW may be ``partial``.
         parted: (setting, system, difference) of runs in virtual time that are not the same event by
             event, for the first repeat that differs. They count as moved only if their figures did.
+        unpaired: how many valid rows in virtual time do not count, because the other side does not
+            have their repeat.
     """
 
     quantities: Sequence[Quantity]
@@ -88,6 +90,7 @@ class Comparison:
     only: Sequence[tuple[str, str, str]]
     parted: Sequence[tuple[str, str, str]] = ()
     partial: bool = False
+    unpaired: int = 0
 
     @property
     def moved(self) -> list[Quantity]:
@@ -150,9 +153,9 @@ def compare(
     Raises Unreadable if BASE has no valid row, or NEW has nothing in common with it.
     """
     rows = _together(base, new)
-    valid = data.is_valid(rows)
+    valid, unpaired = _paired(rows[data.is_valid(rows)])
     means = {
-        side: rows[valid & (rows["side"] == side)]
+        side: valid[valid["side"] == side]
         .groupby(_KEYS)[["jct_s", "expected_jct_s"]]
         .mean()
         .to_dict("index")
@@ -192,7 +195,7 @@ def compare(
             " see the verdicts in its report"
         )
     parted = list(_parted(rows, {BASE: base.records, NEW: new.records}, new.experiments))
-    return Comparison(quantities, failed, needless, left_out, only, parted, partial)
+    return Comparison(quantities, failed, needless, left_out, only, parted, partial, unpaired)
 
 
 def _parted(
@@ -232,6 +235,15 @@ def _together(base: Outcome, new: Outcome) -> pd.DataFrame:
         tables.append(outcome.rows.assign(side=side, run=f"{side} " + outcome.rows["run"]))
         experiments |= {f"{side} {run}": each for run, each in outcome.experiments.items()}
     return label(pd.concat(tables, ignore_index=True), experiments)
+
+
+def _paired(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The valid ``rows`` to compare, and how many are left out because the other side lacks their
+    repeat. That concerns virtual time: repeats differ by their draws, so the same ones count."""
+    sides = rows.groupby([*_KEYS, "repeat"])["side"].transform("nunique")
+    paired = sides.groupby([rows[name] for name in _KEYS]).transform("max") > 1
+    alone = rows["backend"].isin(VIRTUAL) & paired & (sides < 2)
+    return rows[~alone], int(alone.sum())
 
 
 def _keys(rows: pd.DataFrame) -> Iterator[Key]:
@@ -311,6 +323,9 @@ def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
         yield f"left out of {side}, not valid: {place}: {systems}: {own[0][1]}"
     for (side, place), own in _by_setting(comparison.only):
         yield f"only in {side}: {place}: {', '.join(system for (system,) in own)}"
+    if comparison.unpaired:
+        rows = counted(comparison.unpaired, "valid row")
+        yield f"not compared: {rows} of repeats that only {BASE} or only {NEW} has"
     yield comparison.verdict
 
 

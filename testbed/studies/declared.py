@@ -102,7 +102,7 @@ def _ina_said(system: System) -> str:
     if not system.aggregates:
         return "not used"
     if not system.fallback:
-        return "used where available; it also runs without"
+        return "used where available"
     instead = ", ".join(f"{name}: {value}" for name, value in system.fallback.items())
     return f"needed, or options: {{{instead}}}"
 

@@ -170,6 +170,9 @@ def test_places_of_inas_other_than_tors_are_told_apart():
         standings.add(row | {"ina_switches": switches, "settings": settings})
     said = [setting for setting, _ in standings]
     assert ["4/4 ToRs" in said[0], "8/8 switches" in said[1]] == [True, True]
+    other = '{"jobs.1.workload": "bert-base"}'
+    standings.add(row | {"ina_switches": "4", "settings": other})
+    assert "job 1 workload=bert-base" in [setting for setting, _ in standings][-1]
 
 
 def watched(run):

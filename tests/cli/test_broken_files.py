@@ -51,6 +51,14 @@ def test_a_series_with_nothing_to_draw(tmp_path, row, said):
     assert said in done.output
 
 
+def test_a_series_of_a_heading_alone(tmp_path):
+    path = tmp_path / "series.csv"
+    path.write_text("time_s,quantity,place,value\n")
+    done = invoke("series", path)
+    assert done.exit_code == 2, done.output
+    assert "series.csv: found no row below the heading" in done.output
+
+
 def test_a_report_of_links_without_a_number(tmp_path):
     directory = made_up.run(tmp_path, made_up.rows("ps", 4.0))
     table = pd.read_csv(directory / LINKS)

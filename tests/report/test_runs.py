@@ -1,4 +1,5 @@
 import pytest
+from made_up import EXPERIMENT, rows, run
 
 from testbed.report import runs
 
@@ -15,3 +16,10 @@ ENDED = "2026-11-25T05:06:07Z"
 )
 def test_a_strange_run_json_does_not_say_how_long_the_run_took(metadata):
     assert runs.seconds(metadata) is None
+
+
+def test_where_a_sweep_puts_ina_is_not_said_of_the_fabric(tmp_path):
+    assert "INA at all ToRs, " in runs.read(run(tmp_path, rows("atp", 1.0), "one")).fabric
+    sweep = {"cases": [{"jobs.0.system": ["ps"]}, {"fabric.ina": ["none", "all"]}]}
+    made = run(tmp_path, rows("atp", 1.0), "two", {**EXPERIMENT, "sweep": sweep})
+    assert "INA where the sweep says, " in runs.read(made).fabric

@@ -100,6 +100,14 @@ def test_a_failed_run_is_a_line_of_its_own_and_the_exit_code(tmp_path):
     done = invoke("--experiment", path, "-b", "64K")
     assert done.exit_code == 1
     assert "# atp, 65.5kB: FAILED: " in done.output
+    assert "/s, 1 fault in each run; back end" in done.output
+
+
+def test_loss_is_told_above_the_table(tmp_path):
+    loss = {"h0-t0": 0.001, "h1-t0": 0.0}
+    path = tiny.file(tmp_path, backend="packet", emulation__loss=loss, fabric__ina="all")
+    done = invoke("--experiment", path, "-b", "64K")
+    assert "/s, loss of up to 0.001 on 1 link; back end" in done.output
 
 
 @pytest.mark.parametrize(

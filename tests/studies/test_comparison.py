@@ -271,6 +271,18 @@ def test_a_directory_without_results_is_told(base, tmp_path):
     assert "results.csv" in done.output
 
 
+def test_in_virtual_time_the_same_repeats_are_compared(tmp_path):
+    base = made_up(tmp_path / "base")
+    table = pd.read_csv(base / "results.csv")
+    table.loc[table["repeat"] == 1, "jct_s"] *= 1.5  # another draw
+    table.to_csv(base / "results.csv", index=False)
+    fewer = made_up(tmp_path / "fewer", emulation__repeats=1)
+    for one, other in ((base, fewer), (fewer, base)):
+        done = invoke("compare", one, other)
+        assert done.exit_code == 0, done.output
+        assert "not compared: 3 valid rows of repeats that only BASE or only NEW has" in done.output
+
+
 def test_results_that_have_nothing_in_common_are_not_equal(base, tmp_path):
     other = made_up(tmp_path / "other", jobs__0__workers=5)
     done = invoke("compare", base, other)

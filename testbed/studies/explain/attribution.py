@@ -24,6 +24,7 @@ from testbed.backends.measurements import BrokenConnection, Measurements, Stalle
 from testbed.backends.packet import backend
 from testbed.deployment.deploy import Deployment
 from testbed.deployment.errors import DeploymentError
+from testbed.plan.program import Plan
 from testbed.studies.explain.causes import CAUSES, Cause, removed
 from testbed.studies.explain.record import Interval, Record, observe, times
 from testbed.topology.paths import Link
@@ -112,7 +113,7 @@ def explain(deployment: Deployment, number: int = 0) -> Explanation:
         deployment,
         number,
         jct,
-        [*rest(ideal, number), *parts],
+        [*rest(ideal, number, deployment.jobs[number].plan), *parts],
         record,
         ideal,
         unknown,
@@ -137,15 +138,23 @@ def _gains(
     return gains
 
 
-def rest(ideal: Record, number: int) -> list[Part]:
-    """The parts of a run from which nothing can be removed; they add up to its JCT."""
+def rest(ideal: Record, number: int, plan: Plan) -> list[Part]:
+    """The parts of a run from which nothing can be removed; they add up to its JCT.
+
+    The JCT of a job without a barrier is not the time of one of its workers. There, the busiest
+    link's part is its share of the time in which the worker that ends last does not compute.
+    """
     job = ideal.jobs[number]
     compute = sum(job.computed[job.last])
     left = job.jct_s - compute
     link = busiest(ideal)
     sending = 0.0
     if link is not None:
-        sending = min(left, sum(overlap(ideal.busy.get(link, ()), each) for each in job.exposed))
+        sending = sum(overlap(ideal.busy.get(link, ()), each) for each in job.exposed)
+        waited = sum(end - start for start, end in job.exposed)
+        if plan.consistency is not None and not plan.consistency.is_barrier and waited:
+            sending *= left / waited
+        sending = min(left, sending)
     return [
         Part(COMPUTE, compute),
         Part(BUSIEST, sending),

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
+from testbed import systems
 from testbed.backends.packet.backend import carried
 from testbed.campaign.planning import check_compiles, check_slots, own_control, own_program
 from testbed.deployment.deploy import Deployment, deploy
@@ -21,8 +23,9 @@ from testbed.deployment.tasks import gradients
 from testbed.experiment.schema import Experiment, Fault
 from testbed.placement.fabric import build_fabric
 from testbed.protocols import on_trees
+from testbed.studies.declared import protocols_of
 from testbed.studies.torture.strangers import payload
-from testbed.systems import registry
+from testbed.systems import home, registry
 
 PER_WORLD = 16
 _TRIES = 50
@@ -54,10 +57,21 @@ def deployed_seed(system: str, seed: int) -> Deployment:
     return replace(deployment, experiment=experiment.model_copy(update={"emulation": emulation}))
 
 
-def check_own_protocols() -> None:
-    """Raise DeploymentError if a user's own protocol does not compile."""
-    for program in filter(None, map(own_control, on_trees().values())):
-        check_compiles(str(program))
+def check_own_protocols(chosen: Iterable[str]) -> None:
+    """Raise DeploymentError if a user's own protocol, which one of the ``chosen`` systems uses,
+    does not compile."""
+    used = {each for name in chosen for each in protocols_of(registry[name])}
+    for name, protocol in on_trees().items():
+        if name in used and (program := own_control(protocol)):
+            check_compiles(str(program))
+
+
+@cache
+def _neighbours() -> list[str]:
+    """The systems of jobs beside the first: the testbed's own, so that a seed is the same case
+    whatever extensions there are."""
+    ours = Path(str(systems.__file__)).parent
+    return [name for name in registry if (file := home(name)) and file.parent == ours]
 
 
 @lru_cache(maxsize=4)
@@ -115,7 +129,7 @@ def _world(draw: random.Random, system: str) -> dict[str, Any]:
         fabric["capacity"] = draw.choice(["500Mbit", "8Gbit"])
     jobs = []
     free = draw.sample(hosts, len(hosts))
-    for name in (system, *draw.choices(list(registry), k=draw.choice([0, 0, 0, 1, 2]))):
+    for name in (system, *draw.choices(_neighbours(), k=draw.choice([0, 0, 0, 1, 2]))):
         most = len(free) - bool(registry[name].servers[0])
         workers = draw.randint(2, max(2, min(6, most)))
         jobs.append(_job(draw, name, free[:workers], free[workers:]))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from testbed.backends.measurements import BrokenConnection, Stalled
+from testbed.backends.outages import gone
 from testbed.backends.packet import backend
 from testbed.backends.packet.backend import Assembled, assembled
 from testbed.backends.packet.simulation import SECOND
@@ -113,7 +114,8 @@ def _run(deployment: Deployment, made: Assembled) -> tuple[str, str]:
     try:
         made.loop.run(silence, limit)
     except (Stalled, BrokenConnection) as raised:
-        error = f"{type(raised).__name__}: {raised}"
+        lost = gone(deployment.experiment.emulation.faults, made.simulation.now / SECOND)
+        error = f"{type(raised).__name__}: {lost}{raised}"
         if not lasting or made.simulation.now >= limit:
             return error, error
     outcomes = made.loop.outcomes()

@@ -123,3 +123,11 @@ def test_ecmps_imbalance_is_what_one_fat_spine_would_gain():
 def test_a_run_with_nothing_in_its_way_has_no_causes():
     found = explained(experiment())
     assert [part.name for part in found.parts] == [COMPUTE, BUSIEST, CHAIN]
+
+
+def test_without_a_barrier_a_servers_full_link_is_no_dependency_chain():
+    """The worker that ends last once counted alone, whose time is a part of the JCT."""
+    job = {"system": "asp", "servers": 1, "workload": "synthetic/4x2.5MB/5ms", "iterations": 4}
+    found = explained(experiment(job, {"queue": "4MB"}, {"scale": "1/16"}))
+    assert part(found, BUSIEST).seconds > 0.7 * found.jct_s
+    assert part(found, CHAIN).seconds < 0.1 * found.jct_s
