@@ -86,7 +86,8 @@ class Known:
 
 def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """Check fields against one another, as far as each of them is valid by itself."""
-    emulated = data.get("backend", "emulate") == "emulate"
+    backend = data.get("backend", "emulate")  # a wrong one is reported elsewhere
+    emulated = backend == "emulate"
     raw_jobs = data.get("jobs")
     jobs: dict[int, Job] = {}
     for index, raw in enumerate(raw_jobs if isinstance(raw_jobs, list) else []):
@@ -127,11 +128,11 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         if fabric is not None and sound:
             places = (*_impaired(emulation, fabric), *_failing(emulation, fabric))
             yield from (found for found in places if found.place[1] not in wrong)
-    if data.get("backend") == "packet":
+    if backend == "packet":
         yield from _compiled_to_c(emulation) if emulation is not None else ()
         few = emulation is None or emulation.carried_values == "few"
         yield from _in_whole_packets(jobs, known) if few else ()
-    else:
+    elif backend in ("simulate", "emulate"):
         yield from _without_packets(fabric, emulation, emulated)
 
 
