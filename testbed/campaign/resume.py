@@ -12,6 +12,7 @@ import csv
 import fcntl
 import io
 import json
+import math
 import os
 import shutil
 import time
@@ -53,6 +54,9 @@ PATIENCE_S = 25.0
 cleaned up."""
 
 _OF_THE_RUN = {"experiment", "settings", "started_at", "version", "deployed"}
+_ROUNDING = 1e-12
+"""The relative difference up to which figures are the same: code that multiplies in another order
+makes it."""
 _NEEDED = {"cell", "repeat"}
 _NEEDED_OF = {RESULTS: {*_NEEDED, "error", "verdict"}}
 
@@ -243,11 +247,7 @@ def adopt(
     for row in rows:
         if _key(row) in probed.again:
             now.setdefault(_key(row), []).append(row)
-    same = {
-        key[0]: own[0]["version"]
-        for key, own in now.items()
-        if _results(own) == _results(probed.before[key])
-    }
+    same = {key[0]: own[0]["version"] for key, own in now.items() if _same(own, probed.before[key])}
     adopted = [row for row in rows if row["cell"] in same and _key(row) in probed.others]
     for row in adopted:
         asked = wanted[_key(row)].experiment
@@ -257,12 +257,27 @@ def adopt(
     return len(adopted)
 
 
-def _results(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """What must be the same in a repeat that is run again."""
-    return sorted(
-        ({name: row.get(name, "") for name in COLUMNS if name not in _OF_THE_RUN} for row in rows),
-        key=lambda row: row["job"],
+def _same(now: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a repeat that is run again has the same results, but for the rounding of sums and
+    products in another order."""
+    if {row["job"] for row in now} != {row["job"] for row in before}:
+        return False
+    pairs = zip(*(sorted(rows, key=lambda row: row["job"]) for rows in (now, before)), strict=True)
+    return all(
+        _equal(one.get(name, ""), other.get(name, ""))
+        for one, other in pairs
+        for name in COLUMNS
+        if name not in _OF_THE_RUN
     )
+
+
+def _equal(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return math.isclose(float(one), float(other), rel_tol=_ROUNDING)
+    except ValueError:
+        return False
 
 
 def _succeeded(row: Mapping[str, str], rules: Rules) -> bool:

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     "--adopt",
     is_flag=True,
     help="with --resume: run a repeat of each cell again that another version of the testbed made,"
-    " and count its other repeats if that row is the same; not for backend: emulate",
+    " and count its other repeats if that row is the same, up to rounding of its last digits; not"
+    " for backend: emulate",
 )
 @click.option(
     "--cell",

@@ -29,7 +29,7 @@ jobs:
     ("system", "options", "found"),
     [
         ("atp", "widow: 4", '9:7: .*found "widow", wanted an option of atp .*mean "window"'),
-        ("asp", "window: 4", '9:7: .*found "window", but asp takes no options; remove it'),
+        ("asp", "window: 4", r'9:7: .*found "window", wanted an option of asp \(partition, credit'),
         ("atp", "window: 0", "9:15: .*window: found 0, wanted the fragments .*window: 64"),
         ("atp", "window: 65", "9:15: .*needs 65 slots of a switch, wanted at most the 64"),
         ("netreduce", "message: 17", "9:16: .*needs 68 slots"),
@@ -131,3 +131,8 @@ class Checked(Options):
 def test_what_an_author_checks_is_told(given, place, said):
     (found,) = check("mine", Checked, given)
     assert (found.place, found.message) == (place, said)
+
+
+def test_a_system_without_options_says_so():
+    (found,) = check("mine", Options, {"window": 4})
+    assert found.message == 'found "window", but mine takes no options; remove it'
