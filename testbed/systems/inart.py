@@ -122,8 +122,7 @@ SYSTEM = System(
         "We knew a summary with the paper's figures, and the group's related papers in full.",
         "The split and the routes are relaxed together, to one linear programme. For each draw of "
         "routes the shares are the optimum of another. The best of 32 draws counts or, if that is "
-        "faster, the routes on which every rack sends to its nearest switch. Of equally fast "
-        "solutions, it is the one with the least load on all links.",
+        "faster, the routes on which every rack sends to its nearest switch.",
         "Links, switches and flows are those of GRID here: sums return on the same ways, equally "
         "short paths share evenly in the programme, and each stream then takes one of them.",
         "Shares are whole thousandths; a server may be left without a part.",

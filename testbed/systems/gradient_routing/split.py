@@ -34,24 +34,24 @@ class Split:
 def rounded(problems: Sequence[Problem], seed: int, draws: int, equal: bool = False) -> Split:
     """The best of several draws of routes, each with its best split, or with ``equal`` shares.
 
-    Beside the draws, it tries that every rack sends to its nearest switch. Of equally fast ones, it
-    takes one with the least total load, because ECMP's hash may put needless streams on one link.
+    It also tries that every rack sends to its nearest switch, which is taken if it is faster than
+    all draws.
     """
     joint = _Joint(problems)
     dice = random.Random(seed)
     weights, relaxed = joint.relaxed(equal)
-    tried = [[to_nearest(problem) for problem in problems]]
-    for _ in range(draws):
-        tried.append([drawn_from(*each, dice) for each in zip(problems, weights, strict=True)])
+    tried = [
+        [drawn_from(*each, dice) for each in zip(problems, weights, strict=True)]
+        for _ in range(draws)
+    ]
+    tried.append([to_nearest(problem) for problem in problems])
     found = []
     # A routing that is drawn again has the same split.
     for counts in {b"".join(each.tobytes() for each in one): one for one in tried}.values():
         loads = joint.loads(counts)
         shares = relaxed if equal else _split(loads)
-        times = loads @ shares
-        cost = max(1.0, round(float(times.max()), 9)), float(times.sum())
-        found.append((cost, shares, counts))
-    (time, _), shares, best = min(found, key=lambda each: each[0])
+        found.append((max(1.0, round(float((loads @ shares).max()), 9)), shares, counts))
+    time, shares, best = min(found, key=lambda each: each[0])
     routings = [problem.routing(each, time) for problem, each in zip(problems, best, strict=True)]
     return Split(tuple(shares.tolist()), tuple(routings), joint.unit / time)
 
