@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from testbed.campaign import local, resume
 from testbed.cli import main
 from testbed.experiment.cells import distinct
 from testbed.located import Invalid
@@ -169,6 +170,15 @@ def test_results_of_other_code_are_told(folder, tmp_path, monkeypatch):
     judged = run(read(), tmp_path, ["greener"]).judged
     assert judged[0].verdict.word == "reproduced"
     assert judged[0].basis == "flow simulation, 1 repeat, by another version of the testbed"
+
+
+def test_results_are_current_if_this_code_would_run_the_same(folder, tmp_path, monkeypatch):
+    run(read(), tmp_path, ["ring-over-ps"])
+    for module in (claims, resume):
+        monkeypatch.setattr(module, "version", lambda experiment: "another")
+    monkeypatch.setattr(local.Local, "outcomes", None)  # nothing is run
+    judged = run(read(), tmp_path, ["ring-over-ps"]).judged
+    assert judged[0].basis == "flow simulation, 1 repeat"
 
 
 def facts(**changes) -> dict:

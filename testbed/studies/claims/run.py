@@ -151,9 +151,9 @@ def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> _Rows:
         evaluation: Evaluation = (
             Resumed(runs[-1], experiment, rules) if runs else New(experiment, root)
         )
-        if not evaluation.planned:
-            return _read(runs[-1])
-        click.echo(f"{experiment.name}: {counted(len(evaluation.planned), 'cell')}", err=True)
+        if evaluation.planned:
+            click.echo(f"{experiment.name}: {counted(len(evaluation.planned), 'cell')}", err=True)
+        # With nothing to run, this tells rows of the same deployments that they are current.
         directory, _ = evaluation.run(NOTHING, Local())
     except (DeploymentError, EmulationError) as error:
         return f"It cannot be run here: {error}"
