@@ -16,7 +16,7 @@ from typing import TypeAlias
 from testbed.experiment.findings import counted
 from testbed.machine.verdict import VALID
 from testbed.report.backends import SIMULATED, mark
-from testbed.report.names import variant
+from testbed.report.names import of_any, variant
 from testbed.report.statistics import mean_interval
 from testbed.results import RESULTS
 from testbed.run_tables import Unreadable, read_text
@@ -160,9 +160,9 @@ def _is_of_series(path: str, row: Record) -> bool:
 
 def _named(path: str, row: Record) -> str:
     """``loss``, or ``job 1 workload`` for a field of another job."""
-    parts = path.split(".")
-    other = parts[0] == "jobs" and len(parts) > 2 and parts[1] != str(row["job"])
-    return f"job {parts[1]} {parts[-1]}" if other else parts[-1]
+    if path.startswith("jobs.") and not path.startswith(f"jobs.{row['job']}."):
+        return of_any(path)
+    return path.rpartition(".")[2]
 
 
 def _setting(row: Record) -> Setting:

@@ -31,15 +31,7 @@ _MOST = 3.0
 
 def varied(experiment: Mapping[str, Any]) -> list[str]:
     """The paths that a sweep varies, except systems, their options, workloads and INA."""
-    sweep = experiment.get("sweep") or {}
-    paths = [*(sweep.get("product") or {}), *(sweep.get("zip") or {})]
-    return [path for path in paths if not _USUAL.fullmatch(path)]
-
-
-def values(experiment: Mapping[str, Any], path: str) -> list[Any]:
-    """The values of a swept ``path``, in the sweep's order."""
-    sweep = experiment["sweep"]
-    return [*{**(sweep.get("product") or {}), **(sweep.get("zip") or {})}[path]]
+    return [path for path in runs.swept(experiment) if not _USUAL.fullmatch(path)]
 
 
 @dataclass(frozen=True)
@@ -78,7 +70,7 @@ def study(run: Path, styles: Styles) -> Study:
     """
     about = runs.read(run)
     (path,) = varied(about.experiment)
-    texts = {json.dumps(value): text(value) for value in values(about.experiment, path)}
+    texts = {json.dumps(value): text(value) for value in runs.swept(about.experiment)[path]}
     rows = run_tables.read([run]).results
     rows = rows.assign(
         value=[texts[json.dumps(json.loads(each)[path])] for each in rows["settings"]],

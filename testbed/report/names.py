@@ -9,6 +9,8 @@ _FABRICS = (
     (re.compile(r"leaf-spine ([\dx+]+), (\d+) spines?"), "Leaf-spine, {1} spines, {0}"),
     (re.compile(r"fat-tree k=(\d+), ([\dx+]+)"), "Fat-tree of {0} pods, {1}"),
 )
+PLAIN = ("job", "fabric", "emulation", "options", "compute")
+"""Parts of a path that labels leave out."""
 _MOST_RACKS = 4
 """Up to this many racks, sizes are listed one by one."""
 
@@ -28,6 +30,15 @@ def fabric(label: str) -> str:
 def settings(label: str, between: str = " ") -> str:
     """``loss 0.01, first bucket 1MB`` for ``loss=0.01, first_bucket=1MB``."""
     return label.replace("=", between).replace("_", " ")
+
+
+def of_any(path: str) -> str:
+    """``job 1 start`` for ``jobs.1.start``, a field of one of several jobs; other paths as they
+    are."""
+    first, *rest = path.split(".")
+    if first != "jobs":
+        return path
+    return " ".join(["job", *(part for part in rest if part not in PLAIN)])
 
 
 def variant(system: str, options: str) -> str:

@@ -59,14 +59,16 @@ class Run:
         fabric = self.experiment.get("fabric")
         if not isinstance(fabric, dict):
             return ""
-        return drawing.words(fabric, _names(self.experiment.get("sweep"), "fabric.ina"))
+        varied = not swept(self.experiment).keys().isdisjoint(("fabric", "fabric.ina"))
+        return drawing.words(fabric, varied)
 
 
-def _names(sweep: object, path: str) -> bool:
-    """Whether a sweep has values for a field, in whatever combination."""
-    if isinstance(sweep, dict):
-        return path in sweep or any(_names(each, path) for each in sweep.values())
-    return isinstance(sweep, list) and any(_names(each, path) for each in sweep)
+def swept(experiment: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The values of each path that an experiment's sweep varies, in the sweep's order; what is
+    damaged is left out."""
+    sweep = experiment.get("sweep")
+    parts = (sweep.get("product"), sweep.get("zip")) if isinstance(sweep, dict) else ()
+    return {path: own for part in parts if isinstance(part, dict) for path, own in part.items()}
 
 
 def of(rows: pd.DataFrame) -> dict[str, Run]:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from testbed.experiment.schema import Emulation, Job
+from testbed.report import names
 
 SETTING = ["backend", "fabric", "workload", "workers", "conditions"]
 """Systems are compared if all of these are equal, and INA is at the same place."""
@@ -36,8 +37,6 @@ _VARIANT = (
     "job.options.", "job.colocated", "emulation.target", "emulation.p4_program",
     "emulation.dilation", "emulation.scale",
 )  # fmt: skip
-_PLAIN = ("job", "fabric", "emulation", "options", "compute")
-"""Parts of a path that labels leave out."""
 _LONGEST = 32  # characters of a value in a label, at most
 
 
@@ -197,7 +196,7 @@ def _told_apart(
 def _named(path: str, values: pd.Series) -> pd.Series:
     """``name=value``. Values that are too long for a label become letters."""
     *above, name = path.split(".")
-    if above and above[-1] not in _PLAIN:
+    if above and above[-1] not in names.PLAIN:
         name = f"{above[-1]}.{name}"
     texts = {
         value: next(
@@ -281,21 +280,16 @@ def _others(rows: pd.DataFrame) -> pd.Series:
         return found
     swept = pd.DataFrame.from_records(
         [
-            {_of_any(path): _text(value) for path, value in _with({}, settings or "{}").items()}
+            {
+                names.of_any(path): _text(value)
+                for path, value in _with({}, settings or "{}").items()
+            }
             for settings in shared["settings"]
         ],
         index=shared.index,
     ).fillna("")
     within = [*SETTING, "ina", *SERIES, "beside", "job"]
     return _told_apart(shared, swept, within, list(swept)).reindex(rows.index, fill_value="")
-
-
-def _of_any(path: str) -> str:
-    """``job 1 start`` for ``jobs.1.start``."""
-    first, *rest = path.split(".")
-    if first != "jobs":
-        return path
-    return " ".join(["job", *(part for part in rest if part not in _PLAIN)])
 
 
 def _beside(rows: pd.DataFrame) -> pd.Series:

@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from testbed.report import canvas, lines, names
+from testbed.report import canvas, lines, names, runs
 from testbed.report.data import INVALID, VALID, is_valid
 from testbed.report.evaluated import Evaluated
-from testbed.report.factors import text, values, varied
+from testbed.report.factors import text, varied
 from testbed.report.panels import Panel, Panels, SeriesStyles
 from testbed.report.settings import SERIES
 from testbed.report.statistics import mean_interval
@@ -54,7 +54,7 @@ def fields(evaluated: Evaluated) -> Iterator[Swept]:
         kinds = {json.dumps(value): value for value in own}
         if len(kinds) < 2 or any(isinstance(value, (dict, list)) for value in own):
             continue
-        asked = map(json.dumps, values(about.experiment, paths[0]))
+        asked = map(json.dumps, runs.swept(about.experiment)[paths[0]])
         order = _sorted([key for key in dict.fromkeys(asked) if key in kinds], kinds)
         at = [order.index(json.dumps(value)) for value in own]
         yield Swept(

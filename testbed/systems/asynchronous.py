@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testbed.plan.program import Consistency, Plan, Update
-from testbed.systems.ps import Pieces, pipelining
+from testbed.systems.ps import pipelining
 from testbed.systems.system import Assignment
 
 READING = (
@@ -28,6 +28,6 @@ def plan(job: Assignment, system: str, consistency: Consistency) -> Plan:
         workers=workers,
         chunks=servers,
         programs=(*(updates for _ in range(workers)), *(() for _ in range(servers))),
-        pipelining=pipelining(Pieces().model_dump() | dict(job.options)),
+        pipelining=pipelining(job.options),
         consistency=consistency,
     )

@@ -14,8 +14,6 @@ from testbed.plan.program import Operation, Pipelining, Plan, Receive, Send
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
-PIPELINING = Pipelining(partition=4_000_000, credit=4)
-
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """Workers push their chunks to servers: the job's own, workers' hosts, or both."""
@@ -24,8 +22,9 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
 
 
 def pipelining(options: Mapping[str, Any]) -> Pipelining:
-    """That of the ``options`` of `Pieces`."""
-    return Pipelining(options["partition"], options["credit"] or None)
+    """That of a job's ``options``, as far as they are given, by `Pieces`."""
+    settled = Pieces().model_dump() | dict(options)
+    return Pipelining(settled["partition"], settled["credit"] or None)
 
 
 def _placed(job: Assignment, asked: str) -> Plan:
@@ -69,7 +68,7 @@ def served(job: Assignment, shares: Sequence[Fraction] | None = None) -> Plan:
         workers=workers,
         chunks=servers,
         programs=(*(tuple(push_pull) for _ in range(workers)), *serve),
-        pipelining=PIPELINING,
+        pipelining=pipelining({}),
         shares=None if shares is None else tuple(shares),
     )
 

@@ -20,6 +20,7 @@ def test_a_strange_run_json_does_not_say_how_long_the_run_took(metadata):
 
 def test_where_a_sweep_puts_ina_is_not_said_of_the_fabric(tmp_path):
     assert "INA at all ToRs, " in runs.read(run(tmp_path, rows("atp", 1.0), "one")).fabric
-    sweep = {"cases": [{"jobs.0.system": ["ps"]}, {"fabric.ina": ["none", "all"]}]}
-    made = run(tmp_path, rows("atp", 1.0), "two", {**EXPERIMENT, "sweep": sweep})
-    assert "INA where the sweep says, " in runs.read(made).fabric
+    for name, swept in {"fabric.ina": ["none", "all"], "fabric": [EXPERIMENT["fabric"]]}.items():
+        sweep = {"zip": {"jobs.0.system": ["ps", "atp"]}, "product": {name: swept}}
+        made = run(tmp_path, rows("atp", 1.0), name, {**EXPERIMENT, "sweep": sweep})
+        assert "INA where the sweep says, " in runs.read(made).fabric

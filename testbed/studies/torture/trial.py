@@ -114,7 +114,8 @@ def _run(deployment: Deployment, made: Assembled) -> tuple[str, str]:
     try:
         made.loop.run(silence, limit)
     except (Stalled, BrokenConnection) as raised:
-        lost = gone(deployment.experiment.emulation.faults, made.simulation.now / SECOND)
+        emulation = deployment.experiment.emulation
+        lost = gone(emulation.faults, made.simulation.now / SECOND / float(emulation.scale))
         error = f"{type(raised).__name__}: {lost}{raised}"
         if not lasting or made.simulation.now >= limit:
             return error, error

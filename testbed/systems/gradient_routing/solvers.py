@@ -77,7 +77,7 @@ def drawn_from(problem: Problem, relaxed: Vector, dice: random.Random) -> Vector
 
 
 def to_nearest(problem: Problem) -> Vector:
-    """All workers of a rack take its way to a switch with the least load on links."""
+    """All workers of a rack take its way of least load to a switch."""
     counts = np.zeros(len(problem.columns))
     for tor, own in problem.own.items():
         nearest = min(own[1:] or own, key=lambda column: float(problem.per_worker[:, column].sum()))
