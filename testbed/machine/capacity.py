@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -136,20 +137,26 @@ def _in_packets(costs: Costs, values: int) -> Costs:
 def _load(job: DeployedJob, fabric: Fabric, costs: Costs) -> Load:
     loads = model.link_loads(job.plan, fabric)
     pace = model.busiest_s(loads, fabric)
-    links = {ends: each for ends, each in loads.items() if len({*ends}) == 2}
     summing = {switch for tree in job.plan.trees for switch in tree.switches}
+    received: defaultdict[str, float] = defaultdict(float)
+    handled: defaultdict[str, float] = defaultdict(float)
+    total = 0.0
+    for (source, to), each in loads.items():
+        if source != to:  # else, sums of a switch
+            total += each
+            received[to] += each
+            handled[source] += each
+            handled[to] += each
 
-    def busiest(nodes: Sequence[str], of: Callable[[str, tuple[str, str]], bool]) -> float:
-        """Bytes/s on the links of the busiest of ``nodes``; ``of`` says which are its links."""
-        sums = (sum(each for ends, each in links.items() if of(node, ends)) for node in nodes)
-        return max(sums, default=0.0) / pace if pace else 0.0
+    def rate(amount: float) -> float:
+        """Bytes/s at the pace of the busiest link."""
+        return amount / pace if pace else 0.0
 
-    total = sum(links.values())
     return Load(
         costs,
-        total / pace if pace else 0.0,
-        busiest(job.plan.hosts, lambda node, ends: node in ends),
-        busiest(sorted(summing), lambda node, ends: node == ends[1]),
+        rate(total),
+        rate(max((handled[host] for host in job.plan.hosts), default=0.0)),
+        rate(max((received[switch] for switch in summing), default=0.0)),
         total * job.gradient_bytes,
         job.expected[-1].iteration_s,
     )

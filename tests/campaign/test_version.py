@@ -207,11 +207,11 @@ def test_a_system_that_an_option_names_counts(tmp_path):
 @contextmanager
 def calls(files: set[Path]) -> Iterator[None]:
     """Adds the files of the package whose functions are called."""
+    names: set[str] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(version._PACKAGE):
-            files.add(path)
+        if event == "call":
+            names.add(frame.f_code.co_filename)
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -219,6 +219,7 @@ def calls(files: set[Path]) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
+        files |= {path for path in map(Path, names) if path.is_relative_to(version._PACKAGE)}
 
 
 @pytest.mark.parametrize("backend", ["simulate", "packet"])
