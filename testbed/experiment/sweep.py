@@ -265,9 +265,10 @@ def _combinations(data: Mapping[str, Any], sweep: Sweep, between: Check) -> Iter
 
 
 def _inside(place: Place, blamed: Place) -> str:
-    """``deferred: `` for a place inside the swept value at fault; empty for the value itself."""
-    swept = place_of(str(blamed[2])) if len(blamed) > 2 else place
-    inner = place[len(swept) :] if place[: len(swept)] == swept else ()
+    """``deferred: `` for a place inside the swept value at fault, the whole path for one elsewhere;
+    empty for the value itself."""
+    swept = place_of(str(blamed[2])) if len(blamed) > 2 else ()
+    inner = place[len(swept) :] if place[: len(swept)] == swept else place
     return f"{'.'.join(map(str, inner))}: " if inner else ""
 
 
