@@ -35,12 +35,14 @@ def study(cell: Cell, number: int, output: Path | None) -> str:
         raise DeploymentError(f"{cell.id}: the run failed, so there is no JCT: {error}") from error
     lines = [f"{cell.id}  {title(cell)}", text(found), f"({found.runs} runs)"]
     if output is not None:
-        lines.append(f"table and figure: {write(found, output, f'explain-{cell.id}-{number}')}")
+        name = f"explain-{cell.id}-{number}"
+        write(found, output, name)
+        lines.append(f"table: {output / name}.csv; figure: {name}.pdf and .png beside it")
     return "\n".join(lines)
 
 
-def write(found: Explanation, folder: Path, name: str) -> Path:
-    """Write ``name.csv``, ``name.pdf`` and ``name.png``; returns the path of the last."""
+def write(found: Explanation, folder: Path, name: str) -> None:
+    """Write ``name.csv``, ``name.pdf`` and ``name.png``."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -48,4 +50,3 @@ def write(found: Explanation, folder: Path, name: str) -> Path:
         writer.writerows(astuple(part) for part in found.parts)
     with canvas.paper():
         figures.save({name: draw(found)}, folder)
-    return folder / f"{name}.png"
