@@ -144,7 +144,7 @@ def resume(
             out the same.
         executor, captures, series, timeline, force, progress: as for `run`.
     """
-    rules = Rules(retry, any_version, adopt)
+    rules = Rules([retry] if isinstance(retry, str) else retry, any_version, adopt)
     asked = None if experiment is None else validate(experiment)
     evaluated = evaluation.Resumed(Path(directory), asked, rules)
     return _run(evaluated, recorded(captures, series, timeline), executor, force, progress)
@@ -178,8 +178,10 @@ def read(*directories: File) -> Tables:
 def write_report(*directories: File, output: File | None = None) -> Path:
     """Write the report on results directories into ``output``, or into the last directory.
 
-    Returns the path of its page.
+    Returns the path of its page. Raises ValueError if no directory is given.
     """
+    if not directories:
+        raise ValueError("found no directory, wanted at least one")
     import matplotlib
 
     before = matplotlib.get_backend()

@@ -204,6 +204,7 @@ def _typed(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     for column in columns:
         text = table[column]
         if column == "settings":
+            table[column] = text = text.replace("", "{}")
             refuse(column, ~text.map(_is_object), "a JSON object")
         elif column in _TRUTHS:
             said = {"True": True, "False": False}
@@ -223,6 +224,6 @@ def _typed(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
 @cache
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text or "{}"), dict)
+        return isinstance(json.loads(text), dict)
     except (RecursionError, ValueError):
         return False

@@ -38,6 +38,7 @@ from testbed.provenance import environment, now
 from testbed.results import RunDirectory
 from testbed.run_tables import Unreadable
 from testbed.systems import registry
+from testbed.workload.trace import TraceError
 
 
 class Evaluation(Protocol):
@@ -87,6 +88,16 @@ class New:
         return directory.path, failures
 
 
+@contextmanager
+def _same_workloads(run: Path) -> Iterator[None]:
+    """A context that raises Unreadable if a trace of the run can no longer be read."""
+    try:
+        yield
+    except TraceError as error:
+        message = f"{run}: cannot be resumed: a workload is not as it was: {error}"
+        raise Unreadable(message) from error
+
+
 class Resumed:
     """The missing cells of a run's directory; ``experiment`` replaces the one that it holds.
 
@@ -111,10 +122,17 @@ class Resumed:
                 raise Unreadable(f"{run}: cannot be resumed: {message}") from error
             except (located.Invalid, Unreadable) as error:
                 raise Unreadable(f"{run}: cannot be resumed: {error}") from error
+            if wanted.name != before.name:
+                raise Unreadable(
+                    f"{run}: cannot be resumed: found the experiment {wanted.name} for a run of"
+                    f" {before.name}, wanted the same name; run it without --resume"
+                )
             self._deployments, known = Deployments(), calibration.load()
-            self._experiment = capacity.resolved(wanted, known, self._deployments, before)
-            state = judge(run, expand(self._experiment), rules, self._deployments)
-        self.planned = plan(state.missing, self._deployments)
+            with _same_workloads(run):
+                self._experiment = capacity.resolved(wanted, known, self._deployments, before)
+                state = judge(run, expand(self._experiment), rules, self._deployments)
+        with _same_workloads(run):
+            self.planned = plan(state.missing, self._deployments)
         self.note = f"{run}: {state}"
 
     def run(

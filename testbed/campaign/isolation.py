@@ -74,7 +74,8 @@ class Failed(Exception):
 
 
 class Call(Generic[T]):
-    """``function(*arguments)`` in a forked process.
+    """``function(*arguments)`` in a forked process. It holds descriptors until its result is taken,
+    or it is ended.
 
     Exceptions of the types ``expected`` are reported by their text only, others with a traceback.
     If this process is killed, the child unwinds before it ends.
@@ -108,10 +109,13 @@ class Call(Generic[T]):
         try:
             kind, value, details = self._pipe.recv()
         except (EOFError, OSError):  # it may have died while it sent
-            self._child.join()
-            raise Failed(f"the cell's process died (exit code {self._child.exitcode})") from None
+            kind = ""
         self._child.join()
+        code = self._child.exitcode
         self._pipe.close()
+        self._child.close()
+        if not kind:
+            raise Failed(f"the cell's process died (exit code {code})")
         if kind == "failed":
             raise Failed(value, details)
         found: T = value
@@ -119,6 +123,8 @@ class Call(Generic[T]):
 
     def end(self) -> None:
         """Make the process unwind if it still runs, and wait for that."""
+        if self._pipe.closed:  # its result has been taken
+            return
         # Ctrl-C in a terminal reaches the child, too; a signal to this process does not.
         if self._child.is_alive() and self._child.pid is not None:
             os.kill(self._child.pid, signal.SIGTERM)

@@ -103,49 +103,47 @@ class Local:
         cores = len(os.sched_getaffinity(0))
         try:
             while waiting or running:
-                busy = []
                 for each in running:
-                    if not each.call.pipe.poll():
-                        busy.append(each.call.pipe)
-                    elif not each.is_told:
-                        each.is_told = True
+                    if each.outcome is None and each.call.pipe.poll():
+                        each.end()
                         ended(each.planned)
+                busy = [each.call.pipe for each in running if each.outcome is None]
                 side_by_side = [each.planned for each in running] + list(waiting)[:1]
                 may_start = not running or not any(map(is_emulated, side_by_side))
                 if waiting and may_start and len(busy) < cores:
                     started(waiting[0])
                     running.append(_Running(waiting.popleft(), logs, recording))
-                elif running[0].call.pipe in busy:
+                elif (outcome := running[0].outcome) is None:
                     wait(busy)
                 else:
-                    outcome = running[0].outcome()
                     yield running.popleft().planned, outcome
         finally:
             for each in running:
-                each.call.end()
+                if each.outcome is None:
+                    each.call.end()
 
 
 class _Running:
-    """A cell in its own process."""
+    """A cell in its own process; ``outcome`` is None while it runs."""
 
     def __init__(self, planned: Planned, logs: Path, recording: Recording) -> None:
         self.planned, self._log_dir = planned, logs / log_name(planned.cell)
-        self.is_told = False  # that it has ended
+        self.outcome: Outcome | None = None
         self.call = Call(
             run_cell,
             *(planned.cell, planned.deployment, self._log_dir, recording),
             expected=EXPECTED_ERRORS,
         )
 
-    def outcome(self) -> Outcome:
-        """Wait for the cell's end and return its outcome, which may be a failure."""
+    def end(self) -> None:
+        """Wait for the cell's end and take its outcome, which may be a failure."""
         try:
-            return self.call.result()
+            self.outcome = self.call.result()
         except Failed as failure:
             if failure.details:
                 self._log_dir.mkdir(parents=True, exist_ok=True)
                 (self._log_dir / "error.txt").write_text(failure.details)
-            return failure
+            self.outcome = failure
 
 
 def check_recording(cells: Sequence[Planned], recording: Recording) -> None:

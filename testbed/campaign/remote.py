@@ -33,6 +33,7 @@ from testbed.experiment.schema import Experiment
 from testbed.lifetime import die_with_parent
 from testbed.placement.deployments import Deployments
 from testbed.provenance import environment
+from testbed.replaced import replacing
 
 Request: TypeAlias = dict[str, Any]
 
@@ -161,9 +162,8 @@ def main(folder: Path, parent: int) -> None:
             found = _outcome(asked, folder / "logs")
     except (Terminated, KeyboardInterrupt):
         sys.exit(130)
-    beside = folder / "outcome.tmp"
-    beside.write_bytes(pickle.dumps(found))
-    beside.replace(folder / "outcome")
+    with replacing(folder / "outcome") as made:
+        made.write_bytes(pickle.dumps(found))
 
 
 if __name__ == "__main__":

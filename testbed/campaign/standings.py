@@ -89,22 +89,24 @@ class Standings:
         """``titles`` has the names of systems for readers."""
         self._titles = titles
         self._times: dict[Setting, dict[str, list[float]]] = {}
+        self._jobs: set[str] = set()
         self.valid = self.invalid = self.failed = 0
         self.problems: list[str] = []
 
     def add(self, row: Record) -> None:
         """Take note of a row."""
         name = self._name(row)
+        self._jobs.add(row["job"])
         if row["error"]:
             self.failed += 1
-            self.problems.append(f"{name}, {_said(_setting(row))}: {row['error']}")
+            self.problems.append(f"{name}, {self._said(_setting(row))}: {row['error']}")
         elif row["verdict"] == VALID and (row["verified"] == "True" or row["backend"] == SIMULATED):
             self.valid += 1
             own = self._times.setdefault(_setting(row), {})
             own.setdefault(name, []).append(float(row["jct_s"]))
         else:
             self.invalid += 1
-            self.problems.append(f"{name}, {_said(_setting(row))}: {row['verdict']}")
+            self.problems.append(f"{name}, {self._said(_setting(row))}: {row['verdict']}")
 
     def of(self, row: Record) -> list[Standing]:
         """The systems in the setting of a row, the fastest first."""
@@ -113,7 +115,7 @@ class Standings:
     def __iter__(self) -> Iterator[tuple[str, list[Standing]]]:
         """Each setting as text, with its systems."""
         for setting in self._times:
-            yield _said(setting), self._ranked(setting)
+            yield self._said(setting), self._ranked(setting)
 
     @property
     def counts(self) -> str:
@@ -128,6 +130,10 @@ class Standings:
             Standing(name, tuple(times)) for name, times in self._times.get(setting, {}).items()
         ]
         return sorted(found, key=lambda each: each.jct_s)
+
+    def _said(self, setting: Setting) -> str:
+        job, *others = setting
+        return ", ".join([*([f"job {job}"] if len(self._jobs) > 1 else []), *others])
 
     def _name(self, row: Record) -> str:
         """A system with the options that the sweep gave it."""
@@ -166,7 +172,7 @@ def _named(path: str, row: Record) -> str:
 
 
 def _setting(row: Record) -> Setting:
-    """Everything in which rows must agree to be compared."""
+    """Everything in which rows must agree to be compared; the number of the job first."""
     told = {f"jobs.{row['job']}.workload", "backend"}
     ina = _swept(row).get("fabric.ina")
     told |= {"fabric.ina"} if ina in ("none", "all") or isinstance(ina, int) else set()
@@ -180,10 +186,6 @@ def _setting(row: Record) -> Setting:
     if switches not in ("0", row["ina_tors"]):
         place = f"{switches}/{row['switches']} switches"
     return (
-        title(row["workload"]), f"{row['workers']} workers", row["topology"] + mark(row["backend"]),
-        f"INA at {place}", *conditions,
+        row["job"], title(row["workload"]), f"{row['workers']} workers",
+        row["topology"] + mark(row["backend"]), f"INA at {place}", *conditions,
     )  # fmt: skip
-
-
-def _said(setting: Setting) -> str:
-    return ", ".join(setting)

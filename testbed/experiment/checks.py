@@ -398,7 +398,7 @@ def _options(index: int, job: Job, known: Known) -> Iterator[Finding]:
 
 def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
     """The windows that options set must fit into the switches' memory, if any aggregate."""
-    for index, job in jobs.items() if fabric.ina not in (0, ()) else ():
+    for index, job in jobs.items() if fabric_checks.sums(fabric) else ():
         model = known.options(job.system)
         if model is None or not job.options or any(options.check(job.system, model, job.options)):
             continue
@@ -414,7 +414,7 @@ def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[
 
 def _priorities(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[Finding]:
     """Priorities of jobs need several jobs whose memory in switches they share."""
-    sums = fabric.ina not in (0, (), "none")
+    sums = fabric_checks.sums(fabric)
     sharing = {index for index, job in jobs.items() if known.may_use_slots(job.system)}
     for index, job in jobs.items():
         model = known.options(job.system)

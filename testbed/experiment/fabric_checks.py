@@ -22,6 +22,11 @@ PACKET_HEADERS = 20 + 8 + 12 + 24  # bytes of IPv4, UDP, RoCE and INA: NetReduce
 INTERFACE_LIMIT = 15  # characters, Linux's IFNAMSIZ less the final zero
 
 
+def sums(fabric: Fabric) -> bool:
+    """Whether any switch has INA."""
+    return fabric.ina not in ("none", 0, ())
+
+
 def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
     """Errors in the fabric's shape; with any of them, its nodes cannot be named."""
     if fabric.size > MOST_NODES:
@@ -71,7 +76,7 @@ def _circuits(fabric: Circuits) -> Iterator[Finding]:
                 f" the {fabric.hosts} hosts, so that its circuits form one ring of all; write for"
                 " example 1",
             )
-    if fabric.ina not in ("none", 0, ()):
+    if sums(fabric):
         yield Finding(
             ("fabric", "ina"),
             f"found {fabric.ina}, wanted none: circuits have no switches, and hosts that forward do"

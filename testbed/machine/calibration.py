@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed import provenance
+from testbed.replaced import replacing
 from testbed.topology.framing import Framing
 
 if TYPE_CHECKING:
@@ -121,9 +122,8 @@ def store(calibration: Calibration) -> Path:
     """Replace the stored calibration; return its path."""
     where = path()
     where.parent.mkdir(parents=True, exist_ok=True)
-    beside = where.with_suffix(".new")
-    beside.write_text(json.dumps(asdict(calibration), indent=2) + "\n")
-    beside.replace(where)
+    with replacing(where) as made:
+        made.write_text(json.dumps(asdict(calibration), indent=2) + "\n")
     return where
 
 

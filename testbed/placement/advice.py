@@ -9,7 +9,7 @@ from statistics import fmean
 from testbed.experiment.cells import Cell, distinct
 from testbed.experiment.schema import Experiment
 from testbed.placement.best import best_switches
-from testbed.placement.fabric import without_ina
+from testbed.placement.fabric import what_matters, without_ina
 from testbed.placement.search import Placed
 from testbed.units import format_time
 
@@ -25,9 +25,10 @@ def advice(experiment: Experiment, budget: int) -> Iterator[str]:
     """
     asked: dict[str, Cell] = {}
     for cell in distinct(experiment):
-        data = cell.experiment.data()
-        shape = {key: value for key, value in data["fabric"].items() if key not in _CHOICE}
-        asked.setdefault(json.dumps([shape, data["jobs"]], sort_keys=True), cell)
+        matters = json.loads(what_matters(cell.experiment))
+        for key in _CHOICE:
+            matters["fabric"].pop(key, None)
+        asked.setdefault(json.dumps(matters), cell)
     for cell in asked.values():
         varied = {
             path: value

@@ -1,12 +1,15 @@
-"""Which rows count if a cell ran in several directories."""
+"""Which rows count if the same ran several times."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import pandas as pd
 
+from testbed.experiment.sweep import SEED
 from testbed.report.runs import Run
+from testbed.report.settings import PLACE, SERIES, SETTING
 
 
 def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:
@@ -25,3 +28,13 @@ def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:
     last = current.groupby(["cell", "repeat", "job"])["place"].transform("max")
     kept = current[(current["place"] == last) | (current["backend"] == "emulate")]
     return kept.drop(columns="place")
+
+
+def once(rows: pd.DataFrame) -> pd.DataFrame:
+    """Labelled ``rows`` without those of cells that are the same in virtual time, such as INA at
+    0.4 and at 0.5 of two ToRs: they are no other samples."""
+    labels = [*SETTING, *PLACE, *SERIES, "beside", "others"]
+    seed = rows["settings"].map(lambda settings: str(json.loads(settings).get(SEED)))
+    same = rows.assign(seed=seed).duplicated([*labels, "run", "job", "repeat", "seed", "deployed"])
+    exact = (rows["backend"] != "emulate") & (rows["deployed"].fillna("") != "")
+    return rows[~(exact & same)]

@@ -39,9 +39,10 @@ def brief(rankings: Sequence[Ranking], titles: Titles) -> Table:
 
 
 def setting(ranking: Ranking) -> tuple[str, str]:
-    """The fabric with its conditions, and the workload, as text."""
+    """The fabric with its workers and conditions, and the workload, as text."""
     place = ranking.place
-    named = filter(None, (fabric(place["fabric"]), settings(place["conditions"])))
+    named = [fabric(place["fabric"]), f"{place['workers']} workers"]
+    named += [settings(place["conditions"])] if place["conditions"] else []
     return ", ".join(named) + mark(place["backend"]), title(place["workload"])
 
 

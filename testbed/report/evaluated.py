@@ -24,7 +24,8 @@ class Evaluated:
 
     Attributes:
         about: each run's experiment and provenance, by its directory.
-        rows: every row, with its labels (`settings.label`), except those that a later run replaces.
+        rows: every row, with its labels (`settings.label`), except those that are no other sample
+            (`again`).
         replaced: how many these are.
         counted: the rows over which ``means`` are taken.
         means: one row for each setting, place of INA, system and variant (`data.summary`).
@@ -81,12 +82,13 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
     about = runs.of(found.results)
     backends.check(found.results["backend"])
     current = again.latest(found.results, about)
-    rows = settings.label(current, {run: each.experiment for run, each in about.items()})
+    labelled = settings.label(current, {run: each.experiment for run, each in about.items()})
+    rows = again.once(labelled)
     means = data.summary(rows, styles, include_invalid)
     return Evaluated(
         about=about,
         rows=rows,
-        replaced=len(found.results) - len(current),
+        replaced=len(found.results) - len(rows),
         counted=data.counted(rows, include_invalid),
         means=means,
         ratios=data.speed_ups(means, styles),

@@ -72,8 +72,11 @@ def study(run: Path, styles: Styles) -> Study:
     (path,) = varied(about.experiment)
     texts = {json.dumps(value): text(value) for value in runs.swept(about.experiment)[path]}
     rows = run_tables.read([run]).results
+    given = [json.loads(each) for each in rows["settings"]]
+    if not all(path in each for each in given):
+        raise run_tables.Unreadable(f"{run}: found rows without a value of {path}, which it varies")
     rows = rows.assign(
-        value=[texts[json.dumps(json.loads(each)[path])] for each in rows["settings"]],
+        value=[texts[json.dumps(each[path])] for each in given],
         ina=rows["ina_tors"].astype(int).astype(str) + "/" + rows["tors"].astype(str) + " ToRs",
         valid=data.is_valid(rows),
     )

@@ -39,7 +39,8 @@ def deployments(table: pd.DataFrame) -> Panels:
                 part = of_unit[(of_unit["ina_policy"] == policy) | ends[of_unit.index]]
                 if part["ina_count"].nunique() > 1:
                     place = dict(zip(SETTING, key, strict=True))
-                    place["conditions"] += f", {policy}" if place["conditions"] and policy else ""
+                    given = filter(None, (place["conditions"], policy))
+                    place["conditions"] = ", ".join(given)
                     panels.append(Panel(headed(place), part))
     return canvas.some(sorted(panels, key=lambda each: -len(each.rows)))
 

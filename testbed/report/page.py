@@ -252,8 +252,8 @@ def _replaced(rows: int) -> list[str]:
     if not rows:
         return []
     return [
-        f"{counted(rows, 'row')} of earlier runs left out: the same cells ran again later, with "
-        "other code or inputs or, in virtual time, with the same result."
+        f"{counted(rows, 'row')} left out: the same cells ran again later, with other code or "
+        "inputs, or the same ran twice in virtual time, which is no other sample."
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -21,13 +22,13 @@ _PATIENT = 1.02
 
 
 class Parts(NamedTuple):
-    """Parts of a JCT, in seconds; they add up to it.
+    """Parts of a JCT, in seconds; those that are known add up to it.
 
     Attributes:
         compute: computation of the worker that ended last.
         plan: what the closed form adds for the plan's busiest link and its steps.
         ecmp: what the measured bytes on the busiest link add to that: ECMP's imbalance, and
-            retransmissions.
+            retransmissions; nan if they were not measured, as for several jobs.
         other: the rest, which tables do not explain.
     """
 
@@ -51,8 +52,9 @@ def parts(row: Any, iterations: pd.DataFrame) -> Parts:
     last = own[own["rank"] == own.loc[own["end_s"].idxmax(), "rank"]]
     compute = float((last["compute_end_s"] - last["start_s"] - last["stalled_s"]).sum())
     expected = float(row.expected_jct_s)
-    routed = expected if pd.isna(row.routed_jct_s) else max(expected, float(row.routed_jct_s))
-    return Parts(compute, expected - compute, routed - expected, float(row.jct_s) - routed)
+    ecmp = max(0.0, float(row.routed_jct_s) - expected)
+    known = expected if isnan(ecmp) else expected + ecmp
+    return Parts(compute, expected - compute, ecmp, float(row.jct_s) - known)
 
 
 def signs(row: Any) -> str:

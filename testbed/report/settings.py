@@ -100,7 +100,7 @@ def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) ->
     for run, settings, job in zip(rows["run"], rows["settings"], rows["job"], strict=True):
         key = run, settings, job
         if key not in known:
-            written = settings or "{}"
+            written = settings
             # Rows of older runs do not say which cell of the sweep they belong to.
             lost = sweeps.get(run, False) and written == "{}"
             own = _of_job(_with(bases.get(run, {}), written), job)
@@ -201,7 +201,7 @@ def _named(path: str, values: pd.Series) -> pd.Series:
     texts = {
         value: next(
             (text for text in (value, _bare(value)) if len(text) <= _LONGEST),
-            ascii_uppercase[place % 26],
+            ascii_uppercase[place % 26] + str(place // 26 or ""),
         )
         for place, value in enumerate(values.dropna().unique())
     }
@@ -280,10 +280,7 @@ def _others(rows: pd.DataFrame) -> pd.Series:
         return found
     swept = pd.DataFrame.from_records(
         [
-            {
-                names.of_any(path): _text(value)
-                for path, value in _with({}, settings or "{}").items()
-            }
+            {names.of_any(path): _text(value) for path, value in _with({}, settings).items()}
             for settings in shared["settings"]
         ],
         index=shared.index,

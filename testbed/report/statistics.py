@@ -63,7 +63,8 @@ def _intervals(groups: Sequence[tuple[Floats, ...]]) -> list[Interval]:
 
 
 def rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> list[float]:
-    """Two-sided p of the Mann-Whitney U test of each pair of samples.
+    """Two-sided p of the Mann-Whitney U test of each pair of samples, against the first one being
+    smaller: 1 if rather the second one is.
 
     It is exact, but for ties, if a sample has at most 20 values. The normal approximation is
     several times off for the smallest p, which a correction for hundreds of tests needs.
@@ -79,9 +80,9 @@ def rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> list[float]:
     for sizes, places in alike.items():
         first, second = (np.array([pairs[place][side] for place in places]) for side in (0, 1))
         method = "exact" if min(sizes) <= _EXACT else "asymptotic"
-        p = mannwhitneyu(first, second, axis=1, method=method).pvalue
+        p = mannwhitneyu(first, second, alternative="less", axis=1, method=method).pvalue
         for place, value in zip(places, p, strict=True):
-            found[place] = float(value)
+            found[place] = min(1.0, 2 * float(value))
     return found
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from testbed.report import canvas, lines, names, runs
+from testbed.report.backends import mark
 from testbed.report.data import INVALID, VALID, is_valid
 from testbed.report.evaluated import Evaluated
 from testbed.report.factors import text, varied
@@ -32,8 +33,8 @@ class Swept:
     Attributes:
         factor: its name, such as ``workers``.
         values: its values as text, in the order of the axis.
-        panels: for each workload and place of INA the mean JCT of each system at each value, whose
-            place is ``at``.
+        panels: for each workload, back end and place of INA the mean JCT of each system at each
+            value, whose place is ``at``.
     """
 
     factor: str
@@ -75,10 +76,12 @@ def _sorted(order: list[str], kinds: Mapping[str, Any]) -> list[str]:
 def _panels(rows: pd.DataFrame, evaluated: Evaluated) -> Iterator[Panel]:
     aggregates = rows["system"].map(lambda name: style_of(name, evaluated.styles).aggregates)
     some = rows[aggregates] if aggregates.any() else rows
-    for (workload, _, ina), _ in some.groupby(["workload", "ina_count", "ina"], sort=True):
-        own = rows[(rows["workload"] == workload) & ((rows["ina"] == ina) | ~aggregates)]
+    places = some.groupby(["workload", "backend", "ina_count", "ina"], sort=True)
+    for (workload, backend, _, ina), _ in places:
+        own = rows[(rows["workload"] == workload) & (rows["backend"] == backend)]
+        own = own[(own["ina"] == ina) | ~aggregates[own.index]]
         table = pd.DataFrame.from_records(list(_means(own)))
-        yield Panel(f"{title(workload)}, INA at {ina}", table)
+        yield Panel(f"{title(workload)}, INA at {ina}{mark(backend)}", table)
 
 
 def _means(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -93,7 +96,7 @@ def _means(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def drawn(swept: Swept, styles: SeriesStyles) -> Figure:
-    """A panel for each workload and place of INA."""
+    """A panel for each workload, back end and place of INA."""
     figure, all_axes, limits = lines.framed(swept.panels, styles, "jct")
     keys = [key for key in styles if any(key in lines.keys(part) for _, part in swept.panels)]
     for axes, (_, part) in zip(all_axes, swept.panels, strict=True):

@@ -35,9 +35,9 @@ TOLERANCE = ("simulate=1%", "packet=0.001%", "emulate=10%")
 MOST_RERUN = 8
 """The most cells that a comparison runs again."""
 
-_PLACE = [*SETTING, *PLACE, "beside"]
+_PLACE = [*SETTING, *PLACE, "beside", "others"]
 _KEYS = [*_PLACE, *SERIES]
-_TOLD = {*SETTING, "ina", "beside", *SERIES}
+_TOLD = {*SETTING, "ina", "beside", "others", *SERIES}
 """Those that a message names if they differ; the others say the same in numbers."""
 Key = tuple[Any, ...]
 """The labels in _KEYS."""
@@ -216,7 +216,7 @@ def _parted(
             if record is None:
                 continue
             before = found.setdefault((key, row.repeat, row.job), record)
-            if key not in told and (said := divergence.first(before, record)):
+            if side == NEW and key not in told and (said := divergence.first(before, record)):
                 told.add(key)
                 among = divergence.packets(before, record)
                 if among and record.digests and len(told) <= MOST_RERUN:
@@ -265,6 +265,7 @@ def _words(key: Key) -> tuple[str, str]:
     """A setting and a system as text."""
     named = dict(zip(_KEYS, key, strict=True))
     setting = data.where(named) + (f", beside {named['beside']}" if named["beside"] else "")
+    setting += f", {named['others']}" if named["others"] else ""
     return setting, named["system"] + (f" ({named['variant']})" if named["variant"] else "")
 
 

@@ -16,6 +16,7 @@ from testbed.experiment.cells import distinct
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.placement.fabric import build_fabric
+from testbed.report.data import is_valid
 from testbed.wire import SLOTS
 
 BOUNDS: dict[tuple[str, bool], tuple[float, float | None]] = {
@@ -64,7 +65,7 @@ def ladder(results: pd.DataFrame, strained: Collection[str] = ()) -> pd.DataFram
     table["closed_form"] = table["expected_jct_s"] / table["iterations"]
     keys = [*_SAME, "varied", "is_strained"]
     emulated = table["backend"] == "emulate"
-    valid = emulated & (table["verdict"] == "valid")
+    valid = emulated & is_valid(table)
 
     def iteration(rows: pd.DataFrame) -> pd.Series:
         return rows.groupby(keys)["iteration"].median()

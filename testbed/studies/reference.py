@@ -120,9 +120,9 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
 def _changes(run: Path) -> Iterator[str]:
     rows = run_tables.read(run).results
     first = rows[rows["repeat"] == 0].sort_values("job")
-    had = {_key(json.loads(settings)): own for settings, own in first.groupby("settings")}
+    had = {sweep.key(json.loads(settings)): own for settings, own in first.groupby("settings")}
     experiment = experiment_of(run)
-    cells = {_key(cell.settings): cell for cell in distinct(experiment)}
+    cells = {sweep.key(cell.settings): cell for cell in distinct(experiment)}
     if missing := [sweep.written(cell.settings) for key, cell in cells.items() if key not in had]:
         yield f"{counted(len(missing), 'cell')} without a row: {'; '.join(missing[:3])}"
     deployments = Deployments()
@@ -153,11 +153,6 @@ def _changes(run: Path) -> Iterator[str]:
 
 def _ids(experiment: Experiment) -> set[tuple[str, int]]:
     return {(cell.id, cell.repeat) for cell in expand(experiment)}
-
-
-def _key(settings: sweep.Settings) -> str:
-    """The settings in full: as users see them, long ones are shortened, and may look the same."""
-    return json.dumps(settings, sort_keys=True)
 
 
 def _plans(experiment: Experiment, deployments: Deployments) -> list[str]:

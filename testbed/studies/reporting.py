@@ -55,7 +55,7 @@ def picture(run: Path, settings: str) -> Picture | None:
     """The fabric of a run's cell; None if this version cannot read its experiment."""
     try:
         data = read(run / results.EXPERIMENT).data
-        cell = sweep.apply(data, json.loads(settings or "{}"))
+        cell = sweep.apply(data, json.loads(settings))
         fabric = build_fabric(Experiment.model_validate(cell))
     except (OSError, ValueError, Invalid, DeploymentError):
         return None

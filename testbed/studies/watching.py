@@ -3,6 +3,7 @@ takes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ class Watched:
 
     Attributes:
         status: whether it is being written; "ended" if all its cells were.
-        done: the cells and repeats that have rows, over all sessions.
+        done: the cells and repeats that have a row for each job, over all sessions.
         journal: the journal of the last session.
     """
 
@@ -47,10 +48,12 @@ def look(run: Path) -> Watched:
     )  # before the tables: a run that ends meanwhile is seen as whole later
     metadata = run_tables.read_metadata(run)
     standings = Standings({name: system.title for name, system in registry.items()})
-    done = set()
+    rows: Counter[tuple[str, str]] = Counter()
     for row in records(run):
         standings.add(row)
-        done.add((row["cell"], row["repeat"]))
+        rows[row["cell"], row["repeat"]] += 1
+    jobs = max(rows.values(), default=0)  # cells of a run have the same number of jobs
+    done = [key for key, count in rows.items() if count == jobs]
     ended = metadata.get("finished_at") is not None
     status: Literal["runs", "ended", "interrupted"] = (
         "runs" if is_being_written else "ended" if ended else "interrupted"

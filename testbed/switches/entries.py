@@ -22,6 +22,9 @@ from testbed.topology.fabric import Fabric
 from testbed.topology.framing import framing
 from testbed.topology.paths import Flow, Routes, diverted
 
+_DEEPEST = (1 << 19) - 1
+"""The longest queue that BMv2's 19 bits hold, in packets."""
+
 
 @dataclass(frozen=True)
 class SwitchEntries:
@@ -101,7 +104,7 @@ def derive(
     # A window fills at most half of a queue; a longer queue also has other traffic.
     marks = any(protocol_of(each.tree).congestion.marks for each in joined)
     queue = min(fabric.link(switch, neighbour).queue for neighbour in fabric.neighbours(switch))
-    long_queue = 3 * queue // (4 * framing(fabric).frame) if marks else 0
+    long_queue = min(3 * queue // (4 * framing(fabric).frame), _DEEPEST) if marks else 0
     return SwitchEntries(tuple(entries), groups, long_queue)
 
 

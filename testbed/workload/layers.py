@@ -21,8 +21,14 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 def save(trace: Trace, path: Path) -> None:
     """Write one line per tensor, times in whole nanoseconds.
 
-    Raises ValueError for a number that the benchmark cannot read (2^31 and more).
+    Raises ValueError for a number that the benchmark cannot read (2^31 and more), and for gradients
+    other than float32, which it does not have.
     """
+    if trace.dtype_bytes != 4:
+        raise ValueError(
+            f"found gradients of {trace.dtype_bytes} bytes a value, wanted float32, which is all"
+            " that SwitchML's benchmark has; export another format"
+        )
     lines = [",".join(COLUMNS)]
     for index, tensor in enumerate(trace.tensors):
         numbers = (tensor.elements, _ns(tensor.forward_s), _ns(tensor.backward_s))

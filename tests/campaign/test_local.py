@@ -91,3 +91,31 @@ def test_what_is_not_waited_for_is_ended(tmp_path, monkeypatch):
         list(Local().outcomes(cells(tmp_path, *["simulate"] * 2), tmp_path, NOTHING, interrupt))
     (pid,) = pids.iterdir()
     assert not Path("/proc", pid.name).exists()
+
+
+def test_ended_cells_that_wait_for_their_turn_hold_no_descriptor(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(local, "run_cell", run_cell := _Waiting(tmp_path))
+    both = plan(expand(experiment(tmp_path, backend="simulate", emulation__repeats=8)))
+    held: list[int] = []
+
+    def ended(each: Planned) -> None:
+        held.append(len(os.listdir("/proc/self/fd")))
+        if len(held) == len(both) - 1:
+            run_cell.others.touch()
+
+    told = list(Local().outcomes(both, tmp_path, NOTHING, lambda each: None, ended))
+    assert [each for each, _ in told] == both
+    assert max(held[1:-1]) <= held[0]
+
+
+class _Waiting:
+    """Runs nothing; the first repeat waits until the others have ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.others = folder / "others"
+
+    def __call__(self, cell, deployment, log_dir, recording):
+        if cell.repeat == 0:
+            awaited(self.others.exists)
+        return CellResult([])

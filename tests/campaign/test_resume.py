@@ -408,3 +408,17 @@ def test_plans_are_made_once_for_all_repeats(swept, monkeypatch):
     monkeypatch.setattr(deployments, "deploy", counting)
     assert len(planning.plan(expand(swept))) == 6
     assert len(made) == 3
+
+
+def test_a_workload_that_is_gone_is_told(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder(most=1))
+    (tmp_path / "tiny.trace").unlink()
+    with pytest.raises(Unreadable, match=r"cannot be resumed: .*tiny\.trace"):
+        go_on(directory)
+
+
+def test_another_experiment_is_refused(swept, tmp_path):
+    directory = run(swept, tmp_path, Recorder())
+    with pytest.raises(Unreadable, match="found the experiment other for a run of tiny"):
+        go_on(directory, simulated(tmp_path, name="other"))
+    assert len(read(directory).results) == 6

@@ -173,6 +173,8 @@ def test_places_of_inas_other_than_tors_are_told_apart():
     other = '{"jobs.1.workload": "bert-base"}'
     standings.add(row | {"ina_switches": "4", "settings": other})
     assert "job 1 workload=bert-base" in [setting for setting, _ in standings][-1]
+    standings.add(row | {"job": "1", "jct_s": "2", "ina_switches": "4", "settings": "{}"})
+    assert [setting.split(",")[0] for setting, _ in standings] == ["job 0"] * 3 + ["job 1"]
 
 
 def watched(run):

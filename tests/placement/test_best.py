@@ -92,3 +92,9 @@ def test_the_best_for_the_jobs_is_not_always_the_fullest_rack(tmp_path):
         update={"fabric": asked.fabric.model_copy(update={"ina_policy": "best"})}
     )
     assert build_fabric(best).ina == {"t1"}
+
+
+def test_draws_of_random_placement_have_an_answer_each(tmp_path):
+    changes = {"jobs__0__placement": "random", "sweep": {"emulation.seed": [1, 2]}}
+    said = list(advice(experiment(tmp_path, **changes), 1))
+    assert [text.splitlines()[0] for text in said] == ["emulation.seed: 1", "emulation.seed: 2"]

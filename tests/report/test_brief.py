@@ -35,7 +35,8 @@ def ranking(
 
     first, *others = equal.split()
     best = row(first, 1.0)
-    place = {"fabric": "fat-tree", "conditions": "{}", "backend": "packet", "workload": workload}
+    place = {"fabric": "fat-tree", "workers": 12, "conditions": "{}", "backend": "packet"}
+    place["workload"] = workload
     found = (
         behind(" ".join(others), 1.0, 0.5) + behind(unclear, 1.3, 0.5) + behind(slower, 1.5, 0.01)
     )

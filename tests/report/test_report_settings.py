@@ -252,3 +252,13 @@ def test_a_resumed_run_is_as_new_as_its_latest_session(tmp_path):
     facts = {"started_at": "2026-01-01T00:00:00Z", "resumed": sessions}
     (directory / "run.json").write_text(json.dumps(facts))
     assert runs.read(directory).started == "2026-01-03T00:00:00Z"
+
+
+def test_each_of_many_long_values_has_a_name_of_its_own(tmp_path):
+    long = [{"factor": 1 + each, "forward": 0.5, "backward": 0.25} for each in range(28)]
+    cells = [
+        row
+        for at, value in enumerate(long)
+        for row in rows("ring", 1.0, cell=f"c{at}", **swept("jobs.0.options", {"a": str(value)}))
+    ]
+    assert labelled(tmp_path, cells)["variant"].nunique() == 28

@@ -58,6 +58,15 @@ def test_rank_tests_agree_with_the_tables_of_mann_and_whitney():
     assert p[2] == pytest.approx(statistics.least_p(3, 3)) == pytest.approx(0.1)
 
 
+def test_ranks_against_the_means_are_no_evidence_for_them():
+    """One outlier makes the second mean larger; nine of its ten values are smaller."""
+    first = np.arange(10, 10.1, 0.01)[:10]
+    second = np.array([*np.arange(8, 8.09, 0.01)[:9], 60])
+    assert first.mean() < second.mean()
+    assert statistics.rank_tests([(first, second)]) == [1.0]
+    assert statistics.rank_tests([(second, first)])[0] < 0.01
+
+
 def test_holms_correction_agrees_with_a_worked_example():
     # Holm (1979): 0.01, 0.02, 0.04 become 3, 2 and 1 times as much, and never fall.
     assert statistics.holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])

@@ -70,3 +70,16 @@ def test_the_report_has_the_figure(tmp_path):
     page = reporting.report([path], path)
     assert "Job completion time against a swept field" in page.read_text()
     assert (path / "figures/swept-1.svg").exists()
+
+
+def test_back_ends_are_not_averaged(tmp_path):
+    varied = "backend: [simulate, packet]\n  fabric.step_latency: [0us, 5us]"
+    (field,) = swept.fields(evaluated([run(tmp_path, varied)], reporting.styles()))
+    titles = [title for title, _ in field.panels]
+    assert len(titles) == 2 and sum("(packets)" in title for title in titles) == 1
+    assert all((rows["used_rows"] == 3).all() for _, rows in field.panels)
+
+
+def test_a_cell_that_is_the_same_run_is_no_other_sample(tmp_path):
+    found = evaluated([run(tmp_path, "fabric.ina: [0.3, 0.5]")], reporting.styles())
+    assert set(found.means["used_rows"]) == {3} and found.replaced == 6

@@ -193,6 +193,12 @@ def facts(**changes) -> dict:
     }
 
 
+def test_a_run_that_was_killed_as_it_began_says_nothing(tmp_path):
+    made = Made()
+    made.add([tmp_path])
+    assert str(made) == "No experiment has been run."
+
+
 def test_a_page_says_what_made_it():
     later = facts(started_at="2026-11-22T10:01:10Z", finished_at="2026-11-22T10:02:00Z")
     assert str(Made([facts(), later])) == (

@@ -445,3 +445,22 @@ def test_only_the_first_cells_that_diverge_are_run_again(in_packets, diverging, 
         monkeypatch.setattr("testbed.studies.comparison.MOST_RERUN", most)
         done = CliRunner().invoke(main, ["compare", str(in_packets), str(diverging)])
         assert done.output.count("run again") == times
+
+
+def test_fields_swept_in_another_job_tell_cells_apart(tmp_path):
+    job = {"workload": str(tmp_path / "run" / "tiny.trace"), "workers": 2, "iterations": 1}
+    changes = {
+        "backend": "packet",
+        "emulation__repeats": 1,
+        "jobs": [{"system": "ring", **job}, {"system": "ring", **job}],
+        "sweep": {"jobs.1.start": ["0s", "50ms"]},
+    }
+    (tmp_path / "run").mkdir()
+    asked = experiment(tmp_path / "run", **changes)
+    path, failed = New(asked, tmp_path / "run").run(NOTHING, local.Local(), quiet=True)
+    assert not failed
+    other = shutil.copytree(path, tmp_path / "other")
+    done = invoke("compare", path, other, "--all")
+    assert done.exit_code == 0, done.output
+    assert "differs" not in done.output
+    assert done.output.count("job 1 start=") == 2

@@ -24,7 +24,7 @@ def row(backend, jct_s, repeat=0, system="ring", verdict="valid", rate="10Gbit",
         experiment="ladder", cell=f"{backend}-{system}-{rate}", repeat=repeat, job=0, system=system,
         workload="resnet50", topology="leaf-spine 2x5", workers=8, servers=0, ina_tors=2, tors=2,
         backend=backend, switch_target="", dilation=1.0, scale=1.0, iterations=2, jct_s=jct_s,
-        expected_jct_s=1.8, verdict=verdict, settings=json.dumps(settings),
+        expected_jct_s=1.8, verdict=verdict, verified=True, settings=json.dumps(settings),
     )  # fmt: skip
 
 

@@ -74,3 +74,9 @@ def test_what_their_benchmark_cannot_read_is_not_written(tmp_path: Path) -> None
     slow = Trace("slow", 1, (Tensor("a", 1, 3.0, 0.0),))
     with pytest.raises(ValueError, match="a: 3000000000, wanted at most 2147483647"):
         layers.save(slow, tmp_path / "x.csv")
+
+
+def test_gradients_of_two_bytes_are_not_written(tmp_path: Path) -> None:
+    half = Trace("half", 1, (Tensor("a", 1000, 1.0, 0.0),), dtype_bytes=2)
+    with pytest.raises(ValueError, match="found gradients of 2 bytes a value, wanted float32"):
+        layers.save(half, tmp_path / "x.csv")

@@ -12,9 +12,6 @@ from testbed.experiment import sweep
 from testbed.experiment.fields import Model, Name
 from testbed.experiment.schema import Experiment
 
-SEED = "emulation.seed"
-"""A path that is swept to repeat random draws: cells that differ only in it are one point."""
-
 Metric = Literal[
     "jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s", "target_s",
     "target_iteration", "last", "best",
@@ -151,9 +148,9 @@ class Measure(Model):
             if not _agrees(cell, {**self.where, **self.of}):
                 continue
             beside = None if self.over is None else self._partner(cell, cells, together)
-            common = {path: value for path, value in cell.items() if path != SEED}
+            common = {path: value for path, value in cell.items() if path != sweep.SEED}
             at = None if self.along is None else cell[self.along]
-            point = found.setdefault(sweep.written(common), Point(common, at))
+            point = found.setdefault(sweep.key(common), Point(common, at))
             point.pairs.append((cell, beside))
         if not found:
             raise ValueError("found no cell with these values, wanted at least one")

@@ -270,8 +270,8 @@ class Made:
     runs: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, runs: Sequence[Path]) -> None:
-        """Add the facts of the runs in these directories."""
-        self.runs += map(run_tables.read_metadata, runs)
+        """Add the facts of the runs in these directories. Those killed at once have none."""
+        self.runs += filter(None, map(run_tables.read_metadata, runs))
 
     def __str__(self) -> str:
         """Commit, machine, dates and the time that the experiments took, in sentences."""

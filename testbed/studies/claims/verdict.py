@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +103,11 @@ def measured(measure: Measure, experiment: Experiment, rows: pd.DataFrame | str)
     if isinstance(rows, str):
         raise Lacking(NOT_RUN, rows)
     points = measure.points(experiment)
-    samples = [_sample(measure, experiment, point, rows, at) for at, point in enumerate(points)]
+    of_cell = {
+        sweep.key(json.loads(settings)): own
+        for settings, own in rows.groupby("settings", sort=False)
+    }
+    samples = [_sample(measure, experiment, point, of_cell, at) for at, point in enumerate(points)]
     along = [point.at for point in points]
     change = samples[-1].value / samples[0].value - 1
     if measure.number == "midway" and abs(change) < LEAST_CHANGE:
@@ -265,8 +269,13 @@ class _Sample:
 
 
 def _sample(
-    measure: Measure, experiment: Experiment, point: Point, rows: pd.DataFrame, number: int
+    measure: Measure,
+    experiment: Experiment,
+    point: Point,
+    rows: Mapping[str, pd.DataFrame],
+    number: int,
 ) -> _Sample:
+    """The sample of a point; ``rows`` are those of each cell, by `sweep.key`."""
     pairs = [
         (
             _metric(measure, cell, rows),
@@ -288,15 +297,14 @@ def _sample(
     return _Sample(float(ratios[0]), resampled, counted(len(of), "repeat"))
 
 
-def _metric(measure: Measure, cell: sweep.Settings, rows: pd.DataFrame) -> Floats:
+def _metric(measure: Measure, cell: sweep.Settings, rows: Mapping[str, pd.DataFrame]) -> Floats:
     """The metric in each valid repeat of a cell, as the mean over its jobs."""
-    wanted = json.loads(json.dumps(cell))
-    own = rows[[json.loads(settings) == wanted for settings in rows["settings"]]]
+    title = sweep.written(cell) or "the experiment"
+    own = rows.get(sweep.key(cell))
+    if own is None:
+        raise Lacking(NOT_RUN, f"There are no results of {title}.")
     if measure.job is not None:
         own = own[own["job"] == measure.job]
-    title = sweep.written(cell) or "the experiment"
-    if not len(own):
-        raise Lacking(NOT_RUN, f"There are no results of {title}.")
     whole = own.assign(good=is_valid(own)).groupby("repeat").filter(lambda each: each["good"].all())
     if not len(whole):
         why = next(filter(None, [*own["error"], *own["verdict"]]), "not verified")

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tiny import file
+from tiny import experiment, file
 
 import testbed
 from testbed.cli import main
 from testbed.deployment import experiments
+from testbed.deployment.tables import tables
 from testbed.experiment.cells import distinct
+from testbed.placement.deployments import Deployments
 from testbed.report import parts
+from testbed.studies.explain import causes
 
 
 def invoke(*arguments):
@@ -46,6 +49,14 @@ def test_of_a_run_it_explains_the_slowest_cell(tmp_path):
     assert "\nloss: " in done.output
     other = found[found.cell != slowest.cell].iloc[0]
     assert invoke(slowest.run, "--cell", other.cell[:6]).output.startswith(other.cell)
+
+
+def test_endless_queues_have_a_mark_that_switches_can_hold(tmp_path):
+    """ATP marks packets of long queues, and `explain` asks how long it took without full ones."""
+    deployment = Deployments().of(experiment(tmp_path, backend="packet"))
+    endless = causes.removed(deployment, 0, causes.CAUSES)
+    marks = [entries.long_queue for entries in tables(endless).values()]
+    assert marks and all(0 < mark < 1 << 19 for mark in marks)
 
 
 def test_rows_of_other_back_ends_are_explained_by_their_tables(tmp_path):
