@@ -114,7 +114,7 @@ def run(
             raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
     if cells and (resume is not None or len(files) != 1):
         raise click.UsageError("--cell needs exactly one FILE, and cannot be used with --resume")
-    from testbed.backends.recording import recorded
+    from testbed.backends.recording import NOTHING, recorded
     from testbed.campaign.evaluation import New, Resumed
     from testbed.campaign.executors import named
     from testbed.campaign.planning import refuse
@@ -142,6 +142,8 @@ def run(
         announce(evaluations, dry_run)
         if dry_run:
             return
+        if recording != NOTHING and not any(each.planned for each in evaluations):
+            click.echo("all cells are finished, so nothing is recorded", err=True)
         if executor == "local" and not force:
             refuse([each for evaluation in evaluations for each in evaluation.planned])
     sources = files if resume is None or files else (resume / EXPERIMENT,)

@@ -59,7 +59,8 @@ def import_(file: str, out: Path, batch: int | None) -> None:
     FILE is a Chakra execution trace (.et), SwitchML's layer list (.csv), or an export of PyTorch's
     profiler (.json, .json.gz), recorded with record_shapes=True.
     """
-    _convert(file, out, batch)
+    if _convert(file, out, batch) == 1 and batch is None:
+        click.echo("its batch is 1, as the file names none; --batch says another", err=True)
 
 
 @trace.command()
@@ -107,10 +108,13 @@ def script(file: Path, compute: str | None, device: str | None, batch: int, out:
     click.echo(f"wrote {out}")
 
 
-def _convert(workload: str, out: Path, batch: int | None = None) -> None:
+def _convert(workload: str, out: Path, batch: int | None = None) -> int:
+    """Write a workload in another format; returns its batch."""
     from testbed.workload import formats
 
     with reading(ValueError):
         trace = formats.load(workload)
-        formats.save(trace if batch is None else replace(trace, batch=batch), out)
+        trace = trace if batch is None else replace(trace, batch=batch)
+        formats.save(trace, out)
     click.echo(f"wrote {out}")
+    return trace.batch

@@ -16,6 +16,7 @@ from testbed import extensions, protocols, systems
 from testbed.deployment.users_code import MARKERS, names_of
 from testbed.shipped import folder as shipped
 from testbed.switches.compile import COMPILER
+from testbed.workload import catalogue
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 40
@@ -116,6 +117,8 @@ def _check(kind: str, name: str, module: str) -> None:
         raise Refused(f"found {name}, a word of Python, wanted another name; write my-{name}")
     if kind == "protocol" and (shipped("p4") / f"{module}.p4").exists():
         raise Refused(f"found {name}, a P4 file of the testbed, wanted another name")
+    if kind == "workload" and name in (*catalogue.names(), *catalogue.trained()):
+        raise Refused(f"found {name}, a workload of the testbed, wanted another name")
     packages = {"system": [systems], "protocol": [systems, protocols]}
     for package in packages.get(kind, []):
         what = package.__name__.rpartition(".")[2]

@@ -130,10 +130,10 @@ def tolerances(texts: Iterable[str]) -> dict[str, float]:
             value = float(share.removesuffix("%")) / (100 if share.endswith("%") else 1)
         except ValueError:
             value = -1.0
-        if not 0 <= value < float("inf") or backend not in ("", *BACKENDS):
+        if not 0 <= value <= 1 or backend not in ("", *BACKENDS):
             raise ValueError(
-                f"found {text!r}, wanted a share such as 0.1 or 10%, or emulate=10% for one back"
-                f" end alone ({', '.join(BACKENDS)})"
+                f"found {text!r}, wanted a share up to 1 such as 0.1 or 10%, or emulate=10% for"
+                f" one back end alone ({', '.join(BACKENDS)})"
             )
         found |= dict.fromkeys([backend] if backend else BACKENDS, value)
     return found

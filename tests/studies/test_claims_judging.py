@@ -157,13 +157,13 @@ def test_repeats_of_other_cells_are_resampled_on_their_own(beside):
 @pytest.mark.parametrize(
     ("times", "where"),
     [
-        ((2, 3, 3), "from 4 on"),
-        ((3, 3, 2), "up to 4"),
+        ((2, 3, 3), "from 4 to 8"),
+        ((3, 3, 2), "from 2 to 4"),
         ((2, 3, 2), "at 4"),
         ((3, 2, 3), "at 2, 8"),
         ((2, 2, 2), ""),
         ((3, 3, 3), "everywhere from 2 to 8"),
-        ((3, 3, 9), "up to 4"),  # more than published is another finding
+        ((3, 3, 9), "from 2 to 4"),  # more than published is another finding
     ],
 )
 def test_a_break_even_says_where_a_claim_would_hold(times, where):

@@ -294,7 +294,7 @@ def test_results_that_have_nothing_in_common_are_not_equal(base, tmp_path):
     assert invoke("compare", bad, base).exit_code == 2
 
 
-@pytest.mark.parametrize("text", ["much", "-1", "inf", "simulation=1%", "10 %%"])
+@pytest.mark.parametrize("text", ["much", "-1", "inf", "10", "simulation=1%", "10 %%"])
 def test_a_bad_tolerance_is_told(text, base):
     done = invoke("compare", base, base, "--tolerance", text)
     assert done.exit_code == 2

@@ -102,7 +102,7 @@ class Judged:
 
     @property
     def would_hold(self) -> str:
-        """``It would be reproduced from 40us on (latency of a step)``.
+        """``It would be reproduced from 40us to 200us (latency of a step)``.
 
         Empty if nothing was varied, except for a claim that is not reproduced.
         """

@@ -162,7 +162,8 @@ def _plain(value: Any) -> str:
 
 
 def _where(values: Sequence[str], held: Sequence[bool]) -> str:
-    """``from 40us on``: the values at which something holds; empty if at none."""
+    """``from 40us to 200us``: the values at which something holds, as far as they were tried; empty
+    if at none."""
     true = [at for at, holds in enumerate(held) if holds]
     if not true:
         return ""
@@ -171,10 +172,6 @@ def _where(values: Sequence[str], held: Sequence[bool]) -> str:
         return f"everywhere from {values[0]} to {values[-1]}"
     if len(true) <= last - first:  # not all of one piece
         return f"at {', '.join(values[at] for at in true)}"
-    if last == len(values) - 1 and first < last:
-        return f"from {values[first]} on"
-    if first == 0 and first < last:
-        return f"up to {values[last]}"
     return f"at {values[first]}" if first == last else f"from {values[first]} to {values[last]}"
 
 

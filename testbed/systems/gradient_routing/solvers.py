@@ -43,7 +43,8 @@ def rounded(problem: Problem, seed: int, draws: int) -> Routing:
 
 
 def searched(problem: Problem, seed: int) -> Routing:
-    """This project's own method: draws as in `rounded`, then removes switches one at a time.
+    """This project's own method: draws as in `rounded`, and each rack's nearest switch, of which it
+    then removes switches one at a time.
 
     The relaxation does not see that every switch in use costs a stream to the server. The result is
     the best solution found on the way.
@@ -52,7 +53,7 @@ def searched(problem: Problem, seed: int) -> Routing:
     several = TRIALS // max(1, len(problem.switches))
     best = [
         _with_fewer(problem, counts, tries)
-        for counts in draws[: max(1, min(KEPT, several))]
+        for counts in (*draws[: max(1, min(KEPT, several))], to_nearest(problem))
         for tries in sorted({1, max(1, min(len(problem.switches), several // KEPT))})
     ]
     return problem.routing(min(best, key=problem.cost))
