@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -102,6 +102,12 @@ def read_text(path: Path, needed: Collection[str] = ()) -> list[dict[str, str]]:
     table, or has not the columns ``needed``."""
     columns, rows = _fields(path, needed)
     return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def settings_key(settings: Mapping[str, Any]) -> str:
+    """A cell's settings in full, to find its rows: texts for readers are shortened, and may be the
+    same for several cells."""
+    return json.dumps(settings, sort_keys=True)
 
 
 def cut(paths: str | Path | Iterable[str | Path]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,8 +16,6 @@ from testbed.located import Place
 Settings = dict[str, Any]
 Check = Callable[[dict[str, Any]], list[Finding]]
 MOST_CELLS = 10_000
-SEED = "emulation.seed"
-"""A path that is swept to repeat random draws: cells that differ only in it are samples."""
 
 
 def settings(sweep: Sweep | None) -> Iterator[Settings]:
@@ -33,36 +30,23 @@ def settings(sweep: Sweep | None) -> Iterator[Settings]:
     if sweep.zip:
         steps = zip(*sweep.zip.values(), strict=True)
         factors.append([dict(zip(sweep.zip, step, strict=True)) for step in steps])
-    excluded = [
-        {path: _keys_of(value, sweep.values.get(path, ())) for path, value in left_out.items()}
-        for left_out in sweep.exclude
-    ]
     for factor in itertools.product(*factors):
         combination = {path: value for part in factor for path, value in part.items()}
-        keys = {path: key(value) for path, value in combination.items()} if excluded else {}
-        if not any(
-            all(keys.get(path) in wanted for path, wanted in left_out.items())
-            for left_out in excluded
-        ):
+        if not any(_matches(combination, left_out) for left_out in sweep.exclude):
             yield combination
 
 
-def _keys_of(value: Any, swept: Sequence[Any]) -> set[str]:
-    """The keys of the ``swept`` values that a value in ``exclude`` stands for."""
-    return {key(same) for each in _any_of(value, swept) for same in _same(each, swept)}
+def _matches(combination: Settings, left_out: Mapping[str, Any]) -> bool:
+    return all(
+        path in combination and combination[path] in _any_of(value, [combination[path]])
+        for path, value in left_out.items()
+    )
 
 
-def _any_of(value: Any, swept: Sequence[Any]) -> Sequence[Any]:
-    """A value in ``exclude`` or, if it is a list and not ``swept`` itself, each of its items. A
-    swept value may itself be a list, such as the names of switches."""
-    return value if isinstance(value, list) and value not in swept else [value]
-
-
-def _same(value: Any, swept: Sequence[Any]) -> list[Any]:
-    """The ``swept`` values that are written as ``value`` is or, without any, equal it: 1 is one ToR
-    and 1.0 all of them, but 2 and 2.0 are the same dilation."""
-    written = [each for each in swept if key(each) == key(value)]
-    return written or [each for each in swept if each == value]
+def _any_of(value: Any, known: Sequence[Any]) -> Sequence[Any]:
+    """The values that a value in ``exclude`` stands for: if it is a list and not ``known``, each of
+    its items, else itself. A swept value may itself be a list, such as the names of switches."""
+    return value if isinstance(value, list) and value not in known else [value]
 
 
 def apply(data: Mapping[str, Any], combination: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,12 +71,6 @@ def written(combination: Settings) -> str:
         f"{path}: {value if isinstance(value, str) else shown(value)}"
         for path, value in combination.items()
     )
-
-
-def key(value: Any) -> str:
-    """Settings or one value in full, to tell them apart: `written` shortens long ones, and for
-    Python 1 (a number of ToRs) equals 1.0 (a share of them)."""
-    return json.dumps(value, sort_keys=True)
 
 
 def with_first_values(data: Mapping[str, Any], sweep: Sweep) -> dict[str, Any]:
@@ -173,11 +151,6 @@ def check_values(data: Mapping[str, Any], sweep: Sweep, fields: Check) -> list[F
             if finding.place[: len(place)] == place:
                 at = Finding(("sweep", part, path, index), finding.message)
                 findings.append(_in_file(at, short))
-    # The right value of one that is wrong is not known, so neither is what it excludes.
-    findings = findings or [_in_file(finding, short) for finding in _excluded(sweep)]
-    if not findings and next(settings(sweep), None) is None:
-        message = "found no cell left, wanted at least one; exclude fewer"
-        findings = [_in_file(Finding(("sweep", "exclude"), message, at_key=True), short)]
     return findings
 
 
@@ -228,7 +201,7 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
                 yield Finding(place, message, at_key=True)
             # In a zip, equal values may be paired with different values.
             for index, value in enumerate(values if part == "product" else ()):
-                if key(value) in map(key, values[:index]):
+                if value in values[:index]:
                     message = f"found {shown(value)} again, wanted each value once; remove one"
                     yield Finding((*place, index), message)
     lengths = {path: len(values) for path, values in sweep.zip.items()}
@@ -237,11 +210,17 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
         message = f"found lists of different lengths ({found}), wanted equal ones; fill them up"
         yield Finding(("sweep", "zip"), message, at_key=True)
         return
+    if wrong := list(_excluded(sweep)):
+        yield from wrong
+        return
     zipped = min(lengths.values(), default=1)
     cells = math.prod(len(values) for values in sweep.product.values()) * zipped
     if cells > MOST_CELLS:
         message = f"found {cells} cells, wanted at most {MOST_CELLS}; split the experiment"
         yield Finding(("sweep",), message, at_key=True)
+    elif next(settings(sweep), None) is None:
+        message = "found no cell left, wanted at least one; exclude fewer"
+        yield Finding(("sweep", "exclude"), message, at_key=True)
 
 
 def _free(known: list[str]) -> list[str]:
@@ -263,7 +242,7 @@ def _excluded(sweep: Sweep) -> Iterator[Finding]:
                 yield Finding(place, message, at_key=True)
                 continue
             for each in _any_of(value, swept[path]):
-                if not _same(each, swept[path]):
+                if each not in swept[path]:
                     fix = suggestion(each, [str(v) for v in swept[path]])
                     message = f"found {shown(each)}, wanted a value of {path} in this sweep; {fix}"
                     yield Finding(place, message)
@@ -286,10 +265,9 @@ def _combinations(data: Mapping[str, Any], sweep: Sweep, between: Check) -> Iter
 
 
 def _inside(place: Place, blamed: Place) -> str:
-    """``deferred: `` for a place inside the swept value at fault, the whole path for one elsewhere;
-    empty for the value itself."""
-    swept = place_of(str(blamed[2])) if len(blamed) > 2 else ()
-    inner = place[len(swept) :] if place[: len(swept)] == swept else place
+    """``deferred: `` for a place inside the swept value at fault; empty for the value itself."""
+    swept = place_of(str(blamed[2])) if len(blamed) > 2 else place
+    inner = place[len(swept) :] if place[: len(swept)] == swept else ()
     return f"{'.'.join(map(str, inner))}: " if inner else ""
 
 
@@ -297,19 +275,17 @@ def _to_blame(
     place: Place, sweep: Sweep, guilty: list[Settings], cells: list[Settings]
 ) -> Place | None:
     """The swept value that makes ``guilty`` cells wrong; None if all are wrong without it."""
-    where: dict[tuple[str, str], Place] = {}
-    for part, path, index, value in _all_values(sweep):
-        where.setdefault((path, key(value)), ("sweep", part, path, index))
-    wrong = {*map(key, guilty)}
+    where = {
+        (path, index): ("sweep", part, path, index) for part, path, index, _ in _all_values(sweep)
+    }
     for path, value in guilty[0].items():
         swept = place_of(path)
         length = min(len(swept), len(place))
         if swept[:length] == place[:length]:
-            return where[path, key(value)]
+            return where[path, sweep.values[path].index(value)]
     if len(guilty) == len(cells):
         return None
     for path, value in guilty[0].items():
-        alike = [cell for cell in cells if key(cell[path]) == key(value)]
-        if all(key(cell) in wrong for cell in alike):
-            return where[path, key(value)]
+        if all(cell in guilty for cell in cells if cell[path] == value):
+            return where[path, sweep.values[path].index(value)]
     return ("sweep",)

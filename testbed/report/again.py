@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from testbed.experiment.sweep import SEED
 from testbed.report.runs import Run
-from testbed.report.settings import PLACE, SERIES, SETTING
+from testbed.report.settings import PLACE, SEED, SERIES, SETTING
 
 
 def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:

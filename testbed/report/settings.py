@@ -26,10 +26,13 @@ PLACE = ["ina", "ina_unit", "ina_count", "ina_total", "ina_policy"]
 SERIES = ["system", "variant"]
 """What is compared: systems, with their options if they ran with several."""
 
+SEED = "emulation.seed"
+"""A path that is swept to repeat random draws: cells that differ only in it are samples."""
+
 _INA = ("fabric.ina", "fabric.ina_policy", "fabric.ina_tier")
 _ELSEWHERE = (
     "job.system", "job.workload", "job.workers", "job.servers", "job.iterations", "job.start",
-    "emulation.repeats", "emulation.seed",
+    "emulation.repeats", SEED,
 )  # fmt: skip
 """Fields of jobs and of emulation that other columns show, or that make no difference to a job that
 runs alone."""

@@ -276,14 +276,6 @@ def test_what_no_plan_can_do_is_found_before_anything_is_built(tmp_path):
         assert "Traceback" not in done.output
 
 
-def test_an_option_that_a_swept_system_refuses_is_named(tmp_path):
-    sweep = {"jobs.0.system": ["atp", "ring"]}
-    done = invoke("validate", file(tmp_path, jobs__0__options={"window": 0}, sweep=sweep))
-    assert done.exit_code == 2
-    assert "sweep.jobs.0.system.0: jobs.0.options.window: found 0" in done.output
-    assert 'sweep.jobs.0.system.1: jobs.0.options.window: found "window"' in done.output
-
-
 def test_validate_reports_a_job_that_its_system_cannot_plan(tmp_path):
     path = file(tmp_path, jobs__0__system="grid", jobs__0__options={"rate": "900Gbit"})
     done = invoke("validate", path)

@@ -85,29 +85,6 @@ sweep:
     ]
 
 
-def test_one_tor_is_not_all_of_them() -> None:
-    text = """\
-sweep:
-  product:
-    fabric.ina: [1, 1.0, none]
-  exclude:
-    - {fabric.ina: 1}
-"""
-    with_all = [cell.settings["fabric.ina"] for cell in distinct(experiment(text))]
-    assert with_all == [1.0, "none"] and isinstance(with_all[0], float)
-
-
-def test_exclude_takes_equal_numbers_that_are_written_in_another_way() -> None:
-    text = """\
-sweep:
-  product:
-    emulation.dilation: [100, 300]
-  exclude:
-    - {emulation.dilation: 300.0}
-"""
-    assert [cell.settings["emulation.dilation"] for cell in distinct(experiment(text))] == [100]
-
-
 def test_a_swept_section_that_the_file_leaves_out() -> None:
     base = BASE.replace("emulation: {repeats: 3, seed: 4}\n", "")
     cells = distinct(experiment("sweep:\n  emulation.dilation: [100, 300]\n", base))

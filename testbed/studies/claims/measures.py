@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 from testbed.experiment import sweep
 from testbed.experiment.fields import Model, Name
 from testbed.experiment.schema import Experiment
+from testbed.report.settings import SEED
+from testbed.run_tables import settings_key
 
 Metric = Literal[
     "jct_s", "iteration_s", "throughput_samples_s", "algbw_gbit_s", "exposed_comm_s", "target_s",
@@ -148,9 +150,9 @@ class Measure(Model):
             if not _agrees(cell, {**self.where, **self.of}):
                 continue
             beside = None if self.over is None else self._partner(cell, cells, together)
-            common = {path: value for path, value in cell.items() if path != sweep.SEED}
+            common = {path: value for path, value in cell.items() if path != SEED}
             at = None if self.along is None else cell[self.along]
-            point = found.setdefault(sweep.key(common), Point(common, at))
+            point = found.setdefault(settings_key(common), Point(common, at))
             point.pairs.append((cell, beside))
         if not found:
             raise ValueError("found no cell with these values, wanted at least one")

@@ -17,6 +17,7 @@ from testbed.experiment.schema import Experiment
 from testbed.report.backends import SIMULATED
 from testbed.report.data import is_valid
 from testbed.report.statistics import LEAST
+from testbed.run_tables import settings_key
 from testbed.studies.claims.measures import Measure, Point
 from testbed.studies.claims.schema import (
     CANNOT,
@@ -104,7 +105,7 @@ def measured(measure: Measure, experiment: Experiment, rows: pd.DataFrame | str)
         raise Lacking(NOT_RUN, rows)
     points = measure.points(experiment)
     of_cell = {
-        sweep.key(json.loads(settings)): own
+        settings_key(json.loads(settings)): own
         for settings, own in rows.groupby("settings", sort=False)
     }
     samples = [_sample(measure, experiment, point, of_cell, at) for at, point in enumerate(points)]
@@ -272,7 +273,7 @@ def _sample(
     rows: Mapping[str, pd.DataFrame],
     number: int,
 ) -> _Sample:
-    """The sample of a point; ``rows`` are those of each cell, by `sweep.key`."""
+    """The sample of a point; ``rows`` are those of each cell, by `settings_key`."""
     pairs = [
         (
             _metric(measure, cell, rows),
@@ -297,7 +298,7 @@ def _sample(
 def _metric(measure: Measure, cell: sweep.Settings, rows: Mapping[str, pd.DataFrame]) -> Floats:
     """The metric in each valid repeat of a cell, as the mean over its jobs."""
     title = sweep.written(cell) or "the experiment"
-    own = rows.get(sweep.key(cell))
+    own = rows.get(settings_key(cell))
     if own is None:
         raise Lacking(NOT_RUN, f"There are no results of {title}.")
     if measure.job is not None:
