@@ -61,7 +61,7 @@ def test_a_series_of_a_heading_alone(tmp_path):
 
 def test_a_report_of_links_without_a_number(tmp_path):
     directory = made_up.run(tmp_path, made_up.rows("ps", 4.0))
-    table = pd.read_csv(directory / LINKS)
+    table = pd.read_csv(directory / LINKS, dtype={"cell": str})
     table.assign(busy="").to_csv(directory / LINKS, index=False)
     done = invoke("report", directory, "-o", tmp_path / "out")
     assert done.exit_code == 2, done.output

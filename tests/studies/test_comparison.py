@@ -273,7 +273,7 @@ def test_a_directory_without_results_is_told(base, tmp_path):
 
 def test_in_virtual_time_the_same_repeats_are_compared(tmp_path):
     base = made_up(tmp_path / "base")
-    table = pd.read_csv(base / "results.csv")
+    table = pd.read_csv(base / "results.csv", dtype={"cell": str})
     table.loc[table["repeat"] == 1, "jct_s"] *= 1.5  # another draw
     table.to_csv(base / "results.csv", index=False)
     fewer = made_up(tmp_path / "fewer", emulation__repeats=1)
@@ -407,7 +407,7 @@ def in_packets(tmp_path_factory) -> Path:
 def test_a_damaged_record_is_told(name, column, value, said, in_packets, tmp_path):
     new = tmp_path / "new"
     shutil.copytree(in_packets, new)
-    table = pd.read_csv(new / name)
+    table = pd.read_csv(new / name, dtype={"cell": str})
     table = table.drop(columns=column) if value is None else table.assign(**{column: value})
     table.to_csv(new / name, index=False)
     for verb in (["compare", in_packets, new], ["baseline", new, "-o", tmp_path / "kept.json"]):
@@ -422,10 +422,10 @@ def diverging(in_packets, tmp_path) -> Path:
     new = tmp_path / "new"
     shutil.copytree(in_packets, new)
     for name, column in (("iterations.csv", "end_s"), ("results.csv", "jct_s")):
-        table = pd.read_csv(new / name)
+        table = pd.read_csv(new / name, dtype={"cell": str})
         table[column] *= 2
         table.to_csv(new / name, index=False)
-    table = pd.read_csv(new / "digests.csv")
+    table = pd.read_csv(new / "digests.csv", dtype={"cell": str})
     table["packets"] += 1
     table.to_csv(new / "digests.csv", index=False)
     return new
