@@ -110,6 +110,12 @@ def settings_key(settings: Mapping[str, Any]) -> str:
     return json.dumps(settings, sort_keys=True)
 
 
+def by_settings(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The rows of each cell, by its `settings_key`."""
+    keys = rows["settings"].map(lambda settings: settings_key(json.loads(settings)))
+    return dict(iter(rows.groupby(keys, sort=False)))
+
+
 def cut(paths: str | Path | Iterable[str | Path]) -> int:
     """How many runs end in an incomplete row, which `read` leaves out."""
     return sum(bool((run / RESULTS).read_bytes().rpartition(b"\n")[2]) for run in _runs(paths))

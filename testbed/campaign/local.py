@@ -119,8 +119,7 @@ class Local:
                     yield running.popleft().planned, outcome
         finally:
             for each in running:
-                if each.outcome is None:
-                    each.call.end()
+                each.call.end()
 
 
 class _Running:

@@ -52,7 +52,8 @@ def parts(row: Any, iterations: pd.DataFrame) -> Parts:
     last = own[own["rank"] == own.loc[own["end_s"].idxmax(), "rank"]]
     compute = float((last["compute_end_s"] - last["start_s"] - last["stalled_s"]).sum())
     expected = float(row.expected_jct_s)
-    ecmp = max(0.0, float(row.routed_jct_s) - expected)
+    routed = float(row.routed_jct_s)
+    ecmp = routed if isnan(routed) else max(0.0, routed - expected)  # max would drop the nan
     known = expected if isnan(ecmp) else expected + ecmp
     return Parts(compute, expected - compute, ecmp, float(row.jct_s) - known)
 

@@ -100,10 +100,9 @@ def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) ->
     sweeps = {run: bool(content.get("sweep")) for run, content in experiments.items()}
     known: dict[tuple[str, str, int], dict[str, str]] = {}
     records = []
-    for run, settings, job in zip(rows["run"], rows["settings"], rows["job"], strict=True):
-        key = run, settings, job
+    for run, written, job in zip(rows["run"], rows["settings"], rows["job"], strict=True):
+        key = run, written, job
         if key not in known:
-            written = settings
             # Rows of older runs do not say which cell of the sweep they belong to.
             lost = sweeps.get(run, False) and written == "{}"
             own = _of_job(_with(bases.get(run, {}), written), job)

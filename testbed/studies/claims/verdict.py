@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from testbed.experiment.schema import Experiment
 from testbed.report.backends import SIMULATED
 from testbed.report.data import is_valid
 from testbed.report.statistics import LEAST
-from testbed.run_tables import settings_key
+from testbed.run_tables import by_settings, settings_key
 from testbed.studies.claims.measures import Measure, Point
 from testbed.studies.claims.schema import (
     CANNOT,
@@ -104,10 +103,7 @@ def measured(measure: Measure, experiment: Experiment, rows: pd.DataFrame | str)
     if isinstance(rows, str):
         raise Lacking(NOT_RUN, rows)
     points = measure.points(experiment)
-    of_cell = {
-        settings_key(json.loads(settings)): own
-        for settings, own in rows.groupby("settings", sort=False)
-    }
+    of_cell = by_settings(rows)
     samples = [_sample(measure, experiment, point, of_cell, at) for at, point in enumerate(points)]
     along = [point.at for point in points]
     change = samples[-1].value / samples[0].value - 1
