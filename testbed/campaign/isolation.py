@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from testbed.lifetime import die_with_parent
 
 T = TypeVar("T")
 _CLEAN_UP_TIME = 20.0
+_SOON = 0.01
 _BOTH = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -24,7 +26,11 @@ class Terminated(BaseException):
 
 @contextmanager
 def termination_unwinds() -> Iterator[None]:
-    """A context in which SIGTERM raises `Terminated` instead of ending the process at once."""
+    """A context in which SIGTERM raises `Terminated` instead of ending the process at once.
+
+    Python drops what a handler raises inside a destructor, or inside a hook that another module has
+    registered for forks. It is then raised again a moment later, outside of them.
+    """
 
     def unwind(number: int, frame: object) -> None:
         # A second signal must not interrupt the clean-up after the first one. If it has arrived
@@ -36,11 +42,26 @@ def termination_unwinds() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
+    def dropped(what: sys.UnraisableHookArgs) -> None:
+        if what.exc_type not in (KeyboardInterrupt, Terminated):
+            usual(what)
+            return
+
+        def unwind_again(number: int, frame: object) -> None:
+            raise what.exc_type
+
+        signal.signal(signal.SIGALRM, unwind_again)
+        signal.setitimer(signal.ITIMER_REAL, _SOON)
+
     before = {each: signal.signal(each, unwind) for each in _BOTH}
+    alarm, usual = signal.getsignal(signal.SIGALRM), sys.unraisablehook
+    sys.unraisablehook = dropped
     try:
         yield
     finally:
-        for each, handler in before.items():
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = usual
+        for each, handler in {**before, signal.SIGALRM: alarm}.items():
             signal.signal(each, handler)
 
 
@@ -122,13 +143,16 @@ class Call(Generic[T]):
         return found
 
     def end(self) -> None:
-        """Make the process unwind if it still runs, and wait for that."""
+        """Make the process unwind if it still runs, and wait for that. One that does not is
+        killed; what it has started then dies with it."""
         if self._pipe.closed:  # its result has been taken
             return
         # Ctrl-C in a terminal reaches the child, too; a signal to this process does not.
         if self._child.is_alive() and self._child.pid is not None:
             os.kill(self._child.pid, signal.SIGTERM)
         self._child.join(_CLEAN_UP_TIME)
+        self._child.kill()  # no effect on one that has ended
+        self._child.join()
         self._pipe.close()
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,8 @@ class Running:
 
     def __exit__(self, *error: object) -> None:
         self.process.kill()
+        with suppress(ProcessLookupError):  # what a failed test has left also holds the pipe
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
     def inside(self) -> dict[int, int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
+from patience import PATIENCE_S
 
+from testbed.campaign import isolation
 from testbed.campaign.isolation import Call, Failed, Terminated, termination_unwinds
 
 
@@ -34,10 +38,49 @@ def interrupted_by_both():
     signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 
 
+class Interrupted:
+    """Its end is a place from which Python lets nothing be raised."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def interrupted_in_a_destructor():
+    Interrupted()
+    time.sleep(PATIENCE_S)
+
+
+def interrupted_in_two_destructors():
+    Interrupted()
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        Lingering()
+    time.sleep(PATIENCE_S)
+
+
+class Lingering:
+    """Nearly all of its time passes in its destructor."""
+
+    def __del__(self):
+        time.sleep(0.005)
+
+
 @pytest.mark.parametrize(
     ("function", "code"),
-    [(Interrupting, -signal.SIGTERM), (interrupted, 130), (interrupted_by_both, 130)],
-    ids=["after the function", "in the function", "by both"],
+    [
+        (Interrupting, -signal.SIGTERM),
+        (interrupted, 130),
+        (interrupted_by_both, 130),
+        (interrupted_in_a_destructor, 130),
+        (interrupted_in_two_destructors, 130),
+    ],
+    ids=[
+        "after the function",
+        "in the function",
+        "by both",
+        "in a destructor",
+        "and again in another one",
+    ],
 )
 def test_a_signal_leaves_no_traceback(function, code, capfd):
     with (
@@ -81,3 +124,17 @@ def test_a_process_that_dies_while_it_sends_its_result_has_failed():
     os.kill(call._child.pid, signal.SIGKILL)
     with pytest.raises(Failed, match="died"):
         call.result()
+
+
+def test_what_does_not_unwind_is_killed(monkeypatch):
+    def stays():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        ready.set()
+        time.sleep(2 * PATIENCE_S)
+
+    monkeypatch.setattr(isolation, "_CLEAN_UP_TIME", 0.1)
+    ready = multiprocessing.get_context("fork").Event()
+    call = Call(stays, expected=())
+    assert ready.wait(PATIENCE_S)
+    call.end()
+    assert call._child.exitcode == -signal.SIGKILL
