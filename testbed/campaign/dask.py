@@ -42,8 +42,7 @@ _GONE = (OSError, TimeoutError, CancelledError, RuntimeError)
 
 
 class Dask:
-    """Runs cells on the machines of a scheduler's workers. Outcomes come in the order in which
-    cells end.
+    """Runs cells on the machines of a scheduler's workers.
 
     A machine that refuses a cell (see `testbed.campaign.remote`) gets no more cells while there are
     others.
@@ -75,7 +74,6 @@ class Dask:
         logs: Path,
         recording: Recording,
         started: Told,
-        ended: Told = lambda planned: None,
     ) -> Iterator[tuple[Planned, Outcome]]:
         running: dict[Any, Planned] = {}
         begun: deque[tuple[float, str]] = deque()
@@ -98,7 +96,6 @@ class Dask:
                     if found is None:
                         again.append(each)
                     else:
-                        ended(each)
                         yield each, found
                 if (again or not done) and not self._awaited():
                     raise DeploymentError(self._nobody_left(len(running) + len(again)))

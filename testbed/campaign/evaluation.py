@@ -224,8 +224,7 @@ def _fill(
     failures = 0
     for each in planned:
         shutil.rmtree(directory.logs / log_name(each.cell), ignore_errors=True)
-    told = progress.start, progress.end
-    for each, outcome in executor.outcomes(planned, directory.logs, recording, *told):
+    for each, outcome in executor.outcomes(planned, directory.logs, recording, progress.start):
         if isinstance(outcome, Failed):
             failures += 1
             result = _failed(each, str(outcome))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import wait
+from itertools import islice
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -35,10 +36,6 @@ Outcome: TypeAlias = CellResult | Failed
 Told: TypeAlias = Callable[[Planned], None]
 
 
-def _untold(planned: Planned) -> None:
-    pass
-
-
 class Executor(Protocol):
     """Runs cells."""
 
@@ -54,22 +51,19 @@ class Executor(Protocol):
         logs: Path,
         recording: Recording,
         started: Told,
-        ended: Told = _untold,
     ) -> Iterator[tuple[Planned, Outcome]]:
-        """Each cell with its outcome, as soon as that is known.
+        """Each cell with its outcome, as soon as it ends.
 
         Args:
             logs: the directory in which each cell has a directory for its logs.
             recording: what cells record there.
             started: called with each cell when it begins.
-            ended: called with each cell when it has ended, which may be before its outcome's turn
-                comes.
         """
 
 
 class Local:
     """Runs cells here, each in its own process: emulated cells alone, simulated ones in parallel on
-    all cores. Outcomes come in the order of the cells."""
+    all cores."""
 
     def prepare(self, cells: Sequence[Planned], recording: Recording) -> None:
         emulated = [each.cell.experiment for each in cells if is_emulated(each)]
@@ -97,52 +91,49 @@ class Local:
         logs: Path,
         recording: Recording,
         started: Told,
-        ended: Told = _untold,
     ) -> Iterator[tuple[Planned, Outcome]]:
-        waiting, running = deque(cells), deque[_Running]()
+        waiting, running = deque(cells), dict[Connection, _Running]()
         cores = len(os.sched_getaffinity(0))
         try:
             while waiting or running:
-                for each in running:
-                    if each.outcome is None and each.call.pipe.poll():
-                        each.end()
-                        ended(each.planned)
-                busy = [each.call.pipe for each in running if each.outcome is None]
-                side_by_side = [each.planned for each in running] + list(waiting)[:1]
+                side_by_side = [*(each.planned for each in running.values()), *islice(waiting, 1)]
                 may_start = not running or not any(map(is_emulated, side_by_side))
-                if waiting and may_start and len(busy) < cores:
+                if waiting and may_start and len(running) < cores:
                     started(waiting[0])
-                    running.append(_Running(waiting.popleft(), logs, recording))
-                elif (outcome := running[0].outcome) is None:
-                    wait(busy)
-                else:
-                    yield running.popleft().planned, outcome
+                    begun = _Running(waiting.popleft(), logs, recording)
+                    running[begun.call.pipe] = begun
+                    continue
+                for pipe in wait(list(running)):
+                    assert isinstance(pipe, Connection)
+                    ended = running[pipe]
+                    outcome = ended.outcome()
+                    del running[pipe]
+                    yield ended.planned, outcome
         finally:
-            for each in running:
+            for each in running.values():
                 each.call.end()
 
 
 class _Running:
-    """A cell in its own process; ``outcome`` is None while it runs."""
+    """A cell in its own process."""
 
     def __init__(self, planned: Planned, logs: Path, recording: Recording) -> None:
         self.planned, self._log_dir = planned, logs / log_name(planned.cell)
-        self.outcome: Outcome | None = None
         self.call = Call(
             run_cell,
             *(planned.cell, planned.deployment, self._log_dir, recording),
             expected=EXPECTED_ERRORS,
         )
 
-    def end(self) -> None:
+    def outcome(self) -> Outcome:
         """Wait for the cell's end and take its outcome, which may be a failure."""
         try:
-            self.outcome = self.call.result()
+            return self.call.result()
         except Failed as failure:
             if failure.details:
                 self._log_dir.mkdir(parents=True, exist_ok=True)
                 (self._log_dir / "error.txt").write_text(failure.details)
-            self.outcome = failure
+            return failure
 
 
 def check_recording(cells: Sequence[Planned], recording: Recording) -> None:

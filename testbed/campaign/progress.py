@@ -51,12 +51,9 @@ class Progress:
         else:
             self._console.print(escape(line), highlight=False, soft_wrap=True)
 
-    def end(self, planned: Planned) -> None:
-        """Note that a cell has ended. Its outcome may have to wait for its turn."""
-        self._note([self._event(FINISHED, planned)])
-
     def finish(self, planned: Planned, said: str, rows: Sequence[Row]) -> None:
         """Show the outcome of a cell: ``said`` is it as text, ``rows`` are the cell's rows."""
+        self._note([self._event(FINISHED, planned)])
         self._finished += 1
         records = [as_text(row) for row in rows]
         for record in records:

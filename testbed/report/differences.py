@@ -91,7 +91,10 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
     floors = [FLOOR.get(str(first["backend"]), 0.0) for first, _ in ordered]
     # What does not aggregate in the network is the same at each place of INA: one comparison.
     samples = {
-        at: (tuple(first["times"]), tuple(time / (1 + floors[at]) for time in second["times"]))
+        at: (
+            tuple(sorted(first["times"])),
+            tuple(sorted(time / (1 + floors[at]) for time in second["times"])),
+        )
         for at, (first, second) in enumerate(ordered)
         if first["backend"] != SIMULATED and not same_plan(first, second)
     }

@@ -1,4 +1,4 @@
-"""Cells on this machine: which of them run side by side, and in which order they are reported."""
+"""Cells on this machine: which of them run side by side, and when their outcomes are known."""
 
 from __future__ import annotations
 
@@ -55,18 +55,19 @@ def cells(folder: Path, *backends: str) -> list[Planned]:
     return made
 
 
-def test_simulated_cells_run_side_by_side_and_are_told_in_their_order(marks, tmp_path):
+def test_simulated_cells_run_side_by_side_and_are_told_as_they_end(marks, tmp_path):
     asked = cells(tmp_path, "simulate", "simulate")
     started: list[Planned] = []
     told = list(Local().outcomes(asked, tmp_path, NOTHING, started.append))
-    assert [each for each, _ in told] == started == asked
+    assert started == asked
+    assert [each for each, _ in told] == asked[::-1]
     assert all(isinstance(outcome, CellResult) for _, outcome in told), told
 
 
 def test_an_emulated_cell_runs_alone(marks, tmp_path):
     asked = cells(tmp_path, "simulate", "simulate", "emulate")
     told = list(Local().outcomes(asked, tmp_path, NOTHING, lambda each: None))
-    assert [each for each, _ in told] == asked
+    assert [each for each, _ in told] == [asked[1], asked[0], asked[2]]
     assert all(isinstance(outcome, CellResult) for _, outcome in told), told
     assert (marks / "seen.ended").read_text() == "emulate-0"
 
@@ -93,20 +94,18 @@ def test_what_is_not_waited_for_is_ended(tmp_path, monkeypatch):
     assert not Path("/proc", pid.name).exists()
 
 
-def test_ended_cells_that_wait_for_their_turn_hold_no_descriptor(tmp_path, monkeypatch):
+def test_a_cell_is_told_while_an_earlier_one_still_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(local, "run_cell", run_cell := _Waiting(tmp_path))
-    both = plan(expand(experiment(tmp_path, backend="simulate", emulation__repeats=8)))
-    held: list[int] = []
-
-    def ended(each: Planned) -> None:
+    cells = plan(expand(experiment(tmp_path, backend="simulate", emulation__repeats=8)))
+    told, held = [], []
+    for each, _ in Local().outcomes(cells, tmp_path, NOTHING, lambda each: None):
+        told.append(each)
         held.append(len(os.listdir("/proc/self/fd")))
-        if len(held) == len(both) - 1:
+        if len(told) == len(cells) - 1:
             run_cell.others.touch()
-
-    told = list(Local().outcomes(both, tmp_path, NOTHING, lambda each: None, ended))
-    assert [each for each, _ in told] == both
-    assert max(held[1:-1]) <= held[0]
+    assert told == [*cells[1:], cells[0]]
+    assert max(held) <= held[0]
 
 
 class _Waiting:

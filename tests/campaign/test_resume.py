@@ -44,7 +44,7 @@ class Recorder:
     def prepare(self, cells, recording):
         pass
 
-    def outcomes(self, cells, logs, recording, started, ended):
+    def outcomes(self, cells, logs, recording, started):
         for each in cells:
             if len(self.ran) == self._most:
                 raise KeyboardInterrupt
@@ -202,8 +202,8 @@ class Slower(Recorder):
         super().__init__()
         self._slower = system
 
-    def outcomes(self, cells, logs, recording, started, ended):
-        for each, made in super().outcomes(cells, logs, recording, started, ended):
+    def outcomes(self, cells, logs, recording, started):
+        for each, made in super().outcomes(cells, logs, recording, started):
             (row,) = made.jobs
             # The last digit of another order of operations is no other result.
             jct_s = 2.0 if row.system == self._slower else 1.0000000000000002
