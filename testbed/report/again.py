@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from testbed.report.runs import Run
 from testbed.report.settings import PLACE, SEED, SERIES, SETTING
+
+_LABELS = (*SETTING, *PLACE, *SERIES, "beside", "others")
 
 
 def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:
@@ -29,10 +31,9 @@ def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:
     return kept.drop(columns="place")
 
 
-def once(rows: pd.DataFrame) -> pd.DataFrame:
-    """Labelled ``rows`` without those of cells that are the same in virtual time, such as INA at
-    0.4 and at 0.5 of two ToRs: they are no other samples."""
-    labels = [*SETTING, *PLACE, *SERIES, "beside", "others"]
+def once(rows: pd.DataFrame, labels: Sequence[str] = _LABELS) -> pd.DataFrame:
+    """``rows`` without those of cells that are the same in virtual time, such as INA at 0.4 and at
+    0.5 of two ToRs: they are no other samples. Cells that differ in ``labels`` all count."""
     seed = rows["settings"].map(lambda settings: str(json.loads(settings).get(SEED)))
     same = rows.assign(seed=seed).duplicated([*labels, "run", "job", "repeat", "seed", "deployed"])
     exact = (rows["backend"] != "emulate") & (rows["deployed"].fillna("") != "")

@@ -5,7 +5,7 @@ Rows have the labels of ``settings.label`` here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -120,6 +120,20 @@ def everywhere(table: pd.DataFrame) -> pd.DataFrame:
     return found[[*table.columns, "moved"]]
 
 
+def at_place(
+    rows: pd.DataFrame, ina: str, styles: Styles, keys: Sequence[str] = ("system",)
+) -> pd.DataFrame:
+    """The ``rows`` at a place of INA. A system that ran only elsewhere and does not aggregate has
+    its rows at the first other place, by ``keys``; together, those of several places would be
+    copies that count as repeats."""
+    there = rows[rows["ina"] == ina]
+    has = pd.MultiIndex.from_frame(rows[[*keys]]).isin(pd.MultiIndex.from_frame(there[[*keys]]))
+    aggregates = rows["system"].map(lambda name: style_of(name, styles).aggregates).astype(bool)
+    moved = rows[~has & ~aggregates]
+    first = moved.groupby([*keys])["ina"].transform("first")
+    return pd.concat([there, moved[moved["ina"] == first]])
+
+
 def fullest(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of each setting in which the largest share of ToRs or switches aggregates."""
     table = everywhere(table)
@@ -210,8 +224,8 @@ def warnings(table: pd.DataFrame) -> list[str]:
     short = int((emulated["used_rows"] < 4).sum())
     if short:
         found.append(
-            "A rank test needs 4 repeats of each system to find a difference at 5 %, and more for "
-            f"many pairs. Means of fewer repeats are not tested ({short} of {len(emulated)})."
+            f"{short} of {len(emulated)} means are of fewer than 4 repeats. A rank test needs "
+            "about 4 of each system to find a difference at 5 %, and more for many pairs."
         )
     return found
 

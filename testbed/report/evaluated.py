@@ -96,11 +96,19 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
         jobs=sharing.together(rows, means, include_invalid),
         iterations=found.iterations,
         loads=links.labelled(found.links, rows),
-        training=training.labelled(run_tables.read_training(run_dirs), rows),
+        training=training.labelled(
+            run_tables.read_training(run_dirs), _jobs_that_count(rows, include_invalid)
+        ),
         styles=styles,
         series=series_styles(list(zip(rows["system"], rows["variant"], strict=True)), styles),
         references=references(styles),
     )
+
+
+def _jobs_that_count(rows: pd.DataFrame, include_invalid: bool) -> pd.DataFrame:
+    """The rows of jobs alone and of those in company that count in means."""
+    every = pd.concat([rows[rows["beside"] == ""], settings.in_company(rows)])
+    return data.counted(every, include_invalid)
 
 
 def _rankings(

@@ -16,9 +16,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from testbed import run_tables
-from testbed.report import canvas, data, names, runs, template
-from testbed.report.differences import Record, differences
-from testbed.report.ranking import Ranking, fastest
+from testbed.report import again, canvas, data, names, runs, template
+from testbed.report.differences import Record
+from testbed.report.ranking import Ranking, fastest, ranked
 from testbed.report.system_style import Styles, ordered, series_styles, style_of
 from testbed.report.tables import Table, number
 
@@ -65,13 +65,15 @@ def study(run: Path, styles: Styles) -> Study:
     """Read the run of an experiment that varies one path.
 
     A cell's time is that of its last job. Systems that do not aggregate in the network count at
-    every place of INA. Raises ValueError if the experiment varies no path, or several, and
-    Unreadable if a system has several cells at a value.
+    every place of INA. Those whose workers do not wait for one another are left out. Raises
+    ValueError if the experiment varies no path, or several, and Unreadable if a system has several
+    cells at a value.
     """
     about = runs.read(run)
     (path,) = varied(about.experiment)
     texts = {json.dumps(value): text(value) for value in runs.swept(about.experiment)[path]}
     rows = run_tables.read([run]).results
+    rows = rows[rows["system"].map(lambda name: style_of(name, styles).waits).astype(bool)]
     given = [json.loads(each) for each in rows["settings"]]
     if not all(path in each for each in given):
         raise run_tables.Unreadable(f"{run}: found rows without a value of {path}, which it varies")
@@ -81,6 +83,7 @@ def study(run: Path, styles: Styles) -> Study:
         valid=data.is_valid(rows),
     )
     keys = ["value", "ina", "system", "repeat"]
+    rows = again.once(rows, keys)
     if len(rows) and rows.groupby(keys)["cell"].nunique().max() > 1:
         raise run_tables.Unreadable(
             f"{run}: found several workloads or options of a system, wanted only one where"
@@ -91,25 +94,22 @@ def study(run: Path, styles: Styles) -> Study:
         backend=("backend", "first"),
     ).reset_index()  # fmt: skip
     places = rows.sort_values("ina_tors")["ina"].drop_duplicates()
-    everywhere = cells["system"].map(lambda name: not style_of(name, styles).aggregates)
     found, missing = [], {}
     for value in texts.values():
         for ina in places:
-            own = cells[(cells["value"] == value) & ((cells["ina"] == ina) | everywhere)]
+            own = data.at_place(cells[cells["valid"] & (cells["value"] == value)], ina, styles)
             known: list[Record] = [
                 {
                     "system": system, "variant": "", "jct_s": part["jct_s"].mean(),
                     "times": part["jct_s"].to_numpy(float), "plans": tuple(sorted({*part["plan"]})),
                     "backend": part["backend"].iloc[0],
                 }
-                for system, part in own[own["valid"]].groupby("system")
+                for system, part in own.groupby("system")
             ]  # fmt: skip
             present = {row["system"] for row in known}
             lacking = [name for name in rows["system"].unique() if name not in present]
             missing[value, ina] = ordered(lacking, styles)
-            if known:
-                ranked = sorted(known, key=lambda row: float(row["jct_s"]))
-                found.append(({"value": value, "ina": ina}, ranked))
+            found.append(({"value": value, "ina": ina}, known))
     factor = names.settings(path.rpartition(".")[2])
     scales = {*rows["scale"]}
     return Study(
@@ -117,17 +117,9 @@ def study(run: Path, styles: Styles) -> Study:
         description=about.description,
         factor=factor,
         scale=template.fraction(scales.pop()) if len(scales) == 1 and scales != {1} else "",
-        rankings=_ranked(found),
+        rankings=ranked(found, styles),
         missing=missing,
     )
-
-
-def _ranked(found: Sequence[tuple[Mapping[str, Any], Sequence[Record]]]) -> list[Ranking]:
-    """The ranking of each place, whose systems come fastest first. All comparisons are corrected as
-    one table."""
-    pairs = [(own[0], other) for _, own in found for other in own[1:]]
-    each = iter(differences(pairs))
-    return [Ranking(place, own[0], [next(each) for _ in own[1:]]) for place, own in found]
 
 
 def text(value: Any) -> str:
@@ -154,7 +146,7 @@ def flips(study: Study, styles: Styles) -> list[str]:
             for ranking in own
         ]
         if len(always) == 1 and all(len(rows) > 1 for _, rows in rest):
-            others, _ = _flips(_ranked(rest), styles)
+            others, _ = _flips(ranked(rest, styles), styles)
             said += f"; without {style_of(always[0], styles).title}, {others}"
         found.append(f"INA at {ina}: {said}.")
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -63,19 +63,25 @@ class Ranking:
 
 
 def rankings(table: pd.DataFrame, styles: Styles) -> list[Ranking]:
-    """The ranking of each setting in a summary (`data.summary`), with one correction for all.
+    """The ranking of each setting in a summary (`data.summary`), with one correction for all."""
+    return ranked(data.settings(table), styles)
+
+
+def ranked(
+    groups: Iterable[tuple[Mapping[str, Any], Sequence[Record]]], styles: Styles
+) -> list[Ranking]:
+    """The ranking of the rows at each place, with one correction for all.
 
     Systems whose workers do not wait for one another are left out: times do not show what their
     speed costs in accuracy.
     """
-    ranked = []
-    for place, group in data.settings(table):
-        rows: list[Record] = [row for row in group if style_of(row["system"], styles).waits]
+    found = []
+    for place, group in groups:
+        rows = [row for row in group if style_of(str(row["system"]), styles).waits]
         if rows:
-            ranked.append((place, sorted(rows, key=lambda row: float(row["jct_s"]))))
-    pairs = [(rows[0], other) for _, rows in ranked for other in rows[1:]]
-    found = iter(differences(pairs))
-    return [Ranking(place, rows[0], [next(found) for _ in rows[1:]]) for place, rows in ranked]
+            found.append((place, sorted(rows, key=lambda row: float(row["jct_s"]))))
+    each = iter(differences([(rows[0], other) for _, rows in found for other in rows[1:]]))
+    return [Ranking(place, rows[0], [next(each) for _ in rows[1:]]) for place, rows in found]
 
 
 def headlines(found: Sequence[Ranking], titles: Titles, rows: pd.DataFrame) -> list[str]:

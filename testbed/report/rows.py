@@ -215,7 +215,7 @@ def _value(axes: Axes, at: float, text: str, system: str) -> None:
 
 def _three(value: float) -> str:
     """A number with three digits, so that digits in a column align."""
-    return f"{value:#.3g}".rstrip(".") if value < 1000 else f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".") if value < 999.5 else f"{value:,.0f}"
 
 
 def _empty(

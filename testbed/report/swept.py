@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from testbed.report import canvas, lines, names, runs
 from testbed.report.backends import mark
-from testbed.report.data import INVALID, VALID, is_valid
+from testbed.report.data import INVALID, VALID, at_place, is_valid
 from testbed.report.evaluated import Evaluated
 from testbed.report.factors import text, varied
 from testbed.report.panels import Panel, Panels, SeriesStyles
@@ -74,12 +74,13 @@ def _sorted(order: list[str], kinds: Mapping[str, Any]) -> list[str]:
 
 
 def _panels(rows: pd.DataFrame, evaluated: Evaluated) -> Iterator[Panel]:
-    aggregates = rows["system"].map(lambda name: style_of(name, evaluated.styles).aggregates)
+    styles = evaluated.styles
+    aggregates = rows["system"].map(lambda name: style_of(name, styles).aggregates)
     some = rows[aggregates] if aggregates.any() else rows
     places = some.groupby(["workload", "backend", "ina_count", "ina"], sort=True)
     for (workload, backend, _, ina), _ in places:
         own = rows[(rows["workload"] == workload) & (rows["backend"] == backend)]
-        own = own[(own["ina"] == ina) | ~aggregates[own.index]]
+        own = at_place(own, ina, styles, [*SERIES, "at"])
         table = pd.DataFrame.from_records(list(_means(own)))
         yield Panel(f"{title(workload)}, INA at {ina}{mark(backend)}", table)
 

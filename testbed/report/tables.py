@@ -22,7 +22,7 @@ _OTHERS = "swept in any job"
 
 
 def number(value: Any) -> str:
-    return "–" if pd.isna(value) else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return "–" if pd.isna(value) else f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def count(value: Any) -> str:

@@ -31,7 +31,7 @@ losses or few slots, because it models neither losses nor collisions."""
 _SAME = ["experiment", "job", "system", "workload", "topology", "workers", "servers", "ina_tors"]
 """The columns that distinguish rows, besides the sweep's settings."""
 
-_RUN = ["experiment", "backend", "cell", "repeat"]
+_RUN = ["run", "experiment", "backend", "cell", "repeat"]
 """The columns that distinguish runs."""
 
 _ALIKE = ["system", "workload", "workers", "servers", "iterations", "expected_jct_s"]

@@ -9,6 +9,8 @@ import pytest
 from made_up import STYLES, labelled, rows
 
 from testbed.report import canvas, data, lines, ranking, sharing
+from testbed.report.statistics import least_p
+from testbed.report.tables import number
 
 TITLES = {(name, ""): style.title for name, style in STYLES.items()}
 
@@ -271,3 +273,23 @@ def test_packets_are_shown_beside_the_emulator(tmp_path):
     assert set(found.index) == {"ps", "ring"}
     assert found.loc["ps", "difference"] == pytest.approx(0.05)
     assert found["is_valid"].to_dict() == {"ps": True, "ring": False}
+
+
+def test_the_order_of_rows_makes_no_comparison_of_its_own(tmp_path):
+    """A system without aggregation at two places of INA is one sample: it is tested once."""
+    ring, atp = [4.0, 4.1, 4.2, 4.3], [2.0, 2.1, 2.2, 2.3]
+    made = [
+        each
+        for ina, order in ((1, ring), (2, ring[::-1]))
+        for system, times in (("ring", order), ("atp", atp))
+        for each in rows(system, *times, ina_tors=ina, cell=f"{system}-{ina}")
+    ]
+    found = ranking.rankings(table(tmp_path, made), STYLES)
+    assert [behind.p for each in found for behind in each.behind] == [least_p(4, 4)] * 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.12345, "0.123"), (999.4, "999"), (999.5, "1,000"), (-999.7, "-1,000")]
+)
+def test_numbers_have_three_digits_and_no_exponent_below_a_million(value, text):
+    assert number(value) == text

@@ -9,7 +9,7 @@ from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
 from testbed.deployment.experiments import reads
-from testbed.report import swept
+from testbed.report import factors, swept
 from testbed.report.evaluated import evaluated
 from testbed.studies import reporting
 
@@ -21,13 +21,13 @@ fabric: {{kind: leaf-spine, spines: 1, leaves: 2, hosts_per_leaf: 5, host_rate: 
 jobs: [{{system: ring, workload: synthetic/1MB, workers: 4, iterations: 1}}]
 emulation: {{repeats: 3}}
 sweep:
-  jobs.0.system: [ring, atp]
+  jobs.0.system: [{systems}]
   {varied}
 """
 
 
-def run(tmp_path, varied):
-    path, failed = New(reads(TEXT.format(varied=varied)), tmp_path).run(
+def run(tmp_path, varied, systems="ring, atp"):
+    path, failed = New(reads(TEXT.format(varied=varied, systems=systems)), tmp_path).run(
         NOTHING, Local(), quiet=True
     )
     assert not failed
@@ -78,6 +78,27 @@ def test_back_ends_are_not_averaged(tmp_path):
     titles = [title for title, _ in field.panels]
     assert len(titles) == 2 and sum("(packets)" in title for title in titles) == 1
     assert all((rows["used_rows"] == 3).all() for _, rows in field.panels)
+
+
+def test_a_system_without_aggregation_counts_once_beside_each_place(tmp_path):
+    path = run(tmp_path, "fabric.ina: [1, all]\n  fabric.slots: [64, 512]")
+    (field,) = swept.fields(evaluated([path], reporting.styles()))
+    assert [set(rows["used_rows"]) for _, rows in field.panels] == [{3}, {3}]
+    own = factors.study(path, reporting.styles()).rankings
+    assert [len(row["times"]) for each in own for row in (each.best, each.next.slower)] == [3] * 8
+
+
+def test_places_that_are_the_same_are_one_place_of_a_study(tmp_path):
+    path = run(tmp_path, "fabric.ina: [0.3, 0.5]\n  fabric.slots: [64, 512]")
+    own = factors.study(path, reporting.styles()).rankings
+    assert [len(each.best["times"]) for each in own] == [3, 3]
+
+
+def test_a_study_ranks_only_systems_whose_workers_wait(tmp_path):
+    path = run(tmp_path, "fabric.slots: [64, 512]", "ring, atp, asp")
+    for each in factors.study(path, reporting.styles()).rankings:
+        assert {each.best["system"], each.next.slower["system"]} == {"ring", "atp"}
+        assert len(each.behind) == 1
 
 
 def test_a_cell_that_is_the_same_run_is_no_other_sample(tmp_path):

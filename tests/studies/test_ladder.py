@@ -40,8 +40,12 @@ ROWS = [
 ]
 
 
+def laddered(rows, **more):
+    return ladder(pd.DataFrame(rows).assign(run="one"), **more)
+
+
 def test_four_ways_side_by_side():
-    made = ladder(pd.DataFrame(ROWS))
+    made = laddered(ROWS)
     assert made["system"].tolist() == ["ps", "ring", "ring"]
     by = {(each.system, each.varied): each for each in made.itertuples()}
     ring = by["ring", "loss=0, fabric_rate=10Gbit"]
@@ -61,24 +65,32 @@ def two_jobs(backend, *times, workers=(8, 8)):
 
 
 def test_jobs_that_are_alike_match_in_the_order_of_their_times():
-    made = ladder(pd.DataFrame([*two_jobs("packet", 2.0, 3.1), *two_jobs("emulate", 3.0, 2.0)]))
+    made = laddered([*two_jobs("packet", 2.0, 3.1), *two_jobs("emulate", 3.0, 2.0)])
     assert made["packets_error"].tolist() == pytest.approx([0, 3.1 / 3.0 - 1])
+
+
+def test_jobs_of_different_runs_are_not_mixed():
+    one, other = two_jobs("emulate", 1.0, 2.0), two_jobs("emulate", 3.0, 4.0)
+    rows = pd.DataFrame([*two_jobs("packet", 2.0, 3.0), *one, *other])
+    made = ladder(rows.assign(run=["one"] * 4 + ["other"] * 2))
+    assert made["emulator"].tolist() == [1.0, 1.5]
+    assert made["packets_error"].tolist() == pytest.approx([0, 0])
 
 
 def test_a_verdict_stays_with_its_job():
     slow, fast = two_jobs("emulate", 3.0, 2.0)
     rows = [*two_jobs("packet", 2.0, 3.1), replace(slow, verdict="busy"), fast]
-    assert ladder(pd.DataFrame(rows))["is_valid"].tolist() == [True, False]
+    assert laddered(rows)["is_valid"].tolist() == [True, False]
 
 
 def test_jobs_of_different_sizes_match_by_number():
     runs = (("packet", 2.0, 3.1), ("emulate", 3.0, 2.0))
-    made = ladder(pd.DataFrame([job for run in runs for job in two_jobs(*run, workers=(8, 9))]))
+    made = laddered([job for run in runs for job in two_jobs(*run, workers=(8, 9))])
     assert made["packets_error"].tolist() == pytest.approx([2.0 / 3.0 - 1, 3.1 / 2.0 - 1])
 
 
 def test_the_text_says_how_far_off_they_are():
-    lines = text(ladder(pd.DataFrame(ROWS))).splitlines()
+    lines = text(laddered(ROWS)).splitlines()
     assert "        -" in lines[1] and "?" not in lines[1]
     assert "1.5000 s?" in lines[3]
     assert "simulator against emulator, 1 valid row: median 9.5%, worst 9.5%" in lines
@@ -104,11 +116,11 @@ def test_the_target(backend, errors, met):
         for number, error in enumerate(errors)
         for each in (backend, "emulate")
     ]
-    assert is_met(ladder(pd.DataFrame(rows))) is met
+    assert is_met(laddered(rows)) is met
 
 
 def test_without_a_valid_row_nothing_is_decided():
-    made = ladder(pd.DataFrame([row("simulate", 2.0), row("emulate", 2.0, verdict="busy")]))
+    made = laddered([row("simulate", 2.0), row("emulate", 2.0, verdict="busy")])
     assert not is_met(made)
     assert "UNDECIDED" in text(made).splitlines()[-1]
 
@@ -127,7 +139,7 @@ def test_packets_have_bounds_of_their_own(packets, loss, said):
     simulated = 1.0 if not loss else 0.5
     rows = [row("simulate", simulated, loss=loss), row("packet", packets, loss=loss)]
     rows.append(row("emulate", 1.0, loss=loss))
-    made = ladder(pd.DataFrame(rows), {each.cell for each in rows if loss})
+    made = laddered(rows, strained={each.cell for each in rows if loss})
     assert made["packets_error"].item() == pytest.approx(packets - 1)
     assert text(made).splitlines()[-1].startswith(f"ladder: {said}")
     assert is_met(made) is said.startswith("MET")
