@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -20,6 +23,28 @@ def awaited(condition: Callable[[], T]) -> T:
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
     return found
+
+
+@contextmanager
+def limited(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A context that waits for ``process`` in some way. It is killed if this takes more than
+    ``PATIENCE_S``, or raises."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(PATIENCE_S, end)
+    timer.start()
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        timer.cancel()
+    assert not late.is_set(), "waited in vain"
 
 
 def assert_none(left: Callable[[], object]) -> None:

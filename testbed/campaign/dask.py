@@ -78,7 +78,13 @@ class Dask:
         running: dict[Any, Planned] = {}
         begun: deque[tuple[float, str]] = deque()
         topic = f"ina-testbed-{uuid.uuid4().hex}"
-        again = list(cells)
+        again, told = list(cells), set[tuple[str, int]]()
+
+        def begin(planned: Planned) -> None:
+            if (key := (planned.cell.id, planned.cell.repeat)) not in told:
+                told.add(key)
+                started(planned)
+
         try:
             if cells:
                 self._client.subscribe_topic(topic, begun.append)
@@ -89,16 +95,17 @@ class Dask:
                 while begun:
                     _, key = begun.popleft()
                     for each in (each for future, each in running.items() if future.key == key):
-                        started(each)
+                        begin(each)
                 for future in done:
                     each = running.pop(future)
                     found = self._outcome(future, logs)
                     if found is None:
                         again.append(each)
                     else:
+                        begin(each)  # the news of it may be late
                         yield each, found
-                if (again or not done) and not self._awaited():
-                    raise DeploymentError(self._nobody_left(len(running) + len(again)))
+                if again or not done:
+                    self._check_somebody_is_left([*running.values(), *again])
         finally:
             self._call_back(list(running))
             self._close()
@@ -110,8 +117,8 @@ class Dask:
             remote.request(planned.cell, recording, token),
             topic,
             key=token,
-            resources={"emulator": 1} if is_emulated(planned) else None,
-            workers=sorted(self._machines()) if self._refused else None,
+            resources={each: 1 for each in _needed(planned)},
+            workers=(sorted(self._machines(*_needed(planned))) or None) if self._refused else None,
             allow_other_workers=bool(self._refused),
         )
 
@@ -174,12 +181,18 @@ class Dask:
         outcome: Outcome = reply.outcome
         return outcome
 
-    def _nobody_left(self, cells: int) -> str:
-        why = "".join(f"; {machine}: {reason}" for machine, reason in self._refused.items())
-        return (
-            f"no machine of the Dask scheduler {self._address} is left for {counted(cells, 'cell')}"
-            f"{why}; finished rows are kept, continue with run --resume"
-        )
+    def _check_somebody_is_left(self, cells: Sequence[Planned]) -> None:
+        """Raise DeploymentError if no machine is left for some of the cells: Dask would wait."""
+        for needed in {_needed(each) for each in cells}:
+            if self._awaited(*needed):
+                continue
+            stuck = counted(sum(_needed(each) == needed for each in cells), "cell")
+            lacking = f"machine with the resource {needed[0]}" if needed else "machine"
+            why = "".join(f"; {machine}: {reason}" for machine, reason in self._refused.items())
+            raise DeploymentError(
+                f"no {lacking} of the Dask scheduler {self._address} is left for {stuck}{why};"
+                " finished rows are kept, continue with run --resume"
+            )
 
     def _call_back(self, running: Sequence[Any]) -> None:
         """End the cells that still run, because their outcomes are no longer needed."""
@@ -192,6 +205,11 @@ class Dask:
         if self._client is not None:
             self._client.close(timeout=1)
             self._client = None
+
+
+def _needed(planned: Planned) -> tuple[str, ...]:
+    """The resource of a worker that a cell takes, if any."""
+    return ("emulator",) if is_emulated(planned) else ()
 
 
 def _serve(asked: remote.Request, topic: str) -> tuple[str, remote.Reply]:

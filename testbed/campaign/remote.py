@@ -43,6 +43,8 @@ _OTHER_CODE = "it has another version of the testbed; install the same there, re
 
 _running: dict[str, subprocess.Popen[bytes]] = {}
 """Interpreters that this process runs for requests, by token."""
+_stopped: set[str] = set()
+"""Tokens of requests that are no longer wanted. Some may not run yet, or run here at all."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ def serve(asked: Request) -> Reply:
                 stderr=subprocess.STDOUT,
             )
         _running[asked["token"]] = process
+        if asked["token"] in _stopped:
+            process.terminate()
         try:
             ended = process.wait()
         finally:
@@ -106,6 +110,7 @@ def serve(asked: Request) -> Reply:
 
 def stop(tokens: Sequence[str]) -> None:
     """End the cells that run here for ``tokens``; they clean up first."""
+    _stopped.update(tokens)
     for token in tokens:
         if (process := _running.get(token)) is not None:
             process.terminate()

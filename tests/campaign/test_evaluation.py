@@ -98,22 +98,27 @@ class Running:
     """A run in the background, and the processes in its fabric."""
 
     def __init__(self, experiment: Path, output: Path) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, "run", str(experiment), "-o", str(output)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        self._said = output / "stderr.txt"
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(
+                [*COMMAND, "run", str(experiment), "-o", str(output)],
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text()
 
     def __enter__(self) -> Running:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.process.kill()
-        with suppress(ProcessLookupError):  # what a failed test has left also holds the pipe
+        with suppress(ProcessLookupError):  # what a failed test has left
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate()
+        self.process.wait()
 
     def inside(self) -> dict[int, int]:
         """The run's processes in network namespaces other than ours, with their namespaces."""
@@ -141,7 +146,7 @@ class Running:
 
     def _awaited(self, condition):
         def runs_and_holds():
-            assert self.process.poll() is None, self.process.stderr.read()
+            assert self.process.poll() is None, self.said
             return condition()
 
         return awaited(runs_and_holds)
@@ -200,7 +205,7 @@ def test_a_killed_worker_makes_a_failed_row_and_the_others_are_run(short_first, 
         os.kill(ranks[2], signal.SIGKILL)
         assert_gone(set(inside.values()))
         assert run.process.wait(PATIENCE_S) == 1
-        said = run.process.stderr.read()
+        said = run.said
     assert "FAILED: job 0 worker rank 2 died (exit code -9)" in said
     rows = read(only_run(tmp_path)).results
     assert len(rows) == 2

@@ -278,6 +278,25 @@ def test_what_finds_no_machine_any_more_is_told(cluster, tmp_path):
         list(through(cluster.address, simulated(tmp_path), tmp_path, lambda cell: worker.kill()))
 
 
+@pytest.mark.usefixtures("nobody_comes")
+def test_an_emulated_cell_does_not_wait_for_machines_that_only_simulate(cluster, tmp_path):
+    worker = cluster.worker(HERE, *EMULATOR)
+    cluster.worker(THERE)
+    cells = plan(expand(experiment(tmp_path, jobs__0__iterations=100_000)))
+    with pytest.raises(DeploymentError, match=r"resource emulator .* is left for 1 cell;"):
+        list(through(cluster.address, cells, tmp_path, lambda cell: worker.kill()))
+
+
+@pytest.mark.usefixtures("nobody_comes")
+def test_an_emulated_cell_that_its_only_machine_refuses_is_told(cluster, tmp_path, monkeypatch):
+    cluster.worker(HERE, *EMULATOR)
+    cluster.worker(THERE)
+    monkeypatch.setattr(remote, "code", lambda: "another")
+    cells = plan(expand(experiment(tmp_path)))
+    with pytest.raises(DeploymentError, match=r"resource emulator .*another version"):
+        list(through(cluster.address, cells, tmp_path))
+
+
 def test_a_scheduler_that_dies_is_told(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(spread, "CONNECT_S", 5.0)  # until it gives up
     cluster.worker(HERE)
@@ -387,6 +406,13 @@ def test_an_interpreter_that_dies_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     reply = remote.serve(remote.request(simulated(tmp_path)[0].cell, NOTHING, "token"))
     assert str(reply.outcome) == "the interpreter died (exit code 9): out of memory"
+
+
+def test_a_cell_is_ended_that_was_stopped_before_it_ran(tmp_path):
+    cell = simulated(tmp_path, jobs__0__iterations=100_000)[0].cell
+    remote.stop(["stopped early"])
+    reply = remote.serve(remote.request(cell, NOTHING, "stopped early"))
+    assert isinstance(reply.outcome, Failed) and "died (exit code" in str(reply.outcome)
 
 
 def test_replies_hold_whole_rows(tmp_path):

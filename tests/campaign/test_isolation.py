@@ -120,7 +120,7 @@ def test_the_parents_handlers_are_its_own():
 
 def test_a_process_that_dies_while_it_sends_its_result_has_failed():
     call = Call(lambda: b"x" * 50_000_000, expected=())
-    assert call.pipe.poll(20)
+    assert call.pipe.poll(PATIENCE_S)
     os.kill(call._child.pid, signal.SIGKILL)
     with pytest.raises(Failed, match="died"):
         call.result()

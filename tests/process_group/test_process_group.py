@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from leftovers import assert_ended
-from patience import PATIENCE_S
+from patience import PATIENCE_S, limited
 
 ROOT = Path(__file__).parents[2]
 RANKS = Path(__file__).with_name("ranks.py")
@@ -132,18 +132,20 @@ def test_a_rank_that_dies_is_named_by_those_that_wait_for_it(tmp_path, scenario)
 
 def test_nothing_is_left_of_ranks_that_are_killed(tmp_path):
     pytest.importorskip("torch")
-    with subprocess.Popen(
+    parent = subprocess.Popen(
         [sys.executable, RANKS, "waits", "2", tmp_path],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    ) as parent:
+    )
+    with parent, limited(parent):
         assert parent.stdout is not None
         processes = [int(parent.stdout.readline()) for _ in range(2)]
         # Rank 1 waits for a sum, so it must end, too, when the rank with the switches ends.
         os.kill(processes[0], signal.SIGTERM)
         os.kill(processes[1], signal.SIGINT)
+        parent.wait()
     assert_ended([*processes, parent.pid])
 
 

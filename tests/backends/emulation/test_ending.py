@@ -17,7 +17,7 @@ from leftovers import (
     namespaces,
     processes_in,
 )
-from patience import PATIENCE_S, awaited
+from patience import PATIENCE_S, awaited, limited
 from traffic import TARGETS, fabric, switches
 
 from testbed.backends.emulation.cleanup import clean
@@ -59,7 +59,8 @@ def start_holder(target, ending, folder):
         start_new_session=True,
     )
     assert process.stdout is not None
-    inodes = {int(word) for word in process.stdout.readline().split()}
+    with limited(process):
+        inodes = {int(word) for word in process.stdout.readline().split()}
     assert len(processes_in(inodes)) > len(inodes)  # a shell in each, and the switch
     return process, inodes
 
