@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from testbed import protocols, systems, wire
-from testbed.campaign import losing
-from testbed.deployment.deploy import DeployedJob, Deployment, deploy
+from testbed.campaign import losing, replanning
+from testbed.deployment.deploy import DeployedJob, Deployment
 from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError, Undeployable
 from testbed.deployment.memory import allocate
 from testbed.deployment.tables import routes
+from testbed.deployment.users_code import is_users
 from testbed.experiment.cells import Cell
-from testbed.experiment.schema import Emulation
+from testbed.experiment.schema import Emulation, Experiment
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import what_matters
 from testbed.protocols import TreeProtocol, protocol_of
-from testbed.switches.compile import COMPILER, CompileError, check_program
+from testbed.switches.compile import COMPILER, PROGRAMS, SOURCES, CompileError, check_program
 from testbed.topology.paths import diverted
 
 SIMULATION_S = 1.0
@@ -89,6 +90,7 @@ def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[
             except DeploymentError as error:
                 located = DeploymentError(f"{title(cell)}: {error}", error.place)
                 problems.setdefault(str(error), located)
+    problems |= _not_the_same_again([*known.values()])
     if problems:
         raise Undeployable([*problems.values()])
     return [
@@ -99,7 +101,6 @@ def plan(cells: Sequence[Cell], deployments: Deployments | None = None) -> list[
 
 def _expect(cell: Cell, deployment: Deployment) -> Planned:
     check_slots(deployment)
-    _check_same_again(deployment)
     if cell.experiment.backend != "simulate":
         _check_program(cell.experiment.emulation.p4_program)
         check_trees(deployment)
@@ -175,29 +176,42 @@ def own_control(protocol: TreeProtocol) -> Path | None:
 
 
 def _check_own_protocols(deployment: Deployment) -> None:
-    if deployment.experiment.emulation.p4_program is None and (own := own_program(deployment)):
+    program, own = deployment.experiment.emulation.p4_program, own_program(deployment)
+    if own and (program is None or _is_the_testbeds(Path(program))):
         raise DeploymentError(
-            f"emulation.p4_program: found none, wanted {own} or what p4c made of it: the testbed's"
-            " program does not have this protocol",
-            ("emulation",),
+            f"emulation.p4_program: found {program or 'none'}, wanted {own} or what p4c made of it:"
+            " the testbed's program does not have this protocol",
+            ("emulation", *(["p4_program"] if program else [])),
         )
 
 
-def _check_same_again(deployment: Deployment) -> None:
-    """Raise DeploymentError if a user's system makes another plan for the same job."""
-    files = [systems.home(job.system.name) for job in deployment.jobs]
-    own = [file is not None and file.parent != Path(systems.__file__).parent for file in files]
-    if not any(own):
-        return
-    again = deploy(deployment.experiment, deployment.fabric)
-    for job, other, file, is_own in zip(deployment.jobs, again.jobs, files, own, strict=True):
-        if is_own and digest(job) != digest(other):
-            raise DeploymentError(
-                f"jobs.{job.number}.system: {job.system.name} made two plans for the same job,"
-                f" wanted one; draw random numbers with the job's seed, as in"
-                f" random.Random(job.seed), in {file}",
-                ("jobs", job.number, "system"),
-            )
+def _is_the_testbeds(program: Path) -> bool:
+    """Whether it is the testbed's own program or a copy of it, compiled or not."""
+    own = [*PROGRAMS.values(), SOURCES / "ina.p4"]
+    return program.is_file() and program.read_bytes() in [each.read_bytes() for each in own]
+
+
+def _not_the_same_again(planned: Sequence[Planned]) -> dict[str, DeploymentError]:
+    """An error for each user's system that makes another plan for the same job elsewhere, by its
+    name."""
+    own = [each for each in planned if any(map(is_users, _systems(each.cell.experiment)))]
+    again = replanning.elsewhere([each.cell.experiment for each in own]) if own else []
+    found: dict[str, DeploymentError] = {}
+    for at, each in enumerate(own):
+        for job in each.deployment.jobs:
+            name, here = job.system.name, digest(job)
+            if is_users(name) and any(other[at][job.number] != here for other in again):
+                found[name] = DeploymentError(
+                    f"{title(each.cell)}: jobs.{job.number}.system: {name} made two plans for the"
+                    " same job, wanted one; draw random numbers with the job's seed, as in"
+                    f" random.Random(job.seed), and sort sets, in {systems.home(name)}",
+                    ("jobs", job.number, "system"),
+                )
+    return found
+
+
+def _systems(experiment: Experiment) -> list[str]:
+    return [job.system for job in experiment.jobs]
 
 
 def check_slots(deployment: Deployment) -> None:

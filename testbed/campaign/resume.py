@@ -27,6 +27,7 @@ from testbed import located
 from testbed.campaign.version import deployed, version
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
+from testbed.deployment.users_code import is_users
 from testbed.experiment.cells import Cell
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
@@ -153,7 +154,7 @@ class State:
         if rows := sum(self.fallen.values()):
             said += (
                 f"; {counted(rows, 'row')} of other cells, of failures to retry or of another"
-                f" version of the testbed will be moved to {SUPERSEDED}{RESULTS}"
+                f" version of the testbed or of a plan will be moved to {SUPERSEDED}{RESULTS}"
             )
         return said
 
@@ -172,16 +173,19 @@ def judge(run: Path, cells: Sequence[Cell], rules: Rules, deployments: Deploymen
         and len(own) == len(wanted[key].experiment.jobs)
         and all(_succeeded(row, rules) for row in own)
     }
+
+    def is_same(key: Key) -> bool:
+        ran = [row.get("deployed", "") for row in whole[key]]
+        return is_unchanged(ran, wanted[key], deployments)
+
     current = {
         key
         for key, own in whole.items()
         if {row.get("version") for row in own} == {version(wanted[key].experiment)}
+        # A user's system may read other files, which no version knows.
+        and (not any(is_users(job.system) for job in wanted[key].experiment.jobs) or is_same(key))
     }
-    unchanged = frozenset(
-        key
-        for key in whole.keys() - current
-        if is_unchanged([row.get("deployed", "") for row in whole[key]], wanted[key], deployments)
-    )
+    unchanged = frozenset(filter(is_same, whole.keys() - current))
     finished = frozenset(whole if rules.any_version else current | unchanged)
     fallen = {key: len(own) for key, own in rows.items() if key not in finished}
     return State(wanted, finished, unchanged, fallen)

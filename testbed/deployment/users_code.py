@@ -34,21 +34,37 @@ _KINDS = {
 _OF_PROTOCOLS = {"protocol.py": "PROTOCOL", "reference.py": "MODEL"}
 _CHECKED = "is_checked"
 """An attribute of plan functions that refuse what is no plan."""
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*")
+_LONGEST_TITLE = 60
 _COLOUR = re.compile("#[0-9a-fA-F]{6}")
 _ANY_CLASS = ConfigDict(arbitrary_types_allowed=True)
 
 
 def check() -> None:
     """Raise Broken, with ``file:line``, if something is wrong with a file of the extensions; let
-    users' systems refuse plans of theirs that are none."""
+    users' systems refuse plans of theirs that are none, and protocols what their methods must not
+    return."""
     for said in _faults():
         raise extensions.Broken(said)
-    from testbed.systems import home, registry  # not before its files are known to be right
+    # Not before their files are known to be right.
+    from testbed import protocols
+    from testbed.deployment import users_protocols
+    from testbed.systems import home, registry
 
     users = {path for _, path in extensions.files()}
     for name, system in registry.items() if users else ():
         if home(name) in users and not hasattr(system.plan, _CHECKED):
             object.__setattr__(system, "plan", _checked(system, _place(system.plan, home(name))))
+    for folder in protocols.folders() if users else ():
+        if folder / "protocol.py" in users:
+            users_protocols.check(protocols.registry[folder.name], folder)
+
+
+def is_users(system: str) -> bool:
+    """Whether a registered system is from a file of extensions."""
+    from testbed.systems import home
+
+    return home(system) in {path for _, path in extensions.files()}
 
 
 def _place(plan: Any, path: Path | None) -> str:
@@ -71,6 +87,8 @@ def _checked(system: Any, place: str) -> Any:
             raise
         except BaseException as error:
             where = extensions.place_of(error)
+            if isinstance(error, ValueError) and where:
+                raise ValueError(f"{where}: {error}".removesuffix(": ")) from error
             if isinstance(error, ValueError) or (isinstance(error, Exception) and where):
                 raise
             # It would end the verb, or has no line of the user's in its traceback.
@@ -108,7 +126,10 @@ def _faults() -> Iterator[str]:
                 yield f"{path}: found no regular file, wanted Python code"
                 continue
             try:
-                tree = ast.parse(path.read_bytes(), str(path))
+                tree = ast.parse(path.read_text("utf-8-sig"), str(path))
+            except UnicodeDecodeError as error:
+                line = 1 + path.read_bytes()[: error.start].count(b"\n")
+                yield f"{path}:{line}: found no UTF-8, wanted it; save the file as UTF-8"
             except SyntaxError as error:
                 yield f"{path}:{error.lineno or 1}: {error.msg}"
             except ValueError as error:
@@ -141,6 +162,10 @@ def _wrong(path: Path, tree: ast.Module) -> str | None:
     if not isinstance(own, _class(*kind)):
         return f"{place}: found {constant} = {own!r}, wanted a {kind[-1]}"
     said = next(wrong_fields(own, constant), None) or _same_looks(own, constant)
+    if constant == "PROTOCOL" and said is None:
+        from testbed.deployment import users_protocols
+
+        said = next(users_protocols.wrong(own, home), None)
     return said and f"{place}: {constant} has {said}"
 
 
@@ -180,6 +205,9 @@ def wrong_fields(own: Any, constant: str) -> Iterator[str]:
             yield f"{field.name} = {value!r}, wanted {field.type}"
     if constant == "SYSTEM":
         yield from _wrong_in_figures(own)
+        fields_of = own.options.model_fields
+        if lacking := [name for name, field in fields_of.items() if field.is_required()]:
+            yield f"options without a default ({', '.join(lacking)}), wanted one for each"
         fewest, most = own.servers
         if not 0 <= fewest <= most:
             yield f"servers = {own.servers!r}, wanted the fewest and the most, from 0 on"
@@ -190,8 +218,11 @@ def wrong_fields(own: Any, constant: str) -> Iterator[str]:
 
 
 def _wrong_in_figures(system: Any) -> Iterator[str]:
-    if not system.title.isprintable():
-        yield f"title = {system.title!r}, wanted text that can be printed"
+    if not _NAME.fullmatch(system.name):
+        yield f"name = {system.name!r}, wanted letters, digits, - and _"
+    if not system.title.isprintable() or not 0 < len(system.title) <= _LONGEST_TITLE:
+        wanted = f"1 to {_LONGEST_TITLE} characters that can be printed"
+        yield f"title = {system.title!r:.60}, wanted {wanted}"
     if not _COLOUR.fullmatch(system.colour):
         yield f"colour = {system.colour!r}, wanted a colour such as '#1f77b4'"
     if len(system.marker) != 1 or system.marker not in MARKERS:

@@ -403,7 +403,13 @@ def _windows(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterator[
         if model is None or not job.options or any(options.check(job.system, model, job.options)):
             continue
         needed = model.model_validate(job.options).least_slots()
-        if needed > fabric.slots:
+        if not isinstance(needed, int):
+            yield Finding(
+                ("jobs", index, "options"),
+                f"found {needed!r} from least_slots() of {job.system}'s options, wanted a whole"
+                f" number; correct it in {model.__module__}",
+            )
+        elif needed > fabric.slots:
             asked = next(name for name in model.model_fields if name in job.options)
             yield Finding(
                 ("jobs", index, "options", asked),

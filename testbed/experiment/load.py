@@ -104,7 +104,8 @@ def _experiment(located: Located, known: Known, directory: Path) -> Experiment:
             # Each value is right, but not beside the others: a swept kind wants other keys.
             inner = _findings(error, data)
             said = "; ".join(f"{'.'.join(map(str, each.place))}: {each.message}" for each in inner)
-            message = f"found a cell with wrong fields: {said}; sweep whole mappings instead"
+            cell = f"the cell {_first_wrong(data, swept)}" if swept else "a cell"
+            message = f"found wrong fields in {cell}: {said}; sweep whole mappings instead"
             findings = [Finding(("sweep",), message, at_key=True)]
         except ValueError as error:
             findings = [Finding(("sweep",), str(error), at_key=True)]
@@ -118,6 +119,17 @@ def _experiment(located: Located, known: Known, directory: Path) -> Experiment:
     if findings or experiment is None:
         raise Invalid(located.problem(f.place, f.message, at_key=f.at_key) for f in findings)
     return experiment
+
+
+def _first_wrong(data: Mapping[str, Any], swept: Sweep) -> str:
+    """The swept values of the first cell whose fields are wrong beside each other."""
+    filled = sweep.with_first_values(data, swept)
+    for values in sweep.settings(swept):
+        try:
+            Experiment.model_validate({**sweep.apply(filled, values), "sweep": None})
+        except ValidationError:
+            return sweep.written(values)
+    return ""
 
 
 def _anchored(data: Any, directory: Path) -> Any:

@@ -195,6 +195,15 @@ def as_another_version(monkeypatch, runs_others: bool = True, name: str = "anoth
             monkeypatch.setattr(module, "deployed", lambda experiment, made: name)
 
 
+def test_rows_of_a_users_system_count_only_if_it_makes_the_same_plan(tmp_path, monkeypatch):
+    """It may read other files, which no version knows."""
+    directory = run(simulated(tmp_path), tmp_path, Recorder())
+    monkeypatch.setattr(resume, "deployed", lambda experiment, made: "another")
+    assert not Resumed(directory, None, Rules()).planned
+    monkeypatch.setattr(resume, "is_users", lambda system: True)
+    assert len(Resumed(directory, None, Rules()).planned) == 6
+
+
 class Slower(Recorder):
     """Another version, in which one system is slower."""
 
@@ -222,9 +231,9 @@ def test_rows_of_another_version_are_adopted_if_one_of_their_cell_comes_out_the_
     rows = read(directory).results
     assert set(rows.version) == {"another"}
     assert rows.groupby("system").jct_s.apply(list).to_dict() == {
-        "ps": [1.0, 1.0, 1.0000000000000002],
+        "ps": [1.0000000000000002, 1.0, 1.0],
         "ring": [2.0] * 3,
-        "atp": [1.0, 1.0, 1.0000000000000002],
+        "atp": [1.0000000000000002, 1.0, 1.0],
     }
     assert len(read(directory).iterations) == 9
     assert read_metadata(directory)["resumed"][-1]["adopted"] == 4

@@ -240,17 +240,18 @@ def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
     assert said in done.stderr
 
 
-def test_a_plan_that_is_drawn_anew_each_time_is_refused(here):
+@pytest.mark.parametrize("drawn", ["random.randrange(4, 10**9)", "4 + hash('a name') % 10**9"])
+def test_a_plan_that_is_another_one_each_time_is_refused(drawn, here):
     call("new", "system", "own")
     path = here / "extensions" / "systems" / "own.py"
     text = re.sub(r"    plan=plan,", "    plan=drawn,", path.read_text())
-    drawn = (
+    made = (
         "import dataclasses\nimport random\n\nfrom testbed.plan.program import Pipelining\n\n\n"
         "def drawn(job, fabric):\n"
-        "    pieces = Pipelining(random.randrange(4, 10**9))\n"
+        f"    pieces = Pipelining({drawn})\n"
         "    return dataclasses.replace(plan(job, fabric), pipelining=pieces)\n\n\n"
     )
-    text = text.replace("SYSTEM = System(", drawn + "SYSTEM = System(")
+    text = text.replace("SYSTEM = System(", made + "SYSTEM = System(")
     path.write_text(text)
     done = verb("run", "own.yaml", "--dry-run")
     assert done.returncode == 2, done.stderr
