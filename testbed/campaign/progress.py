@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -47,9 +48,9 @@ class Progress:
             left += f", {self._standings.counts}"
         line = f"[{self._started}/{self._cells}] {title(planned.cell)} — {left}"
         if self._console.is_terminal:
-            self._console.print(f"\r\x1b[K{escape(line)}", end="", highlight=False)
+            self._show(f"\r\x1b[K{escape(line)}", end="")
         else:
-            self._console.print(escape(line), highlight=False, soft_wrap=True)
+            self._show(escape(line), soft_wrap=True)
 
     def finish(self, planned: Planned, said: str, rows: Sequence[Row]) -> None:
         """Show the outcome of a cell: ``said`` is it as text, ``rows`` are the cell's rows."""
@@ -63,7 +64,14 @@ class Progress:
         leaders = self._leaders(records[-1]) if records else ""
         start = "\r\x1b[K" if self._console.is_terminal else ""
         line = f"{start}[{self._finished}/{self._cells}] {title(planned.cell)}: {said}"
-        self._console.print(escape(line + leaders), highlight=False, soft_wrap=True)
+        self._show(escape(line + leaders), soft_wrap=True)
+
+    def _show(self, text: str, **how: Any) -> None:
+        """Nobody may be reading any more, or the disk may be full; the cells run all the same."""
+        try:
+            self._console.print(text, highlight=False, **how)
+        except OSError:
+            self._console.quiet = True
 
     def _leaders(self, record: dict[str, str]) -> str:
         found = self._standings.of(record)

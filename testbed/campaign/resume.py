@@ -21,14 +21,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from testbed import located
 from testbed.campaign.version import deployed, version
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
 from testbed.deployment.users_code import is_users
-from testbed.experiment.cells import Cell
+from testbed.experiment.cells import Cell, distinct
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.machine.verdict import VALID
@@ -65,6 +63,10 @@ Key = tuple[str, str]
 """A cell's id and its repeat, as text in a table."""
 
 
+class Busy(DeploymentError):
+    """Another run writes into the directory."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """Which rows count as finished.
@@ -86,18 +88,19 @@ class Rules:
 
 def experiment_of(run: Path) -> Experiment:
     """The experiment of a run's directory. Rules across its cells are checked only if it is not
-    valid, to say what is wrong, and where."""
+    valid, to say what is wrong, and where. Raises Invalid."""
     path = run / EXPERIMENT
     try:
-        return Experiment.model_validate(located.read(path).data)
-    except ValidationError:
+        found = Experiment.model_validate(located.read(path).data)
+        distinct(found)
+        return found
+    except ValueError:
         return read(path)
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold a directory's lock against other runs. Raises DeploymentError if one does not release
-    it."""
+    """Hold a directory's lock against other runs. Raises Busy if one does not release it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + PATIENCE_S
@@ -108,7 +111,7 @@ def held(path: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     message = f"{path}: another run writes there; wait until it ends"
-                    raise DeploymentError(message) from None
+                    raise Busy(message) from None
                 time.sleep(0.1)
         yield
     finally:

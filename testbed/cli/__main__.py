@@ -1,6 +1,7 @@
 """``python -m testbed.cli``: the same as ``ina-testbed``."""
 
 import codecs
+import io
 import locale
 import os
 import sys
@@ -13,6 +14,9 @@ def start() -> None:
     if codecs.lookup(locale.getpreferredencoding(False)).name != "utf-8":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, "-X", "utf8", "-m", "testbed.cli", *sys.argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # PYTHONIOENCODING may ask for less than UTF-8
+            stream.reconfigure(errors="replace")
     # Figures only go to files. What a notebook sets for its own may not be installed here.
     os.environ["MPLBACKEND"] = "agg"
     try:
@@ -24,12 +28,11 @@ def start() -> None:
 def _drop_output() -> None:
     """Drop what cannot be written, for example to a full disk: a verb has said so, and Python would
     print a traceback at its end."""
-    if sys.stdout is None:
-        return
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
         announce(evaluations)
     with running(f"{ROWS_ARE_KEPT}; then ladder DIR prints the errors"):
         directories += [evaluation.run(NOTHING, Local())[0] for evaluation in evaluations]
-    every = run_tables.read(directories).results
-    rows = steps.ladder(again.latest(every, runs.of(every)), strained)
+    with reading(ValueError):
+        every = run_tables.read(directories).results
+        rows = steps.ladder(again.latest(every, runs.of(every)), strained)
     click.echo(steps.text(rows))
     sys.exit(0 if steps.is_met(rows) else 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from testbed.replaced import replacing
 from testbed.report import (
     buckets,
     canvas,
@@ -85,7 +86,8 @@ def publish(
     found = {}
     for name, path, figure in _saved(figures, directory):
         found[name] = vector(figure, name, alternatives[name])
-        path.with_suffix(".svg").write_text(found[name].whole)
+        with replacing(path.with_suffix(".svg")) as made:
+            made.write_text(found[name].whole)
     return found
 
 
@@ -93,7 +95,8 @@ def save(figures: Mapping[str, Figure], directory: Path) -> None:
     """Write each figure as PDF and PNG into ``directory``. Raises OSError if one cannot be
     written."""
     for _, path, figure in _saved(figures, directory):
-        figure.savefig(path.with_suffix(".png"), dpi=200)
+        with replacing(path.with_suffix(".png")) as made:
+            figure.savefig(made, dpi=200)
 
 
 def _saved(figures: Mapping[str, Figure], directory: Path) -> Iterator[tuple[str, Path, Figure]]:
@@ -105,6 +108,7 @@ def _saved(figures: Mapping[str, Figure], directory: Path) -> Iterator[tuple[str
         # Matplotlib's own writer of PDF files ends with an AttributeError if the disk is full.
         content = BytesIO()
         figure.savefig(content, format="pdf", metadata={"CreationDate": None})
-        path.write_bytes(content.getvalue())
+        with replacing(path) as made:
+            made.write_bytes(content.getvalue())
         yield name, path, figure
         plt.close(figure)

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from testbed import results, run_tables
 from testbed.experiment.findings import counted
+from testbed.replaced import replacing
 from testbed.report import (
     buckets,
     canvas,
@@ -171,7 +172,8 @@ def build(
         wide = {name for name in drawn if canvas.is_wide(drawn[name])}
         alternatives = {name: f"{heading}. {caption}" for name, (heading, caption) in words.items()}
         vectors = figures.publish(drawn, out / "figures", alternatives)
-    found.means.drop(columns=["plans", "times", "order"]).to_csv(out / "summary.csv", index=False)
+    with replacing(out / "summary.csv") as made:
+        found.means.drop(columns=["plans", "times", "order"]).to_csv(made, index=False)
 
     sources = {run: _source(Path(run), out, kept or {}) for run in found.about}
     more = {
@@ -238,7 +240,8 @@ def build(
     environment.filters |= {"shortly": "{:g}".format, "packed": _packed, "colour": _colour}
     page = out / "report.html"
     for name, path in (("report.html.j2", page), ("report.md.j2", out / "report.md")):
-        path.write_text(environment.get_template(name).render(context))
+        with replacing(path) as made:
+            made.write_text(environment.get_template(name).render(context))
     return page
 
 

@@ -31,8 +31,8 @@ COLUMNS = (
     "tors", "switches", "ina_switches", "backend", "iterations", "jct_s", "expected_jct_s",
     "verified", "verdict", "error", "settings",
 )  # fmt: skip
-_NUMBERS = ("jct_s", "expected_jct_s", "repeat", "job")
 _TEXTS = ("cell", "system", "workload", "topology", "backend", "settings")
+_NUMBERS = tuple(each for each in COLUMNS if each not in {*_TEXTS, "verified", "verdict", "error"})
 _FACTS = ("git_commit", "started_at", "cpu", "cores", "kernel")
 
 
@@ -136,18 +136,25 @@ def _parsed(content: Any, path: Path) -> Outcome:
                 raise Unreadable(f"{path}: found no {', '.join(sorted(absent))}, {wanted}")
             if not table[list(_TEXTS)].map(lambda value: isinstance(value, str)).all(axis=None):
                 raise ValueError("a row lacks a text")
-            table[[*_NUMBERS]].apply(pd.to_numeric)  # which refuses text
+            if not table[[*_NUMBERS]].map(_is_number).all(axis=None):
+                raise ValueError("a row has something else for a number")
+            if not all(isinstance(json.loads(each), dict) for each in table["settings"].unique()):
+                raise ValueError("settings are no mapping")
             tables.append(table)
-            experiments[name], facts[name] = _filled(run["experiment"]), run["facts"]
+            experiments[name], facts[name] = _filled({**run["experiment"]}), {**run["facts"]}
             for cell, repeat, job, *record in run.get("records", ()):
-                kept[name, cell, repeat, job] = Record.of(*record)
+                kept[name, str(cell), int(repeat), int(job)] = Record.of(*record)
         rows = pd.concat(tables, ignore_index=True)
         backends.check(rows["backend"])
         return Outcome(rows, experiments, facts, kept)
     except Unreadable:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"{path}: found no stored baseline, {wanted}") from error
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _filled(experiment: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -63,6 +63,12 @@ def keep(runs: Sequence[Path], claims: Path | None, out: Path) -> Path:
     names = [experiment_of(run).name for run in runs]
     if twice := [name for name in names if names.count(name) > 1]:
         raise run_tables.Unreadable(f"found two runs of {twice[0]}, wanted one of each experiment")
+    for run, name in zip(runs, names, strict=True):
+        if run.resolve() == (out / name).resolve():
+            message = (
+                f"found {run} in the reference itself, wanted a run to keep; copy it elsewhere"
+            )
+            raise run_tables.Unreadable(message)
     matrix = answer.parted(runs).matrix
     needed = [run / file for run in runs for file in KEPT]
     needed += [run / results.LINKS for run in matrix]

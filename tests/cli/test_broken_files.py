@@ -110,14 +110,13 @@ def test_a_run_named_by_two_paths_counts_once(tmp_path):
 
 
 def refuse_changed_baseline(tmp_path, change):
-    """A baseline counts as none if ``change`` of a row, fields by column, replaces its fields."""
+    """A baseline counts as none if ``change`` of its first run makes it another."""
     directory = made_up.run(tmp_path, made_up.rows("ps", 4.0) + made_up.rows("ring", 3.0))
     path = tmp_path / "base.json"
     assert invoke("baseline", directory, "-o", path).exit_code == 0
     assert invoke("compare", path, directory).exit_code == 0
     content = json.loads(path.read_text())
-    rows = content["runs"][0]["rows"]
-    rows[1] = change(dict(zip(content["columns"], rows[1], strict=True)))
+    change(content["runs"][0])
     path.write_text(json.dumps(content))
     done = invoke("compare", path, directory)
     assert done.exit_code == 2, done.output
@@ -126,12 +125,61 @@ def refuse_changed_baseline(tmp_path, change):
 
 @pytest.mark.parametrize("row", [[], [None] * len(COLUMNS)], ids=["cut", "empty"])
 def test_a_baseline_with_a_broken_row(tmp_path, row):
-    refuse_changed_baseline(tmp_path, lambda fields: row)
+    refuse_changed_baseline(tmp_path, lambda run: run.update(rows=[run["rows"][0], row]))
 
 
-@pytest.mark.parametrize("column", ["jct_s", "expected_jct_s", "repeat"])
-def test_a_baseline_with_text_for_a_number(tmp_path, column):
-    refuse_changed_baseline(tmp_path, lambda fields: [*{**fields, column: "x"}.values()])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("jct_s", "x"), ("expected_jct_s", "x"), ("repeat", "x"), ("tors", "x"), ("workers", [4]),
+        ("ina_switches", {}), ("settings", ""), ("settings", "x"), ("settings", "[]"),
+    ],
+)  # fmt: skip
+def test_a_baseline_with_a_wrong_field(tmp_path, column, value):
+    def change(run):
+        run["rows"][1][COLUMNS.index(column)] = value
+
+    refuse_changed_baseline(tmp_path, change)
+
+
+@pytest.mark.parametrize("part", ["experiment", "facts"])
+def test_a_baseline_with_a_list_for_a_mapping(tmp_path, part):
+    refuse_changed_baseline(tmp_path, lambda run: run.update({part: [1]}))
+
+
+def test_a_baseline_with_a_wrong_record(tmp_path):
+    record = ["c0", 0, 0, [[0, 0, 1.0]], []]  # links are a mapping
+    refuse_changed_baseline(tmp_path, lambda run: run.update(records=[record]))
+
+
+@pytest.mark.parametrize("verb", ["run --dry-run --resume", "ladder"])
+def test_a_run_with_a_wrong_value_in_its_sweep(verb, tmp_path):
+    content = yaml.safe_load(yaml.safe_dump(made_up.EXPERIMENT))
+    tiny_one = tiny.data(tmp_path, backend="simulate", sweep={"jobs.0.system": [1, "ring"]})
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0), experiment=content | tiny_one)
+    done = invoke(*verb.split(), directory)
+    assert done.exit_code == 2, done.output
+    assert "jobs.0.system.0: found 1, wanted the name of a system" in done.output
+
+
+def test_a_ladder_of_a_run_with_damaged_facts(tmp_path):
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump(tiny.data(tmp_path, backend="simulate")))
+    run = tmp_path / testbed.run(file, tmp_path / "results").results.run[0]
+    (run / METADATA).write_text("[]")
+    done = invoke("ladder", run)
+    assert done.exit_code == 2, done.output
+    assert "run.json: found no JSON object" in done.output
+
+
+def test_a_reference_of_a_run_in_it(tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("ps", 4.0))
+    file = tiny.data(tmp_path, backend="simulate") | {"name": "kept"}
+    (directory / EXPERIMENT).write_text(yaml.safe_dump(file))
+    directory.rename(tmp_path / "kept")
+    done = invoke("reference", tmp_path / "kept", "-o", tmp_path)
+    assert done.exit_code == 2, done.output
+    assert "kept in the reference itself, wanted a run to keep" in done.output
 
 
 @pytest.mark.parametrize("verb", ["report DIR -o out", "compare DIR DIR", "baseline DIR -o b.json"])

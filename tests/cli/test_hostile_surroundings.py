@@ -80,6 +80,14 @@ def test_a_full_disk_under_a_figure(tmp_path):
     assert (code, "no space left" in said) == (1, True), said
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_under_the_progress(tmp_path):
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="simulate")))
+    code, said = called('"$@" run x.yaml -o out 2> /dev/full', tmp_path)
+    assert code == 0, said
+    assert len(list(tmp_path.glob("out/*/*/report.html"))) == 1
+
+
 @pytest.mark.parametrize("backend", ["nothing", "module://matplotlib_inline.backend_inline"])
 def test_a_backend_of_matplotlib_that_is_not_here(backend, tmp_path):
     directory = run(tmp_path, rows("ps", 4.0, 4.1) + rows("ring", 3.0, 3.1))

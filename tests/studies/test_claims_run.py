@@ -164,6 +164,14 @@ def test_names_choose_what_is_run_and_all_is_judged(folder, tmp_path):
     assert 'did you mean "ring-over-ps"?' in done.output
 
 
+def test_a_page_is_not_written_beside_another_run(folder, tmp_path, monkeypatch):
+    run(read(), tmp_path, ["ring-over-ps"])
+    (directory,) = (tmp_path / "rings").iterdir()
+    monkeypatch.setattr(resume, "PATIENCE_S", 0.1)
+    with resume.held(directory), pytest.raises(resume.Busy, match="another run writes there"):
+        run(read(), tmp_path, ["ring-over-ps"])
+
+
 def test_results_of_other_code_are_told(folder, tmp_path, monkeypatch):
     run(read(), tmp_path, ["ring-over-ps"])
     monkeypatch.setattr(claims, "version", lambda experiment: "another")

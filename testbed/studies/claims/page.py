@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed import run_tables
 from testbed.experiment.findings import counted
+from testbed.replaced import replacing
 from testbed.report import template
 from testbed.report.runs import duration, seconds
 from testbed.report.tables import number
@@ -338,7 +339,8 @@ def write(page: Page, folder: Path) -> Path:
     environment = template.environment()
     for end in ("html", "md"):
         text = environment.get_template(f"claims.{end}.j2").render(context)
-        (folder / f"{PAGE}.{end}").write_text(text)
+        with replacing(folder / f"{PAGE}.{end}") as made:
+            made.write_text(text)
     _table(page.judged, folder / TABLE)
     return folder / f"{PAGE}.html"
 

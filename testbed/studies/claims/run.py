@@ -14,7 +14,7 @@ from testbed.backends.emulation.network import EmulationError
 from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import Evaluation, New, Resumed
 from testbed.campaign.local import Local
-from testbed.campaign.resume import Rules
+from testbed.campaign.resume import Busy, Rules
 from testbed.campaign.version import version
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import known
@@ -155,6 +155,8 @@ def _rows(experiment: Experiment, root: Path, rules: Rules | None) -> _Rows:
             click.echo(f"{experiment.name}: {counted(len(evaluation.planned), 'cell')}", err=True)
         # With nothing to run, this tells rows of the same deployments that they are current.
         directory, _ = evaluation.run(NOTHING, Local())
+    except Busy:
+        raise
     except (DeploymentError, EmulationError) as error:
         return f"It cannot be run here: {error}"
     return _read(directory)
