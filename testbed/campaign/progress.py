@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -67,11 +68,14 @@ class Progress:
         self._show(escape(line + leaders), soft_wrap=True)
 
     def _show(self, text: str, **how: Any) -> None:
-        """Nobody may be reading any more, or the disk may be full; the cells run all the same."""
+        """Show a line. Nobody may be reading any more, or the disk may be full; the cells run all
+        the same."""
         try:
             self._console.print(text, highlight=False, **how)
         except OSError:
             self._console.quiet = True
+            # What could not be written would fail again when a cell is forked.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._console.file.fileno())
 
     def _leaders(self, record: dict[str, str]) -> str:
         found = self._standings.of(record)

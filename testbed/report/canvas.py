@@ -32,6 +32,8 @@ COLUMN, PAGE = 3.5, 7.16
 """The widths, in inches, of a column and of a page of a two-column paper."""
 LONGEST = 30
 """Letters in a line of a row's name."""
+_WIDEST = 56
+"""Letters in a line of a panel's title."""
 MOST_PANELS, FEW_PANELS = 12, 6
 """The most panels of a figure, and how many are drawn if there are more settings than that."""
 HATCH = "////"
@@ -200,6 +202,20 @@ def panels(
             columnspacing=1.2, labelspacing=0.3,
         )  # fmt: skip
     return figure, made
+
+
+def in_lines(title: str) -> str:
+    """A panel's title in lines that fit above it: long ones are broken at commas."""
+    lines = []
+    for text in filter(None, title.split("\n")):
+        lines.append("")
+        for word in text.split(", "):
+            longer = f"{lines[-1]}, {word}" if lines[-1] else word
+            if len(longer) > _WIDEST and lines[-1]:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+    return "\n".join(lines)
 
 
 def wrapped(name: str) -> str:

@@ -140,6 +140,7 @@ def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) ->
             for least, colour in reversed(_LOADS)
         ]
     titles = [load.title for load in known] or [names.fabric(picture.name)]
+    titles = [canvas.in_lines(title) for title in titles]
     figure, all_axes = canvas.panels(
         titles, height=height, below=0.2 if hosts else 0.05, left=0.1, legend=legend,
         wide=len(places) > 60 or len(hosts) > 16, facets=[facets] * len(titles),

@@ -16,8 +16,6 @@ from testbed.report.tables import interval, number
 from testbed.workload.catalogue import title
 
 SeriesStyles = Mapping[Series, SystemStyle]
-_WIDEST = 56
-"""The most characters in a line of a title."""
 
 
 class Panel(NamedTuple):
@@ -51,15 +49,7 @@ def headed(place: Mapping[str, Any]) -> str:
     last += [names.settings(place["conditions"])] if place["conditions"] else []
     by = SHORTLY.get(place["backend"], place["backend"])
     lines = [f"{title(place['workload'])}, {place['workers']} workers, {by}"]
-    for text in (names.fabric(place["fabric"]), ", ".join(last)):
-        lines.append("")
-        for word in text.split(", ") if text else ():
-            longer = f"{lines[-1]}, {word}" if lines[-1] else word
-            if len(longer) > _WIDEST and lines[-1]:
-                lines.append(word)
-            else:
-                lines[-1] = longer
-    return "\n".join(line for line in lines if line)
+    return canvas.in_lines("\n".join([*lines, names.fabric(place["fabric"]), ", ".join(last)]))
 
 
 def words(row: Any, style: SystemStyle, what: str, low: Any, high: Any) -> str:

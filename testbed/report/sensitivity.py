@@ -14,7 +14,7 @@ from testbed import run_tables
 from testbed.report import data, template
 from testbed.report.backends import FLOOR
 from testbed.report.system_style import Styles, style_of
-from testbed.report.tables import Table, number, percent
+from testbed.report.tables import Table, number, share
 
 _COLUMNS = ["dilation", "scale", "valid", "A/A, median", "A/A, most", "from packets, most", "order"]
 
@@ -51,7 +51,7 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
         order = "right" if is_right else "; ".join(wrong) or "some systems have no valid row"
         found.append([
             f"{dilation:g}", template.fraction(scale), f"{len(good)} of {len(own)}",
-            percent(noise.median()), percent(noise.max()), percent(off.max()), order,
+            share(noise.median()), share(noise.max()), share(off.max()), order,
         ])  # fmt: skip
     said = []
     if apart:

@@ -33,7 +33,7 @@ def percent(value: Any) -> str:
     return "–" if pd.isna(value) else f"{value:+.1%}"
 
 
-def _share(value: Any) -> str:
+def share(value: Any) -> str:
     return "–" if pd.isna(value) else f"{value:.1%}"
 
 
@@ -171,7 +171,7 @@ def jobs(table: pd.DataFrame, titles: Titles) -> Table:
                     row.beside,
                     names.settings(row.others),
                     number(row.algbw),
-                    _share(row.contention),
+                    share(row.contention),
                     number(row.fairness),
                     row.fairness_of,
                     f"{row.valid_rows}/{row.rows}",
@@ -186,7 +186,7 @@ def layers(table: pd.DataFrame, titles: Titles) -> Table:
     """How busy the links of each layer are."""
     columns = ["system", "layer", "mean busy", "busiest link", *_SETTING]
     rows = [
-        [titles[row.system, row.variant], row.layer, _share(row.mean), _share(row.max),
+        [titles[row.system, row.variant], row.layer, share(row.mean), share(row.max),
          *_setting(row)]
         for row in table.itertuples()
     ]  # fmt: skip

@@ -39,6 +39,7 @@ from testbed.studies.claims.schema import (
 from testbed.studies.claims.verdict import Crossing, Number, Verdict
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from testbed.report.page import Shown
@@ -212,6 +213,7 @@ class Beside:
                 (shape,) = axes.bar(place, height, 0.4, color=colours[label])
                 canvas.note(shape, "mark", words=f"{bar.label}: {label} {number(height)}")
                 axes.text(place, height, number(height), ha="center", va="bottom", fontsize=5.5)
+            _whisker(axes, at + 0.2, ours, "black")
         canvas.set_scale(axes, "y", (0.0, axes.get_ylim()[1], False))
         axes.set_xticks(range(len(self.figure.bars)), [bar.label for bar in self.figure.bars])
         axes.set_ylabel(axis)
@@ -255,6 +257,8 @@ class Beside:
                     (mark,) = axes.plot(
                         at, height, "o", color=colour, mfc=colour if is_ours else "white"
                     )
+                    if is_ours:
+                        _whisker(axes, at, own[at][3], colour)
                     words = f"{label} at {places[at]}: {side} {number(height)}"
                     canvas.note(mark, "mark", words=words)
         axes.set_xticks(range(len(places)), places)
@@ -262,6 +266,12 @@ class Beside:
         axes.set_xlabel(self.figure.across, labelpad=1)
         axes.set_ylabel(axis)
         return figure
+
+
+def _whisker(axes: Axes, at: float, ours: Number | str | None, colour: str) -> None:
+    """The interval of our number, if it has one."""
+    if isinstance(ours, Number) and ours.low is not None and ours.high is not None:
+        axes.vlines(at, ours.low, ours.high, colors=colour, linewidth=0.8)
 
 
 @dataclass
