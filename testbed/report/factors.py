@@ -206,10 +206,10 @@ def drawn(study: Study, styles: Styles) -> Figure:
     times = [
         row["jct_s"] / ranking.best["jct_s"] for ranking in study.rankings for row in _all(ranking)
     ]
-    highest = max(times, default=1.0)
+    most = min(_MOST, 1.05 * max(times, default=1.0))
     figure, all_axes = canvas.panels(titles, legend=legend, height=1.9, left=0.5)
     for axes, ina in zip(all_axes, study.places, strict=True):
-        own = study.at(ina)
+        own, beyond = study.at(ina), []
         for order, name in enumerate(systems):
             style = series[name]
             shift = 0.05 * (order - (len(systems) - 1) / 2)  # no marker hides another
@@ -225,8 +225,13 @@ def drawn(study: Study, styles: Styles) -> Figure:
                     linestyle=style.line,
                 )  # fmt: skip
                 canvas.note(line, "mark", system=name, words=style.title)
+                if (least := min(height for _, height in points)) > most:
+                    beyond.append(f"{style.title} from {least:.1f}")
         axes.set_xticks(range(len(own)), [ranking.place["value"] for ranking in own])
-        axes.set_ylim(0.95, min(_MOST, 1.05 * highest))
+        axes.set_ylim(0.95, most)
+        if beyond:
+            text = f"above: {', '.join(beyond)}"
+            axes.text(0.98, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=6)
         axes.set_xlabel(study.factor, labelpad=1)
         axes.set_ylabel("JCT, in multiples of the fastest's")
     return figure

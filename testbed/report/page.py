@@ -79,7 +79,8 @@ _CAPTIONS = {
         "Workers in one iteration",
         "Every worker in one measured iteration. Communication after compute is exposed, unless "
         "forward passes wait only for the sums they need. Then the next iteration starts at once, "
-        "overlaps with communication, and stalls where a sum is missing.",
+        "overlaps with communication, and stalls where a sum is missing. Workers that do not wait "
+        "for one another are cut off at the others' slowest iteration.",
     ),
     "closed-form": (
         "Measured against the closed form",
