@@ -70,8 +70,7 @@ def read(paths: str | Path | Iterable[str | Path]) -> Tables:
     """Read the tables of run directories, or of all run directories below the given ones.
 
     If a run is still being written, or was interrupted, only its complete rows are read. Columns
-    that an older version did not write are empty. The rows of a run come by cell, repeat and job,
-    in whatever order the cells ended.
+    that an older version did not write are empty.
 
     Raises FileNotFoundError if a path holds no results, and Unreadable if a file is not a table.
     """
@@ -231,8 +230,7 @@ def _typed(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
             if columns == COLUMNS:
                 refuse(column, numbers < 0, "a number from 0 on")
             table[column] = numbers
-    of_a_job = [name for name in ("cell", "repeat", "job") if name in columns]
-    return table.sort_values(of_a_job, kind="stable", ignore_index=True)
+    return table
 
 
 @cache

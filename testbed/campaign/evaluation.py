@@ -22,6 +22,7 @@ from testbed.campaign.resume import (
     Key,
     Rules,
     adopt,
+    arrange,
     experiment_of,
     held,
     judge,
@@ -85,6 +86,7 @@ class New:
             metadata = environment() | _seeds(self._experiment)
             with _session(directory, metadata, metadata):
                 failures = _fill(directory, self.planned, recording, executor, quiet)
+                arrange(directory, [(each.cell.id, str(each.cell.repeat)) for each in self.planned])
         return directory.path, failures
 
 
@@ -166,6 +168,7 @@ class Resumed:
                     set_aside(directory, state)
                 missing = state.wanted.keys() - state.finished
                 failures += self._fill(directory, missing, recording, executor, quiet)
+                arrange(directory, [*state.wanted])
         return self._run, failures
 
     def _fill(

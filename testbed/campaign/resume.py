@@ -19,6 +19,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 from testbed import located
@@ -313,6 +314,29 @@ def set_aside(directory: RunDirectory, state: State) -> None:
         if not whole or _header(path) != list(columns):
             _keep(directory, name, columns, state.finished)
     _describe_anew(directory, state)
+
+
+def arrange(directory: RunDirectory, order: Sequence[Key]) -> None:
+    """Put the rows of all tables, which were stored as cells ended, into the ``order`` of cells."""
+    places = {key: place for place, key in enumerate(order)}
+    for name in (LINKS, DIGESTS, TRAINING, ITERATIONS, RESULTS):
+        path = directory.path / name
+        if not path.exists():
+            continue
+        with path.open(newline="\n") as file:
+            lines = list(file)
+        table = csv.reader(lines)
+        header = next(table)
+        cell, repeat = header.index("cell"), header.index("repeat")
+        begin = end = table.line_num
+        rows = []
+        for row in table:  # one that holds a line's end has several lines
+            whole = "".join(lines[end : table.line_num])
+            rows.append((places.get((row[cell], row[repeat]), len(places)), whole))
+            end = table.line_num
+        ordered = sorted(rows, key=itemgetter(0))
+        if ordered != rows:
+            directory.write(name, "".join([*lines[:begin], *(text for _, text in ordered)]))
 
 
 def _describe_anew(directory: RunDirectory, state: State) -> None:

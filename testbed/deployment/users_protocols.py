@@ -41,8 +41,9 @@ def wrong(protocol: Protocol, home: Path) -> Iterator[str]:
         yield f"name = {protocol.name!r}, wanted {home.name!r}, its folder"
     if not isinstance(protocol, TreeProtocol):
         return
-    if protocol.number not in NUMBERS:
-        yield f"number = {protocol.number}, wanted one from {NUMBERS[0]} to {NUMBERS[-1]}"
+    number = protocol.number
+    if number not in NUMBERS:
+        yield f"number = {number}, wanted one from {NUMBERS[0]} to {NUMBERS[-1]}"
     if not (home / protocol.control).is_file():
         yield f"control = {protocol.control!r}, wanted a P4 file of {home}"
     for name in _RESULTS:

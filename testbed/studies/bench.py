@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -181,9 +182,14 @@ def run(cells: Sequence[Planned]) -> Iterator[Measured]:
     """Each cell's measurement, in order, as soon as it is available."""
     where = Local()
     where.prepare(cells, NOTHING)
+    ended: dict[str, object] = {}
+    waiting = deque(cells)
     with TemporaryDirectory() as logs:
         for cell, outcome in where.outcomes(cells, Path(logs), NOTHING, lambda _: None):
-            yield _measured(cell, outcome)
+            ended[cell.cell.id] = outcome
+            while waiting and waiting[0].cell.id in ended:
+                first = waiting.popleft()
+                yield _measured(first, ended.pop(first.cell.id))
 
 
 def _measured(cell: Planned, outcome: object) -> Measured:

@@ -431,3 +431,21 @@ def test_another_experiment_is_refused(swept, tmp_path):
     with pytest.raises(Unreadable, match="found the experiment other for a run of tiny"):
         go_on(directory, simulated(tmp_path, name="other"))
     assert len(read(directory).results) == 6
+
+
+def test_tables_of_a_finished_run_are_in_the_order_of_the_cells(tmp_path):
+    class Backwards(Recorder):
+        """Cells end in the opposite order."""
+
+        def outcomes(self, cells, logs, recording, started):
+            for each, made in reversed([*super().outcomes(cells, logs, recording, started)]):
+                (row,) = made.jobs
+                yield each, replace(made, jobs=[replace(row, error='"quotes", and a comma')])
+
+    asked = simulated(tmp_path, emulation__repeats=2)
+    directory = run(asked, tmp_path, Backwards())
+    order = [(each.id, each.repeat) for each in expand(asked)]
+    tables = read(directory)
+    for table in (tables.results, tables.iterations):
+        assert list(zip(table.cell, table.repeat, strict=True)) == order
+    assert set(tables.results.error) == {'"quotes", and a comma'}

@@ -193,7 +193,7 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
     (_, table), said, apart = sensitivity.table([tmp_path], {})
     assert apart == "In packets these systems take: ring 1 s, atp 2 s."
     assert [line[-1] for line in table] == ["ring is not faster than atp", "right"]
-    assert table[1][2:5] == ["4 of 4", "+5.0%", "+10.0%"]
+    assert table[1][2:5] == ["4 of 4", "5.0%", "10.0%"]
     assert (
         "2 plans ran again. Their times differ by 5.0% in the median and 10.0% at most" in said[0]
     )
