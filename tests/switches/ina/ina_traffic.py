@@ -223,7 +223,8 @@ class Traffic:
         if how == 0:
             return port, frame[: self.random.randrange(14, len(frame) + 1)]
         if how == 1:
-            return port, frame + bytes(self.random.choice((1, 40, LONGEST - len(frame))))
+            # One that was lengthened before may have no room left.
+            return port, (frame + bytes(self.random.choice((1, 40, LONGEST))))[:LONGEST]
         if how == 2:
             return self.random.choice(PORTS), frame
         changed = bytearray(frame)

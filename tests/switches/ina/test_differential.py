@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ina_scene import ADDRESSING, ALLOCATIONS, ENTRIES, FABRIC, PROTOCOLS, SWITCH, counted, forget
-from ina_traffic import Traffic
+from ina_traffic import LONGEST, Traffic
 
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.events import Event
@@ -66,6 +66,15 @@ def test_long_sequences(switch, styles):
     if ATP in styles:
         wanted |= {Event.COLLISION, Event.FLUSHED, Event.PASSED, Event.FREED}
     assert reached >= wanted | {Event.RETURNED}, "the traffic does not try everything"
+
+
+def test_a_frame_that_is_lengthened_again_stays_a_frame():
+    """Hypothesis found one without room: the padding had a negative length."""
+    traffic = Traffic(Random(1), tuple(PROTOCOLS))
+    frames = [
+        traffic._mangled(1, bytes(LONGEST - spare))[1] for spare in range(60) for _ in "12345"
+    ]
+    assert max(map(len, frames)) == LONGEST
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
