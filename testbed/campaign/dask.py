@@ -58,10 +58,10 @@ class Dask:
         if not cells:
             return
         self._client = _connected(self._address)
-        emulator = "emulator" if any(map(is_emulated, cells)) else ""
-        if not self._awaited(emulator):
+        needed = max(map(_needed, cells))
+        if not self._awaited(*needed):
             self._close()
-            lacking = f"worker with the resource {emulator}" if emulator else "worker"
+            lacking = f"worker with the resource {needed[0]}" if needed else "worker"
             raise DeploymentError(
                 f"found no {lacking} at the Dask scheduler {self._address}, wanted one on each"
                 " machine that is to run cells; start them there with"

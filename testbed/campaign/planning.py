@@ -18,9 +18,9 @@ from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError, Undeployable
 from testbed.deployment.memory import allocate
 from testbed.deployment.tables import routes
-from testbed.deployment.users_code import is_users
+from testbed.deployment.users_code import users_systems
 from testbed.experiment.cells import Cell
-from testbed.experiment.schema import Emulation, Experiment
+from testbed.experiment.schema import Emulation
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import what_matters
@@ -194,13 +194,16 @@ def _is_the_testbeds(program: Path) -> bool:
 def _not_the_same_again(planned: Sequence[Planned]) -> dict[str, DeploymentError]:
     """An error for each user's system that makes another plan for the same job elsewhere, by its
     name."""
-    own = [each for each in planned if any(map(is_users, _systems(each.cell.experiment)))]
+    users = users_systems()
+    own = [
+        each for each in planned if any(job.system.name in users for job in each.deployment.jobs)
+    ]
     again = replanning.elsewhere([each.cell.experiment for each in own]) if own else []
     found: dict[str, DeploymentError] = {}
     for at, each in enumerate(own):
         for job in each.deployment.jobs:
             name, here = job.system.name, digest(job)
-            if is_users(name) and any(other[at][job.number] != here for other in again):
+            if name in users and any(other[at][job.number] != here for other in again):
                 found[name] = DeploymentError(
                     f"{title(each.cell)}: jobs.{job.number}.system: {name} made two plans for the"
                     " same job, wanted one; draw random numbers with the job's seed, as in"
@@ -208,10 +211,6 @@ def _not_the_same_again(planned: Sequence[Planned]) -> dict[str, DeploymentError
                     ("jobs", job.number, "system"),
                 )
     return found
-
-
-def _systems(experiment: Experiment) -> list[str]:
-    return [job.system for job in experiment.jobs]
 
 
 def check_slots(deployment: Deployment) -> None:

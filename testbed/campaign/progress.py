@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from rich.markup import escape
 from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journal
 from testbed.campaign.planning import Planned, title
 from testbed.campaign.standings import Standings
+from testbed.discarded import discard
 from testbed.results import CellEvent, Row, RunDirectory, as_text
 
 _MOST_NAMED = 4
@@ -74,8 +74,7 @@ class Progress:
             self._console.print(text, highlight=False, **how)
         except OSError:
             self._console.quiet = True
-            # What could not be written would fail again when a cell is forked.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._console.file.fileno())
+            discard(self._console.file)
 
     def _leaders(self, record: dict[str, str]) -> str:
         found = self._standings.of(record)

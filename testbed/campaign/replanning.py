@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from testbed.deployment.deploy import deploy
 from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.schema import Experiment
-from testbed.placement.fabric import build_fabric
+from testbed.placement.deployments import Deployments
 
 HASH_SEEDS = ("1", "2")
 """An interpreter for each; two, because the order of a small set is the same by chance."""
@@ -24,45 +25,43 @@ Digests = list[list[str]]
 
 def digests(experiments: Sequence[Experiment]) -> Digests:
     """The digests of the plans that this interpreter makes. Raises DeploymentError."""
-    return [[digest(job) for job in deploy(each, build_fabric(each)).jobs] for each in experiments]
+    made = Deployments()
+    return [[digest(job) for job in made.of(each).jobs] for each in experiments]
 
 
 def elsewhere(experiments: Sequence[Experiment]) -> list[Digests]:
     """The same from other interpreters. Raises DeploymentError if one cannot make the plans."""
-    asked = json.dumps([each.data() for each in experiments]).encode()
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for seed in HASH_SEEDS
-    ]
-    try:
-        for each in running:
-            assert each.stdin is not None
-            each.stdin.write(asked)
-            each.stdin.close()
-            each.stdin = None
-        said = [each.communicate() for each in running]
-    finally:
-        for each in running:
-            each.kill()
-            each.wait()
+    with TemporaryDirectory() as folder:
+        asked = Path(folder) / "experiments.json"
+        asked.write_text(json.dumps([each.data() for each in experiments]))
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", __name__, asked],
+                env=os.environ | {"PYTHONHASHSEED": seed},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for seed in HASH_SEEDS
+        ]
+        try:
+            said = [each.communicate() for each in running]
+        finally:
+            for each in running:
+                each.kill()
+                each.wait()
     if failed := [told for each, (_, told) in zip(running, said, strict=True) if each.returncode]:
         reason = (failed[0].decode(errors="replace").splitlines() or ["it died"])[-1]
         raise DeploymentError(f"found plans here, and none in another interpreter: {reason}")
     return [json.loads(made.splitlines()[-1]) for made, _ in said]
 
 
-def main() -> None:
+def main(asked: Path) -> None:
     """Answer `elsewhere`. What a user's system prints comes before the answer."""
-    found = digests([Experiment.model_validate(each) for each in json.load(sys.stdin)])
+    found = digests([Experiment.model_validate(each) for each in json.loads(asked.read_text())])
     print()
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

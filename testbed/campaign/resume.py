@@ -26,7 +26,7 @@ from testbed import located
 from testbed.campaign.version import deployed, version
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
-from testbed.deployment.users_code import is_users
+from testbed.deployment.users_code import users_systems
 from testbed.experiment.cells import Cell, distinct
 from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
@@ -182,12 +182,13 @@ def judge(run: Path, cells: Sequence[Cell], rules: Rules, deployments: Deploymen
         ran = [row.get("deployed", "") for row in whole[key]]
         return is_unchanged(ran, wanted[key], deployments)
 
+    users = users_systems()
     current = {
         key
         for key, own in whole.items()
         if {row.get("version") for row in own} == {version(wanted[key].experiment)}
         # A user's system may read other files, which no version knows.
-        and (not any(is_users(job.system) for job in wanted[key].experiment.jobs) or is_same(key))
+        and (users.isdisjoint(job.system for job in wanted[key].experiment.jobs) or is_same(key))
     }
     unchanged = frozenset(filter(is_same, whole.keys() - current))
     finished = frozenset(whole if rules.any_version else current | unchanged)

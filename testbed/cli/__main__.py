@@ -7,6 +7,7 @@ import os
 import sys
 
 from testbed.cli import main
+from testbed.discarded import discard
 
 
 def start() -> None:
@@ -32,7 +33,7 @@ def _drop_output() -> None:
         try:
             stream.flush()
         except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            discard(stream)
 
 
 if __name__ == "__main__":

@@ -51,20 +51,24 @@ def check() -> None:
     from testbed.deployment import users_protocols
     from testbed.systems import home, registry
 
-    users = {path for _, path in extensions.files()}
-    for name, system in registry.items() if users else ():
-        if home(name) in users and not hasattr(system.plan, _CHECKED):
+    for name in users_systems():
+        system = registry[name]
+        if not hasattr(system.plan, _CHECKED):
             object.__setattr__(system, "plan", _checked(system, _place(system.plan, home(name))))
+    users = {path for _, path in extensions.files()}
     for folder in protocols.folders() if users else ():
         if folder / "protocol.py" in users:
             users_protocols.check(protocols.registry[folder.name], folder)
 
 
-def is_users(system: str) -> bool:
-    """Whether a registered system is from a file of extensions."""
-    from testbed.systems import home
+def users_systems() -> frozenset[str]:
+    """The registered systems that are from files of extensions."""
+    users = {path for _, path in extensions.files()}
+    if not users:
+        return frozenset()
+    from testbed.systems import home, registry
 
-    return home(system) in {path for _, path in extensions.files()}
+    return frozenset(name for name in registry if home(name) in users)
 
 
 def _place(plan: Any, path: Path | None) -> str:

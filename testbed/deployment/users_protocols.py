@@ -72,8 +72,8 @@ def _checked(own: Callable[..., Any], place: str, wrong: Wrong) -> Callable[...,
     return checked
 
 
-def _whole(value: object, least: int = 0) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+def _whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
 def _all_whole(values: object) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from testbed.replaced import replacing
 from testbed.report import (
     canvas,
     data,
@@ -130,9 +131,14 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     }
     environment = template.environment()
     page = out / "README.md"
-    page.write_text(environment.get_template("answer.md.j2").render(context))
-    (out / WINNERS).write_text(markdown(table))
-    (out / BRIEF).write_text(markdown(short))
+    text = environment.get_template("answer.md.j2").render(context)
+    for path, content in (
+        (page, text),
+        (out / WINNERS, markdown(table)),
+        (out / BRIEF, markdown(short)),
+    ):
+        with replacing(path) as made:
+            made.write_text(content)
     return page
 
 

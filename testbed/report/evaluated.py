@@ -84,6 +84,7 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
     current = again.latest(found.results, about)
     labelled = settings.label(current, {run: each.experiment for run, each in about.items()})
     rows = again.once(labelled)
+    shared = settings.in_company(rows)
     means = data.summary(rows, styles, include_invalid)
     return Evaluated(
         about=about,
@@ -92,12 +93,13 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
         counted=data.counted(rows, include_invalid),
         means=means,
         ratios=data.speed_ups(means, styles),
-        rankings=_rankings(rows, means, styles, include_invalid),
+        rankings=_rankings(shared, means, styles, include_invalid),
         jobs=sharing.together(rows, means, include_invalid),
         iterations=found.iterations,
         loads=links.labelled(found.links, rows),
         training=training.labelled(
-            run_tables.read_training(run_dirs), _jobs_that_count(rows, include_invalid)
+            run_tables.read_training(run_dirs),
+            data.counted(pd.concat([rows, shared]), include_invalid),
         ),
         styles=styles,
         series=series_styles(list(zip(rows["system"], rows["variant"], strict=True)), styles),
@@ -105,16 +107,9 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
     )
 
 
-def _jobs_that_count(rows: pd.DataFrame, include_invalid: bool) -> pd.DataFrame:
-    """The rows of jobs alone and of those in company that count in means."""
-    every = pd.concat([rows[rows["beside"] == ""], settings.in_company(rows)])
-    return data.counted(every, include_invalid)
-
-
 def _rankings(
-    rows: pd.DataFrame, means: pd.DataFrame, styles: Styles, include_invalid: bool
+    shared: pd.DataFrame, means: pd.DataFrame, styles: Styles, include_invalid: bool
 ) -> list[Ranking]:
-    shared = settings.in_company(rows)
     if not include_invalid:
         run = [shared[name] for name in ("run", "cell", "repeat")]
         shared = shared[data.is_valid(shared).groupby(run).transform("all")]

@@ -135,7 +135,7 @@ def against_closed_form(table: pd.DataFrame, styles: SeriesStyles) -> Figure | N
                 text = f"{styles[key].title}: JCT {seconds(row['jct_s'])}, "
                 text += f"closed form {seconds(row['expected_jct_s'])}; {where(row)}"
                 canvas.note(dot, "mark", system=key[0], words=text)
-            _value(axes, at, _three(settings["ratio"].median()), key[0])
+            _value(axes, at, number(settings["ratio"].median(), aligned=True), key[0])
     return figure
 
 
@@ -152,7 +152,7 @@ def jobs(parts: Sequence[Panel], styles: SeriesStyles, titles: Sequence[Sequence
         for at, row in enumerate(part.to_dict("records")):
             style = styles[row["system"], row["variant"]]
             (bar,) = axes.barh(at, row["jct_s"], 0.62, **_face(row["shown"], style.colour))
-            text, shown = f"JCT {seconds(row['jct_s'])}", _three(row["jct_s"])
+            text, shown = f"JCT {seconds(row['jct_s'])}", number(row["jct_s"], aligned=True)
             if not pd.isna(row["alone_s"]):
                 axes.vlines(row["alone_s"], at - 0.4, at + 0.4, color="black", linewidth=1.4)
                 text += f", alone {seconds(row['alone_s'])}"
@@ -201,7 +201,7 @@ def _dots(
             )  # fmt: skip
             canvas.note(dot, "mark", system=row["system"], words=told)
             once = " (1 run)" if row["used_rows"] == 1 and row["backend"] != SIMULATED else ""
-            _value(axes, at, _three(value) + once, row["system"])
+            _value(axes, at, number(value, aligned=True) + once, row["system"])
     return figure
 
 
@@ -211,11 +211,6 @@ def _value(axes: Axes, at: float, text: str, system: str) -> None:
         text, (1, at), (5, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=7
     )
     canvas.note(written, "mark", system=system)
-
-
-def _three(value: float) -> str:
-    """A number with three digits, so that digits in a column align."""
-    return f"{value:#.3g}".rstrip(".") if value < 999.5 else f"{value:,.0f}"
 
 
 def _empty(

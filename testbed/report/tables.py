@@ -21,8 +21,13 @@ _SETTING = ["workload", "workers", "fabric", "conditions", "INA", "by"]
 _OTHERS = "swept in any job"
 
 
-def number(value: Any) -> str:
-    return "–" if pd.isna(value) else f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+def number(value: Any, aligned: bool = False) -> str:
+    """A number with three digits; ``aligned``, also with zeros at its end, for a column."""
+    if pd.isna(value):
+        return "–"
+    if abs(value) >= 999.5:  # three digits would round it to 1e+03
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".") if aligned else f"{value:.3g}"
 
 
 def count(value: Any) -> str:

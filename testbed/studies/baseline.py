@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from testbed import run_tables
+from testbed.experiment.fields import is_number
 from testbed.experiment.schema import Experiment
 from testbed.replaced import replacing
 from testbed.report import again, backends, data, runs
@@ -136,7 +137,8 @@ def _parsed(content: Any, path: Path) -> Outcome:
                 raise Unreadable(f"{path}: found no {', '.join(sorted(absent))}, {wanted}")
             if not table[list(_TEXTS)].map(lambda value: isinstance(value, str)).all(axis=None):
                 raise ValueError("a row lacks a text")
-            if not table[[*_NUMBERS]].map(_is_number).all(axis=None):
+            numbers = table[[*_NUMBERS]]
+            if not numbers.map(lambda value: value is None or is_number(value)).all(axis=None):
                 raise ValueError("a row has something else for a number")
             if not all(isinstance(json.loads(each), dict) for each in table["settings"].unique()):
                 raise ValueError("settings are no mapping")
@@ -151,10 +153,6 @@ def _parsed(content: Any, path: Path) -> Outcome:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"{path}: found no stored baseline, {wanted}") from error
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _filled(experiment: Mapping[str, Any]) -> Mapping[str, Any]:

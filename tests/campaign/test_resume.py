@@ -200,7 +200,7 @@ def test_rows_of_a_users_system_count_only_if_it_makes_the_same_plan(tmp_path, m
     directory = run(simulated(tmp_path), tmp_path, Recorder())
     monkeypatch.setattr(resume, "deployed", lambda experiment, made: "another")
     assert not Resumed(directory, None, Rules()).planned
-    monkeypatch.setattr(resume, "is_users", lambda system: True)
+    monkeypatch.setattr(resume, "users_systems", lambda: frozenset(SYSTEMS))
     assert len(Resumed(directory, None, Rules()).planned) == 6
 
 

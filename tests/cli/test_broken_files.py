@@ -68,10 +68,15 @@ def test_a_report_of_links_without_a_number(tmp_path):
     assert "found no number in busy" in done.output
 
 
-def test_a_reference_of_a_run_without_rows(tmp_path):
+def simulated(tmp_path):
+    """The directory of a tiny run."""
     file = tmp_path / "x.yaml"
     file.write_text(yaml.safe_dump(tiny.data(tmp_path, backend="simulate")))
-    run = tmp_path / testbed.run(file, tmp_path / "results").results.run[0]
+    return tmp_path / testbed.run(file, tmp_path / "results").results.run[0]
+
+
+def test_a_reference_of_a_run_without_rows(tmp_path):
+    run = simulated(tmp_path)
     heading, *_ = (run / RESULTS).read_text().splitlines(keepends=True)
     (run / RESULTS).write_text(heading)
     done = invoke("reference", run, "-o", tmp_path / "kept")
@@ -163,9 +168,7 @@ def test_a_run_with_a_wrong_value_in_its_sweep(verb, tmp_path):
 
 
 def test_a_ladder_of_a_run_with_damaged_facts(tmp_path):
-    file = tmp_path / "x.yaml"
-    file.write_text(yaml.safe_dump(tiny.data(tmp_path, backend="simulate")))
-    run = tmp_path / testbed.run(file, tmp_path / "results").results.run[0]
+    run = simulated(tmp_path)
     (run / METADATA).write_text("[]")
     done = invoke("ladder", run)
     assert done.exit_code == 2, done.output

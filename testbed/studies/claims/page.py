@@ -398,7 +398,7 @@ RULE = (
 def _table(judged: Sequence[Judged], path: Path) -> None:
     columns = ["file", "claim", "published", "verdict", "number", "low", "high", "shown"]
     columns += ["reads", "basis", "break_even"]
-    with path.open("w", newline="") as file:
+    with replacing(path) as made, made.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         for each in judged:
