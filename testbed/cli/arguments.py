@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.located import Invalid
+from testbed.located import Invalid, Located, Place
 
 if TYPE_CHECKING:
     from testbed.experiment.schema import Experiment
@@ -81,7 +81,8 @@ OUTPUT = click.option(
 
 @contextmanager
 def deploying(path: Path) -> Iterator[None]:
-    """Report what cannot be deployed, with its place in the file at ``path``, and exit with 2."""
+    """Report what cannot be deployed, with its place in the file at ``path``, and exit with 2. What
+    is wrong with a swept field is placed at the sweep: the cell's title says its value."""
     from testbed import located
     from testbed.deployment.errors import Undeployable
 
@@ -90,9 +91,22 @@ def deploying(path: Path) -> Iterator[None]:
     except Undeployable as error:
         file = located.read(path)
         for each in error.problems:
-            problem = file.problem(each.place, str(each))
+            place = _swept(file, each.place) or each.place
+            problem = file.problem(place, str(each), at_key=place != each.place)
             click.echo(replace(problem, path=""), err=True)
         sys.exit(2)
+
+
+def _swept(file: Located, place: Place) -> Place | None:
+    """The place of the swept path that sets what is at ``place``; None if no path does."""
+    from testbed.experiment.sweep import place_of
+
+    for key in file.keys:
+        if key[0] == "sweep" and "exclude" not in key:
+            set_at = place_of(str(key[-1]))
+            if place[: len(set_at)] == set_at:
+                return key
+    return None
 
 
 def experiments(files: Iterable[Path]) -> list[Experiment]:

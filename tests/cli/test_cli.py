@@ -283,6 +283,21 @@ def test_validate_reports_a_job_that_its_system_cannot_plan(tmp_path):
     assert f"{path}:13:3: grid " in done.output and "no feasible rate" in done.output
 
 
+@pytest.mark.parametrize("part", ["product", "zip"])
+def test_a_swept_value_that_cannot_be_deployed_is_placed_at_the_sweep(tmp_path, part):
+    path = file(
+        tmp_path,
+        backend="packet",
+        fabric__hosts_per_leaf=80,
+        jobs__0__system="atp",
+        sweep={"exclude": [{"jobs.0.workers": 5}], part: {"jobs.0.workers": [4, 5, 78]}},
+    )
+    place = path.read_text().splitlines().index("    jobs.0.workers:") + 1
+    done = invoke("validate", path)
+    assert done.exit_code == 2
+    assert f"{path}:{place}:5: atp " in done.output and "workers=78" in done.output
+
+
 COLUMNS = [
     "experiment", "cell", "repeat", "job", "system", "workload", "topology", "workers", "servers",
     "ina_tors", "tors", "backend", "switch_target", "dilation", "scale", "iterations", "jct_s",
