@@ -48,6 +48,10 @@ class Evaluation(Protocol):
     planned: list[Planned]
     note: str
 
+    @property
+    def directory(self) -> Path | None:
+        """The directory of its results; None until it is made."""
+
     def run(
         self, recording: Recording, executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
@@ -68,6 +72,7 @@ class New:
     """
 
     note = ""
+    directory: Path | None = None
 
     def __init__(self, experiment: Experiment, root: Path, cells: Sequence[str] = ()) -> None:
         deployments = Deployments()
@@ -81,6 +86,7 @@ class New:
     ) -> tuple[Path, int]:
         executor.prepare(self.planned, recording)
         directory = RunDirectory.create(self._root, self._experiment.name)
+        self.directory = directory.path
         with held(directory.path):
             directory.write(results.EXPERIMENT, dump(self._experiment))
             metadata = environment() | _seeds(self._experiment)
@@ -108,7 +114,7 @@ class Resumed:
     """
 
     def __init__(self, run: Path, experiment: Experiment | None, rules: Rules) -> None:
-        self._run, self._rules = run, rules
+        self.directory, self._rules = run, rules
         with held(run):
             try:
                 for name in (results.RESULTS, results.ITERATIONS):
@@ -141,15 +147,15 @@ class Resumed:
         self, recording: Recording, executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
         executor.prepare(self.planned, recording)
-        with held(self._run):
-            directory, cells = RunDirectory(self._run), expand(self._experiment)
-            state = judge(self._run, cells, self._rules, self._deployments)
-            probed = probes(self._run, state, self._rules, self._deployments)
+        with held(self.directory):
+            directory, cells = RunDirectory(self.directory), expand(self._experiment)
+            state = judge(self.directory, cells, self._rules, self._deployments)
+            probed = probes(self.directory, state, self._rules, self._deployments)
             set_aside(directory, replace(state, finished=state.finished | probed.others))
             directory.write(results.EXPERIMENT, dump(self._experiment))
-            metadata = run_tables.read_metadata(self._run)
+            metadata = run_tables.read_metadata(self.directory)
             if not state.missing and metadata.get("finished_at"):
-                return self._run, 0
+                return self.directory, 0
             session = environment() | _seeds(self._experiment)
             if state.unchanged:
                 session["unchanged"] = len(state.unchanged)
@@ -164,12 +170,12 @@ class Resumed:
                 if probed.again:
                     failures += self._fill(directory, probed.again, recording, executor, quiet)
                     session["adopted"] = adopt(directory, probed, state.wanted, self._deployments)
-                    state = judge(self._run, cells, self._rules, self._deployments)
+                    state = judge(self.directory, cells, self._rules, self._deployments)
                     set_aside(directory, state)
                 missing = state.wanted.keys() - state.finished
                 failures += self._fill(directory, missing, recording, executor, quiet)
                 arrange(directory, [*state.wanted])
-        return self._run, failures
+        return self.directory, failures
 
     def _fill(
         self,

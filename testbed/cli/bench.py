@@ -98,7 +98,7 @@ def all_reduce(
         wanted = study.sizes(first, first if last is None else last, factor)
         asked = study.experiment(base, systems, wanted, **how)
     rows: list[study.Measured] = []
-    with running("" if output is None else f"{output} is not written"):
+    with running(lambda: "" if output is None else f"{output} is not written"):
         cells = study.planned(asked)
         for text in study.head(cells):
             click.echo(text)

@@ -29,7 +29,7 @@ def claims(names: tuple[str, ...], any_version: bool, output: Path) -> None:
 
     rules = Rules(any_version=any_version)
     try:
-        with running("finished rows are kept, and the same command continues"):
+        with running(lambda: "finished rows are kept, and the same command continues"):
             page = judging.run(judging.read(), output, names, rules)
             path = judging.write(page, output)
     except Invalid as invalid:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
 import click
 
-ROWS_ARE_KEPT = "finished rows are kept, and run --resume DIR continues"
-"""For verbs that write results directories."""
 _NOT_A_PLACE = (
     errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR,
     errno.EPERM, errno.EROFS,
@@ -24,7 +22,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def running(kept: str = "") -> Iterator[None]:
+def running(kept: Callable[[], str] = str) -> Iterator[None]:
     """A context for verbs that run cells, which handles errors of running and writing, and
     interruptions.
 
@@ -50,9 +48,9 @@ def running(kept: str = "") -> Iterator[None]:
         raise
     except OSError as error:
         wrong = click.UsageError if error.errno in _NOT_A_PLACE else click.ClickException
-        raise wrong(failed_file(error, kept)) from error
+        raise wrong(failed_file(error, kept())) from error
     except (KeyboardInterrupt, Terminated):
-        interrupted(kept)
+        interrupted(kept())
 
 
 def _need_a_cache() -> None:

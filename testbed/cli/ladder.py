@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.arguments import OUTPUT, Input, experiments
-from testbed.cli.failures import ROWS_ARE_KEPT, reading, running
-from testbed.cli.run import announce
+from testbed.cli.failures import reading, running
+from testbed.cli.run import announce, rows_kept
+
+if TYPE_CHECKING:
+    from testbed.campaign.evaluation import Evaluation
 
 
 @click.command()
@@ -43,10 +48,17 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
         strained = {cell for each in (*known, *wanted) for cell in steps.strained_cells(each)}
         evaluations = [New(experiment, output) for experiment in wanted]
         announce(evaluations)
-    with running(f"{ROWS_ARE_KEPT}; then ladder DIR prints the errors"):
+    with running(lambda: _and_then(evaluations)):
         directories += [evaluation.run(NOTHING, Local())[0] for evaluation in evaluations]
     with reading(ValueError):
         every = run_tables.read(directories).results
         rows = steps.ladder(again.latest(every, runs.of(every)), strained)
     click.echo(steps.text(rows))
     sys.exit(0 if steps.is_met(rows) else 1)
+
+
+def _and_then(evaluations: Sequence[Evaluation]) -> str:
+    """What an interruption leaves, how to go on, and how to see the errors then."""
+    kept = rows_kept(evaluations)
+    found = " ".join(str(each.directory) for each in evaluations if each.directory)
+    return f"{kept}; then ladder {found} prints the errors" if kept else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.arguments import DIRECTORY, FILE, OUTPUT, deploying, experiments
-from testbed.cli.failures import ROWS_ARE_KEPT, running
+from testbed.cli.failures import running
 
 if TYPE_CHECKING:
     from testbed.backends.recording import Recording
@@ -159,11 +159,18 @@ def run_all(
     """Run evaluations, each from its source. Returns their directories and numbers of failed
     cells."""
     finished = []
-    with running(ROWS_ARE_KEPT):
+    with running(lambda: rows_kept(evaluations)):
         for path, evaluation in zip(sources, evaluations, strict=True):
             with deploying(path):
                 finished.append(evaluation.run(recording, where))
     return finished
+
+
+def rows_kept(evaluations: Sequence[Evaluation]) -> str:
+    """What is left of ``evaluations`` that were interrupted, and how to go on; empty if none has
+    begun."""
+    begun = [each.directory for each in evaluations if each.directory]
+    return f"finished rows are kept, and run --resume {begun[-1]} continues" if begun else ""
 
 
 def report_on(finished: Sequence[tuple[Path, int]]) -> None:
@@ -171,7 +178,7 @@ def report_on(finished: Sequence[tuple[Path, int]]) -> None:
     failed."""
     directories = [directory for directory, _ in finished]
     again = f"ina-testbed report {' '.join(map(str, directories))}"
-    with running(f"all rows are kept, and {again} writes the report"):
+    with running(lambda: f"all rows are kept, and {again} writes the report"):
         from testbed.experiment.findings import counted
         from testbed.studies.reporting import report
 
