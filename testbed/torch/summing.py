@@ -9,6 +9,8 @@ import pickle
 import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -29,8 +31,9 @@ from testbed.workload.quantise import Float32
 _LOOK_S = 0.25
 """Seconds between the checks of a waiting rank that the others are alive."""
 
-_DEATH_S = 10.0
-"""Seconds that a process without connections, or the thread of a closed group, may take to end."""
+_PATIENCE_S = 10.0
+"""Seconds that a process without connections, or the thread of a closed group, may take to end, and
+the other ranks to read why there is no group."""
 
 
 class Summing:
@@ -86,7 +89,7 @@ class Summing:
         atexit.unregister(self.close)
         core().bell_ring(self._memory.bell(self._wiring.workers[self._rank]))
         self._orders.put(None)
-        self._thread.join(_DEATH_S)
+        self._thread.join(_PATIENCE_S)
         if self._fabric is not None:
             self._fabric.close()
         if self._thread.is_alive():  # in gloo, which waits for a rank that has not called
@@ -108,7 +111,7 @@ class Summing:
         except GroupError:
             raise
         except RuntimeError as error:  # gloo's
-            self._check_others(_DEATH_S)
+            self._check_others(_PATIENCE_S)
             raise GroupError(f"all_reduce: {_one_line(error)}") from error
         reduction = Reduction(
             node=self._node,
@@ -158,6 +161,7 @@ class Summing:
         if self._rank:
             told = pickle.loads(store.get("wiring"))
             if isinstance(told, GroupError):
+                store.set(_told(self._rank), "")
                 raise told
             made, machine, process, descriptor = told
             return made, self._shared(made, machine, process, descriptor)
@@ -171,6 +175,9 @@ class Summing:
                 memory.close()
             said = error if isinstance(error, GroupError) else GroupError(_one_line(error))
             store.set("wiring", pickle.dumps(said))
+            # The others may still be connecting to this process, and would only see it end.
+            with suppress(RuntimeError):  # one has ended
+                store.wait([*map(_told, range(1, self._world))], timedelta(seconds=_PATIENCE_S))
             raise said from error
         store.set("wiring", pickle.dumps((made, _machine(), os.getpid(), memory.descriptor)))
         return made, memory
@@ -198,6 +205,11 @@ class Summing:
         store.set(f"process/{self._rank}", str(os.getpid()))
         others = (rank for rank in range(self._world) if rank != self._rank)
         return {rank: os.pidfd_open(int(store.get(f"process/{rank}"))) for rank in others}
+
+
+def _told(rank: int) -> str:
+    """The store's key by which a rank says that it has read why there is no group."""
+    return f"told/{rank}"
 
 
 def _soon() -> float:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from leftovers import assert_ended
@@ -113,6 +114,30 @@ def test_every_rank_says_why_its_group_cannot_be_made(tmp_path):
     said = ranks("refuses", 2, tmp_path, INA_TESTBED_EXPERIMENT=file).splitlines()
     assert len(said) == 2
     assert all("found 3 workers for a group of 2 ranks" in line for line in said)
+
+
+def test_rank_0_lives_until_the_others_know_why_there_is_no_group(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from testbed.torch.errors import GroupError
+    from testbed.torch.summing import Summing
+
+    monkeypatch.setenv("INA_TESTBED_EXPERIMENT", experiment(tmp_path, ATP_IN_TWO_RACKS))
+    store, said = torch.distributed.HashStore(), {}
+
+    def meet(rank):
+        try:
+            Summing(store, rank, 2, PATIENCE_S, agree=None)
+        except GroupError as error:
+            said[rank] = str(error)
+
+    first = Thread(target=meet, args=[0])
+    first.start()
+    store.wait(["wiring"])
+    first.join(0.2)
+    assert not said
+    meet(1)
+    first.join(PATIENCE_S)
+    assert said.keys() == {0, 1} and said[0] == said[1]
 
 
 @pytest.mark.parametrize("scenario", ["first_dies", "last_dies"])
