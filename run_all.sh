@@ -20,16 +20,18 @@ for argument in "$@"; do
         *) arguments+=("$(realpath "$argument")") ;;
     esac
 done
+if [[ $reference && ${#arguments[@]} -gt 0 ]]; then
+    echo "run_all.sh: found ${arguments[0]} beside --reference, wanted --reference alone" >&2
+    exit 2
+fi
+"$here/setup.sh"
+cd "$here"
 if [[ -z $reference ]]; then
     ((${#arguments[@]})) || for name in evaluation emulated{,-fat-tree} ${bmv2:+emulated-bmv2}; do
         arguments+=("$here/experiments/$name.yaml")
     done
-    "$here/setup.sh"
-    cd "$here"
     exec .venv/bin/ina-testbed run "${arguments[@]}"
 fi
-"$here/setup.sh"
-cd "$here"
 if ! .venv/bin/python -c "import sklearn, torch" 2> /dev/null; then
     echo "run_all.sh: some claims are on accuracy: first .venv/bin/pip install -e '.[train]'" >&2
     exit 1
@@ -41,24 +43,28 @@ run() {
     ((ended < 128)) || exit "$ended"
     ((ended == 0)) || echo "$name: some cells failed" >&2
 }
+# The newest run of an experiment of the reference, if there is one.
+latest() {
+    find "results/reference/$1" -mindepth 1 -maxdepth 1 -type d 2> /dev/null | sort | tail -n 1 || true
+}
 runs=()
 for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
     factor-{batch,loss,packets,routing,scale,slots,steps,stragglers,tiers} sensitivity emulated{,-fat-tree,-bmv2} \
     evaluation-k8; do
-    latest="$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -n 1 || true)"
-    if [[ -z $latest && -e reports/reference/$name/iterations.csv ]]; then
+    before="$(latest "$name")"
+    if [[ -z $before && -e reports/reference/$name/iterations.csv ]]; then
         mkdir -p "results/reference/$name"
-        latest="results/reference/$name/kept"
-        cp -r "reports/reference/$name" "$latest"
+        before="results/reference/$name/kept"
+        cp -r "reports/reference/$name" "$before"
     fi
     if [[ $name = emulated-bmv2 && -z $bmv2 ]]; then
-        [[ -n $latest ]] || continue
-    elif [[ -n $latest ]]; then
-        run --resume "$latest" --adopt "experiments/$name.yaml"
+        [[ -n $before ]] || continue
+    elif [[ -n $before ]]; then
+        run --resume "$before" --adopt "experiments/$name.yaml"
     else
         run -o results/reference "experiments/$name.yaml"
     fi
-    runs+=("$(find "results/reference/$name" -mindepth 1 -maxdepth 1 -type d | sort | tail -n 1 || true)")
+    runs+=("$(latest "$name")")
 done
 .venv/bin/ina-testbed claims -o results/claims
 exec .venv/bin/ina-testbed reference "${runs[@]}" --claims results/claims

@@ -66,7 +66,7 @@ def all_reduce(
     by one, as on links with loss. Each of the ``racks`` has a ToR that aggregates. A packet has
     ``values`` values. Raises SystemExit if a sum is wrong.
     """
-    servers = registry[system].title == "ATP"
+    servers = system == "atp"
     sizes = [workers // racks + servers, *(racks - 1) * [workers // racks]]
     fabric = leaf_spine(1, racks, sizes, rate or 1e10, 1e10, 10**6)
     fabric = fabric.with_ina(fabric.tors)

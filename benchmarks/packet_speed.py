@@ -29,7 +29,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from benchmarks import ns3_model
-from benchmarks.one_process import one_process
+from benchmarks.one_process import in_a_process
 from benchmarks.tcp_traffic import Traffic, ours, theirs
 from testbed.backends.packet import backend
 from testbed.backends.packet.simulation import Kind, Simulation
@@ -161,11 +161,6 @@ def htsim(traffic: Traffic, program: Path) -> Speed:
     return Speed(hops, cpu_s, cpu_s)
 
 
-def in_a_process(measure: Callable[..., Speed], *arguments: object) -> Speed:
-    with one_process("fork") as process:
-        return process.submit(measure, *arguments).result()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
@@ -176,15 +171,16 @@ def main() -> None:
     parser.add_argument("--htsim", type=Path, help="htsim's program for RoCE")
     parser.add_argument("--ns3", action="store_true", help="ns-3's TCP as well")
     asked = parser.parse_args()
+    forked = partial(in_a_process, start="fork")
     todo: dict[str, Callable[[], Speed]] = {}
     for traffic in flows(asked.size):
-        todo[f"TCP {traffic.name}"] = partial(in_a_process, core, traffic)
+        todo[f"TCP {traffic.name}"] = partial(forked, core, traffic)
         if asked.htsim is not None:
-            todo[f"htsim RoCE {traffic.name}"] = partial(in_a_process, htsim, traffic, asked.htsim)
+            todo[f"htsim RoCE {traffic.name}"] = partial(forked, htsim, traffic, asked.htsim)
         if asked.ns3:
             todo[f"ns-3 TCP {traffic.name}"] = partial(ns3, traffic)
     for system in SYSTEMS:
-        todo[f"job {system}"] = partial(in_a_process, job, system, asked.size)
+        todo[f"job {system}"] = partial(forked, job, system, asked.size)
     todo = {name: measure for name, measure in todo.items() if asked.only in name}
     if asked.ns3:
         ns3_model.load()

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import NamedTuple
 
-from benchmarks.one_process import one_process
+from benchmarks.one_process import in_a_process
 from testbed.backends.flow.scenario import Assumptions, Job
 from testbed.backends.flow.simulate import simulate
 from testbed.plan.units import Unit
@@ -76,11 +76,6 @@ def compiled(folder: str) -> Path | None:
     return program
 
 
-def in_a_process(workers: int, size: int) -> Measured:
-    with one_process() as process:
-        return process.submit(flow_back_end, workers, size).result()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workers", type=int, nargs="+", default=[256, 1024])
@@ -94,7 +89,7 @@ def main() -> None:
         print(f"{'':16} {'workers':>7} {'all-reduce':>12} {'time':>10} {'memory':>10}")
         for workers in asked.workers:
             runs: dict[str, Callable[[], Measured]] = {
-                "flow back end": partial(in_a_process, workers, asked.size)
+                "flow back end": partial(in_a_process, flow_back_end, workers, asked.size)
             }
             if program is not None:
                 runs["SimGrid"] = partial(simgrid, program, workers, asked.size)

@@ -17,6 +17,7 @@ import os
 import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def measurements(
                     result = process.submit(measure, system, workload, fabric)
                     try:
                         found: Measured | str = result.result(timeout=limit_s)
-                    except TimeoutError:
+                    except futures.TimeoutError:  # the builtin one only from Python 3.11
                         found = f"more than {limit_s:g} s"
                         for worker in process._processes.values():
                             worker.kill()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from time import process_time
 
 from benchmarks import ns3_model
+from benchmarks.one_process import in_a_process
 from testbed.backends.packet.simulation import (
     HOST,
     NEVER,
@@ -216,8 +215,7 @@ def theirs(traffic: Traffic, control: str, loss: float = 0.0, seed: int = 1) -> 
     A process can have one ns-3 network, and loading takes half a minute. So the caller loads ns-3
     (`ns3_model.load`), and every run is a fork. Of several paths, the first is taken.
     """
-    with ProcessPoolExecutor(1, get_context("fork")) as process:
-        return process.submit(_theirs, traffic, control, loss, seed).result()
+    return in_a_process(_theirs, traffic, control, loss, seed, start="fork")
 
 
 def _theirs(traffic: Traffic, control: str, loss: float, seed: int) -> Outcome:

@@ -11,6 +11,7 @@ they run it than the scheduler's ``distributed.scheduler.allowed-failures``, by 
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import time
@@ -37,7 +38,7 @@ ANSWER_S = 30.0
 PATIENCE_S = 5.0
 """Seconds to wait for a worker if there is none."""
 _POLL_S = 0.5
-_GONE = (OSError, TimeoutError, CancelledError, RuntimeError)
+_GONE = (OSError, asyncio.TimeoutError, CancelledError, RuntimeError)
 """Errors of a client whose scheduler is gone. RuntimeError comes when the client has given up."""
 
 
@@ -154,7 +155,7 @@ class Dask:
         """The cells that have ended; none if none ends within ``_POLL_S``."""
         from distributed import wait
 
-        with suppress(TimeoutError, CancelledError), self._client.as_current():
+        with suppress(asyncio.TimeoutError, CancelledError), self._client.as_current():
             wait(list(running), timeout=_POLL_S, return_when="FIRST_COMPLETED")
         return [future for future in running if future.done()]
 
@@ -239,7 +240,7 @@ def _connected(address: str) -> Any:
         # when it is garbage-collected.
         socket.create_connection(parse_host_port(address.rpartition("://")[2]), CONNECT_S).close()
         return Client(address, timeout=ANSWER_S, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, asyncio.TimeoutError, ValueError) as error:
         raise DeploymentError(
             f"found no Dask scheduler at {address} ({error}), wanted one that answers; start it"
             " with `dask scheduler`, and give the address that it prints"

@@ -26,6 +26,7 @@ from testbed.campaign.resume import (
     experiment_of,
     held,
     judge,
+    key_of,
     probes,
     set_aside,
 )
@@ -92,7 +93,7 @@ class New:
             metadata = environment() | _seeds(self._experiment)
             with _session(directory, metadata, metadata):
                 failures = _fill(directory, self.planned, recording, executor, quiet)
-                arrange(directory, [(each.cell.id, str(each.cell.repeat)) for each in self.planned])
+                arrange(directory, [key_of(each.cell) for each in self.planned])
         return directory.path, failures
 
 
@@ -185,7 +186,7 @@ class Resumed:
         executor: Executor,
         quiet: bool,
     ) -> int:
-        planned = [each for each in self.planned if (each.cell.id, str(each.cell.repeat)) in keys]
+        planned = [each for each in self.planned if key_of(each.cell) in keys]
         return _fill(directory, planned, recording, executor, quiet)
 
 

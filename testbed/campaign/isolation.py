@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 from testbed.lifetime import die_with_parent
 
 T = TypeVar("T")
-_CLEAN_UP_TIME = 20.0
-_SOON = 0.01
+_CLEAN_UP_S = 20.0
+_SOON_S = 0.01
 _BOTH = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -51,7 +51,7 @@ def termination_unwinds() -> Iterator[None]:
             raise what.exc_type
 
         signal.signal(signal.SIGALRM, unwind_again)
-        signal.setitimer(signal.ITIMER_REAL, _SOON)
+        signal.setitimer(signal.ITIMER_REAL, _SOON_S)
 
     before = {each: signal.signal(each, unwind) for each in _BOTH}
     alarm, usual = signal.getsignal(signal.SIGALRM), sys.unraisablehook
@@ -86,8 +86,8 @@ def _nothing(number: int, frame: object) -> None:
 
 
 class Failed(Exception):
-    """The function raised an exception. The message is the reason, ``details`` the traceback, if
-    any."""
+    """The function raised an exception, or its process died. The message is the reason, ``details``
+    the traceback, if any."""
 
     def __init__(self, reason: str, details: str = "") -> None:
         super().__init__(reason)
@@ -136,7 +136,7 @@ class Call(Generic[T]):
         self._pipe.close()
         self._child.close()
         if not kind:
-            raise Failed(f"the cell's process died (exit code {code})")
+            raise Failed(f"its process died (exit code {code})")
         if kind == "failed":
             raise Failed(value, details)
         found: T = value
@@ -150,7 +150,7 @@ class Call(Generic[T]):
         # Ctrl-C in a terminal reaches the child, too; a signal to this process does not.
         if self._child.is_alive() and self._child.pid is not None:
             os.kill(self._child.pid, signal.SIGTERM)
-        self._child.join(_CLEAN_UP_TIME)
+        self._child.join(_CLEAN_UP_S)
         self._child.kill()  # no effect on one that has ended
         self._child.join()
         self._pipe.close()

@@ -16,7 +16,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -62,6 +62,10 @@ _NEEDED_OF = {RESULTS: {*_NEEDED, "error", "verdict"}}
 
 Key = tuple[str, str]
 """A cell's id and its repeat, as text in a table."""
+
+
+def key_of(cell: Cell) -> Key:
+    return cell.id, str(cell.repeat)
 
 
 class Busy(DeploymentError):
@@ -165,10 +169,8 @@ class State:
 
 def judge(run: Path, cells: Sequence[Cell], rules: Rules, deployments: Deployments) -> State:
     """Which of the ``cells`` are finished in the directory ``run``; nothing is changed."""
-    wanted = {(cell.id, str(cell.repeat)): cell for cell in cells}
-    rows: dict[Key, list[dict[str, str]]] = {}
-    for row in _read(run / RESULTS):
-        rows.setdefault(_key(row), []).append(row)
+    wanted = {key_of(cell): cell for cell in cells}
+    rows = _by_cell(_read(run / RESULTS))
     # The jobs of a cell count all together or not at all.
     whole = {
         key: own
@@ -239,10 +241,7 @@ def probes(run: Path, state: State, rules: Rules, deployments: Deployments) -> P
     for key in sorted(old, key=lambda key: int(key[1])):
         first.setdefault(key[0], key)
     again = frozenset(first.values())
-    before: dict[Key, list[dict[str, str]]] = {}
-    for row in _read(run / RESULTS):
-        if _key(row) in again:
-            before.setdefault(_key(row), []).append(row)
+    before = {key: own for key, own in _by_cell(_read(run / RESULTS)).items() if key in again}
     return Probes(again, frozenset(old - again), before)
 
 
@@ -252,11 +251,11 @@ def adopt(
     """Give the current version to other repeats of cells whose rows came out the same; returns how
     many rows that are."""
     rows = _read(directory.path / RESULTS)
-    now: dict[Key, list[dict[str, str]]] = {}
-    for row in rows:
-        if _key(row) in probed.again:
-            now.setdefault(_key(row), []).append(row)
-    same = {key[0]: own[0]["version"] for key, own in now.items() if _same(own, probed.before[key])}
+    same = {
+        key[0]: own[0]["version"]
+        for key, own in _by_cell(rows).items()
+        if key in probed.again and _same(own, probed.before[key])
+    }
     adopted = [row for row in rows if row["cell"] in same and _key(row) in probed.others]
     for row in adopted:
         asked = wanted[_key(row)].experiment
@@ -358,6 +357,13 @@ def _describe_anew(directory: RunDirectory, state: State) -> None:
 
 def _key(row: Mapping[str, str]) -> Key:
     return row["cell"], row["repeat"]
+
+
+def _by_cell(rows: Iterable[dict[str, str]]) -> dict[Key, list[dict[str, str]]]:
+    found: dict[Key, list[dict[str, str]]] = {}
+    for row in rows:
+        found.setdefault(_key(row), []).append(row)
+    return found
 
 
 def _header(path: Path) -> list[str]:

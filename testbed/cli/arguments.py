@@ -27,17 +27,15 @@ class Input(click.Path):
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, context)))
-        if path.exists() and not path.is_file() and not path.is_dir():
-            self.fail(f"found a device or a pipe at {path}, wanted a file", param, context)
+        files = [path]
         if path.is_dir():
             from testbed.results import RESULTS  # slow to import
 
             for run in {file.parent for file in path.rglob(RESULTS)}:
-                for file in run.iterdir():
-                    if file.exists() and not file.is_file() and not file.is_dir():
-                        self.fail(
-                            f"found a device or a pipe at {file}, wanted a file", param, context
-                        )
+                files += run.iterdir()
+        for file in files:
+            if file.exists() and not file.is_file() and not file.is_dir():
+                self.fail(f"found a device or a pipe at {file}, wanted a file", param, context)
         return path
 
 

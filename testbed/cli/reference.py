@@ -35,10 +35,11 @@ def reference(
         raise click.UsageError("wanted either RUNS, to make a reference, or --check alone")
     from testbed.deployment.errors import DeploymentError
     from testbed.located import Invalid
+    from testbed.report.quote import REFERENCE
     from testbed.run_tables import Unreadable
     from testbed.studies import reference
 
-    where = output or reference.REFERENCE
+    where = output or REFERENCE
     if not check:
         with reading(DeploymentError, Invalid, Unreadable):
             click.echo(f"reference: {reference.keep(runs, claims, where)}")

@@ -118,9 +118,9 @@ def _processor_s() -> float:
 
 
 def _judge(paths: tuple[Path, ...]) -> int:
-    from testbed.studies.torture.judges import Judge, one_by_one
+    from testbed.studies.torture.judges import one_by_one
 
-    verdict_on, status = one_by_one(Judge), 0
+    verdict_on, status = one_by_one(), 0
     for path, experiment in zip(paths, experiments(paths), strict=True):
         if experiment.sweep:
             raise click.UsageError(f"{path}: found a sweep, wanted a single cell; remove it")

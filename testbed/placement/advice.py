@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from statistics import fmean
 
 from testbed.experiment.cells import Cell, distinct
+from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.placement.best import best_switches
 from testbed.placement.fabric import what_matters, without_ina
@@ -55,7 +56,7 @@ def _text(experiment: Experiment, heading: str, placed: Placed) -> str:
     if len(experiment.jobs) > 1:
         means = [fmean(each) if each else None for each in times]
         lines.append(_line("mean", "", "", means, experiment))
-    choices = f"{placed.simulated} choice{'s' * (placed.simulated != 1)}"
+    choices = counted(placed.simulated, "choice")
     if placed.is_exact:
         lines.append(f"exact: all different choices were compared ({choices})")
     else:

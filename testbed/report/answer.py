@@ -84,8 +84,8 @@ def parted(run_dirs: Sequence[Path]) -> Parts:
 
 
 def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> Path:
-    """Write ``README.md``, and only its first table as ``brief.md``, and the one for each place of
-    INA as ``winners.md``, next to a report in ``out``.
+    """Write ``README.md`` next to a report in ``out``, its first table alone as ``brief.md``, and
+    the table with a row for each place of INA as ``winners.md``.
 
     ``claims`` says whether the folder also has a page on claims. Raises FileNotFoundError if a
     directory holds no results.

@@ -10,8 +10,8 @@ from typing import Any
 from testbed.report.backends import FLOOR, mark
 from testbed.report.differences import same_plan
 from testbed.report.names import fabric, settings
-from testbed.report.ranking import Ranking, Titles, joined
-from testbed.report.system_style import Series
+from testbed.report.ranking import Ranking, joined
+from testbed.report.system_style import Series, Titles
 from testbed.report.tables import Table, interval, number
 from testbed.workload.catalogue import title
 

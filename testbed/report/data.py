@@ -209,11 +209,11 @@ def warnings(table: pd.DataFrame) -> list[str]:
     """What a reader must know before relying on intervals and tests."""
     found = []
     emulated = table[(table["backend"] != SIMULATED) & is_shown(table)]
-    one = int((emulated["used_rows"] < LEAST).sum())
-    if one:
+    fewest = int((emulated["used_rows"] < LEAST).sum())
+    if fewest:
         found.append(
-            f"{one} of {len(emulated)} means are of fewer than {LEAST} valid repeats. They have no "
-            "interval, so it is unknown how much another run would differ."
+            f"{fewest} of {len(emulated)} means are of fewer than {LEAST} valid repeats. They have"
+            " no interval, so it is unknown how much another run would differ."
         )
     few = int(((emulated["used_rows"] >= LEAST) & (emulated["used_rows"] < 5)).sum())
     if few:

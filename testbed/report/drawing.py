@@ -23,7 +23,7 @@ INA_COLOUR = "#b8322a"
 _LOADS = ((0.95, "#d0252b"), (0.6, "#f08a3c"), (0.3, "#c9a227"), (0.0, "#9aa5b1"))
 """The lowest busy share of a link for each colour."""
 _TIERS = {"host": 0.0, "tor": 1.0, "aggregation": 2.0, "spine": 2.0, "core": 3.0}
-_MOST_HOSTS, _MOST_NAMES, _MOST_PANELS = 64, 40, 12
+_MOST_HOSTS, _MOST_NAMES = 64, 40
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def drawn(picture: Picture, loads: Sequence[Load], facets: Mapping[str, str]) ->
     ``facets`` are common to all panels (`canvas.facets`).
     """
     places, hosts = _places(picture)
-    known = [each for each in loads if each.links][: _MOST_PANELS if len(places) < 150 else 4]
+    known = [each for each in loads if each.links][: canvas.MOST_PANELS if len(places) < 150 else 4]
     layers = len({place[1] for place in places.values()})
     height = 0.5 + 0.4 * layers if not _is_flat(picture) else 2.2
     legend: list[Line2D] = [

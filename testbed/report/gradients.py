@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from testbed.report.tables import Table, Titles, number, percent
+from testbed.report.system_style import Titles
+from testbed.report.tables import Table, number, share
 from testbed.workload.trace import TraceError
 from testbed.workload.values import load
 
@@ -44,8 +45,8 @@ def _spread(workload: str) -> list[str]:
     facts = sample.statistics()
     return [
         sample.name,
-        percent(facts.zeros).lstrip("+"),
-        percent(facts.tiny).lstrip("+"),
+        share(facts.zeros),
+        share(facts.tiny),
         f"{facts.rms:.1e}",
         f"{facts.magnitudes[0.5]:.1e}",
         number(facts.magnitudes[1.0] / facts.rms),

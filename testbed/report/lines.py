@@ -15,7 +15,7 @@ from testbed.report import canvas
 from testbed.report.data import INVALID, VALID
 from testbed.report.panels import Panel, Panels, SeriesStyles, headed, seconds, words
 from testbed.report.settings import SETTING
-from testbed.report.system_style import Series, SystemStyle
+from testbed.report.system_style import SystemStyle, series_of
 from testbed.report.tables import number
 
 Limits = tuple[float, float, bool]
@@ -83,7 +83,7 @@ def framed(
 ) -> tuple[Figure, list[Axes], Limits]:
     """Empty axes for lines of ``value``, under a legend of their systems, and limits for all of
     them."""
-    there = {key for _, part in panels for key in keys(part)}
+    there = {key for _, part in panels for key in series_of(part)}
     legend = [canvas.line(style) for key, style in styles.items() if key in there]
     if any((part["shown"] != VALID).any() for _, part in panels):
         legend.append(canvas.hollow())
@@ -98,11 +98,6 @@ def framed(
 
 def _column(value: str) -> str:
     return "jct_s" if value == "jct" else value
-
-
-def keys(part: pd.DataFrame) -> list[Series]:
-    """The systems of rows, with their options."""
-    return list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
 
 
 def _beside(
@@ -173,7 +168,7 @@ def spread(panels: Panels, styles: SeriesStyles) -> Figure:
 
     It is pale if no row is valid.
     """
-    there = {key for _, part in panels for key in keys(part)}
+    there = {key for _, part in panels for key in series_of(part)}
     shown = {key: style for key, style in styles.items() if key in there}
     legend = [canvas.line(style) for style in shown.values()]
     for handle in legend:

@@ -12,6 +12,7 @@ from testbed.report.data import is_valid
 from testbed.report.drawing import Load
 from testbed.report.panels import Panel, Panels, SeriesStyles
 from testbed.report.settings import SERIES, SETTING
+from testbed.report.system_style import series_of
 from testbed.results import LINKS
 from testbed.workload import catalogue
 
@@ -62,7 +63,7 @@ def drawn(settings: Panels, layers: pd.DataFrame, styles: SeriesStyles) -> Figur
     )  # fmt: skip
     for axes, (_, part) in zip(all_axes, panels, strict=True):
         layers_of = sorted(part["layer"].unique(), key=_upwards)
-        systems = list(dict.fromkeys(zip(part["system"], part["variant"], strict=True)))
+        systems = series_of(part)
         cells = part.set_index([*SERIES, "layer"])[["mean", "max"]]
         cells = cells[~cells.index.duplicated()]
         for down, key in enumerate(systems):

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from testbed.report import names
+from testbed.report import canvas, names
 from testbed.report.backends import SHORTLY, SIMULATED
 from testbed.report.ranking import Ranking
 from testbed.report.settings import SETTING
 from testbed.report.system_style import Series, SystemStyle
 from testbed.report.tables import number
-from testbed.workload.catalogue import title
 
 SURE, FEW, TIE, ONLY = "sure", "few", "tie", "only"
 """How certain a lead is: tested; too few repeats to test; all tie; nothing to compare with."""
@@ -58,7 +57,7 @@ def matrix(
     lines: dict[tuple[Any, ...], Line] = {}
     for ranking in rankings:
         place = ranking.place
-        facets = {"workload": title(place["workload"]), "fabric": names.fabric(place["fabric"])}
+        facets = canvas.facets(place["workload"], place["fabric"])
         details = [facets["fabric"], f"{place['workers']} workers"]
         details += [names.settings(place["conditions"])] if place["conditions"] else []
         details += [SHORTLY.get(place["backend"], place["backend"])]

@@ -14,7 +14,7 @@ from testbed.report import data, names, template
 from testbed.report.evaluated import Evaluated, evaluated
 from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.system_style import Styles
-from testbed.report.tables import Table, number, percent
+from testbed.report.tables import Table, number, percent, share
 from testbed.workload.catalogue import title
 
 _PLACE = ["fabric", "workload", "INA", "system"]
@@ -108,8 +108,8 @@ def _comparison(table: Table, found: Evaluated, differences: pd.Series) -> Compa
         how=_how(emulated, found),
         valid=int(data.is_valid(emulated).sum()),
         rows=len(emulated),
-        median=percent(apart.median()).lstrip("+"),
-        most=percent(apart.max()).lstrip("+"),
+        median=share(apart.median()),
+        most=share(apart.max()),
     )
 
 

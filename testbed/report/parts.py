@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from testbed.report import names
-from testbed.report.tables import Table, Titles, number
+from testbed.report.settings import ROW
+from testbed.report.system_style import Titles
+from testbed.report.tables import Table, number
 from testbed.results import ITERATIONS
 from testbed.run_tables import Unreadable
 from testbed.workload.catalogue import title
@@ -16,7 +18,6 @@ from testbed.workload.catalogue import title
 SLOWEST = 5
 """How many cells a report explains."""
 
-_KEYS = ["run", "cell", "repeat", "job"]
 _PATIENT = 1.02
 """A row needs an explanation if it takes more than this many times its closed form."""
 
@@ -42,7 +43,7 @@ def parts(row: Any, iterations: pd.DataFrame) -> Parts:
     """The parts of a row of results. ``iterations`` has all iterations of its runs; raises
     Unreadable if none is the row's."""
     own = iterations
-    for key in _KEYS:
+    for key in ROW:
         own = own[own[key] == getattr(row, key)]
     if not len(own):
         raise Unreadable(
@@ -77,7 +78,7 @@ def slowest(rows: pd.DataFrame, iterations: pd.DataFrame, titles: Titles) -> Tab
     columns = ["system", "JCT (s)", "compute", "plan", "ECMP", "other", "cell", "seen"]
     columns += ["workload", "workers", "fabric", "conditions", "INA"]
     able = rows[(rows["backend"] == "packet") & rows["jct_s"].notna()]
-    able = able.merge(iterations[_KEYS].drop_duplicates(), on=_KEYS)
+    able = able.merge(iterations[ROW].drop_duplicates(), on=ROW)
     able = able.assign(over=able["jct_s"] / able["expected_jct_s"])
     able = able[able["over"] > _PATIENT].sort_values("over", ascending=False, kind="stable")
     able = able.drop_duplicates(["run", "cell"]).head(SLOWEST)

@@ -12,10 +12,9 @@ from testbed.report import data
 from testbed.report.backends import SIMULATED
 from testbed.report.differences import Difference, Record, differences, same_plan
 from testbed.report.statistics import LEVEL
-from testbed.report.system_style import Series, Styles, style_of
+from testbed.report.system_style import Styles, Titles, style_of
 
 T = TypeVar("T")
-Titles = Mapping[Series, str]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def read(path: Path) -> pd.DataFrame:
     """The values in ``path``, by time. Raises NoSeries if there are none."""
     try:
         table = pd.read_csv(path)
-    except (ValueError, UnicodeDecodeError) as error:  # pandas' errors are ValueErrors
+    except ValueError as error:  # pandas' errors are ValueErrors
         raise NoSeries(f"{path}: found no table: {str(error).strip()}") from error
     if list(table.columns) != _COLUMNS:
         raise NoSeries(

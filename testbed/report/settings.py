@@ -19,6 +19,8 @@ import pandas as pd
 from testbed.experiment.schema import Emulation, Job
 from testbed.report import names
 
+ROW = ["run", "cell", "repeat", "job"]
+"""The columns that name a row of results; those of iterations begin with them, too."""
 SETTING = ["backend", "fabric", "workload", "workers", "conditions"]
 """Systems are compared if all of these are equal, and INA is at the same place."""
 PLACE = ["ina", "ina_unit", "ina_count", "ina_total", "ina_policy"]

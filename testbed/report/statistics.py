@@ -114,12 +114,14 @@ def jain(values: npt.ArrayLike) -> float:
 
 
 @cache
-def _draws(count: int, stream: int) -> npt.NDArray[np.intp]:
+def draws(count: int, stream: int) -> npt.NDArray[np.intp]:
+    """The places of ``count`` values drawn with replacement, for each resample of a bootstrap:
+    int[resamples, count]."""
     return np.random.default_rng(stream).integers(0, count, (_RESAMPLES, count))
 
 
 def _means(samples: Floats, stream: int) -> Floats:
     """The mean of each resampling of each row of ``samples``, whatever the order of its values."""
     ordered = np.sort(samples, axis=1)
-    means: Floats = ordered[:, _draws(samples.shape[1], stream)].mean(axis=2)
+    means: Floats = ordered[:, draws(samples.shape[1], stream)].mean(axis=2)
     return means

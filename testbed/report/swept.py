@@ -19,7 +19,7 @@ from testbed.report.factors import text, varied
 from testbed.report.panels import Panel, Panels, SeriesStyles
 from testbed.report.settings import SERIES
 from testbed.report.statistics import mean_interval
-from testbed.report.system_style import style_of
+from testbed.report.system_style import series_of, style_of
 from testbed.workload.catalogue import title
 
 _SHIFT = 0.5
@@ -99,7 +99,7 @@ def _means(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def drawn(swept: Swept, styles: SeriesStyles) -> Figure:
     """A panel for each workload, back end and place of INA."""
     figure, all_axes, limits = lines.framed(swept.panels, styles, "jct")
-    keys = [key for key in styles if any(key in lines.keys(part) for _, part in swept.panels)]
+    keys = [key for key in styles if any(key in series_of(part) for _, part in swept.panels)]
     for axes, (_, part) in zip(all_axes, swept.panels, strict=True):
         rows = part.to_dict("records")
         for place, key in enumerate(keys):

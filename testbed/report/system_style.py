@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, TypeAlias
 
+import pandas as pd
+
 from testbed.report import names
 
 Line: TypeAlias = Literal["-"] | tuple[float, Sequence[float]]
@@ -43,6 +45,12 @@ class SystemStyle:
 Styles = Mapping[str, SystemStyle]
 Series = tuple[str, str]
 """A system and its variant, which is empty if there is only one."""
+Titles = Mapping[Series, str]
+
+
+def series_of(rows: pd.DataFrame) -> list[Series]:
+    """The systems of ``rows``, with their variants."""
+    return list(dict.fromkeys(zip(rows["system"], rows["variant"], strict=True)))
 
 
 def style_of(system: str, styles: Styles) -> SystemStyle:

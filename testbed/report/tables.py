@@ -11,12 +11,11 @@ import pandas as pd
 from testbed.report import names
 from testbed.report.backends import RUN_BY, SHORTLY, SIMULATED
 from testbed.report.data import INVALID, MIXED
-from testbed.report.system_style import Series
+from testbed.report.system_style import Titles
 from testbed.workload import catalogue
 
 title = cache(catalogue.title)
 Table = tuple[list[str], list[list[str]]]
-Titles = Mapping[Series, str]
 _SETTING = ["workload", "workers", "fabric", "conditions", "INA", "by"]
 _OTHERS = "swept in any job"
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,12 +14,11 @@ from matplotlib.patches import Patch
 from testbed.report import canvas
 from testbed.report.data import INVALID
 from testbed.report.panels import Panel, Panels, SeriesStyles, seconds
-from testbed.report.settings import SERIES, SETTING
+from testbed.report.settings import ROW, SERIES, SETTING
 
 COMPUTE, STALLED = "#c9d3de", "#e6ab02"
 _MOST_WORKERS = 16
 _TIMES = ["start_s", "compute_end_s", "end_s"]
-_RUN = ["run", "cell", "repeat", "job"]
 
 
 def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Panels:
@@ -30,9 +27,9 @@ def measured(panels: Panels, rows: pd.DataFrame, iterations: pd.DataFrame) -> Pa
     ``rows`` are those that count, or all rows of a series if none counts.
     """
     keys = [*SETTING, "ina", *SERIES]
-    together = iterations.drop(columns=["system", "workload"]).merge(rows[[*_RUN, *keys]], on=_RUN)
+    together = iterations.drop(columns=["system", "workload"]).merge(rows[[*ROW, *keys]], on=ROW)
     # An iteration may begin before the previous one's last sum: it lasts from that sum to its own.
-    before = together.groupby([*_RUN, "rank"])["end_s"].shift().fillna(0.0)
+    before = together.groupby([*ROW, "rank"])["end_s"].shift().fillna(0.0)
     together["length_s"] = together["end_s"] - together["start_s"].clip(lower=before)
     behind = []
     for title, part in panels:
@@ -67,7 +64,7 @@ def drawn(panel: Panel, styles: SeriesStyles) -> Figure:
     )  # fmt: skip
     for axes, (key, rows) in zip(all_axes, runs.items(), strict=True):
         shown = rows if styles[key].waits else rows[(rows["start_s"] < last) & (rows["end_s"] > 0)]
-        _workers(axes, shown.assign(line=shown["rank"]), styles[key].colour, key[0])
+        _workers(axes, shown, styles[key].colour, key[0])
         ends = sorted({0, int(rows["rank"].max())})
         axes.set_yticks(ends, [f"rank {rank}" for rank in ends])
         axes.tick_params(axis="y", length=0)
@@ -96,7 +93,7 @@ def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
     """
     if not len(rows):
         return rows
-    for name in _RUN:
+    for name in ROW:
         rows = rows[rows[name] == rows[name].iloc[0]]
     rows = rows[rows["rank"] < _MOST_WORKERS]
     middle = rows[rows["iteration"] == rows["iteration"].max() // 2]
@@ -111,20 +108,17 @@ def _one(rows: pd.DataFrame, waits: bool) -> pd.DataFrame:
 
 def _workers(axes: Axes, rows: pd.DataFrame, colour: str, system: str) -> None:
     """A line for each rank, whose tooltip has the times."""
-    by_line: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows.to_dict("records"):
-        by_line[row["line"]].append(row)
-    for line, own in by_line.items():
-        last = own[-1]
-        text = f"rank {last['rank']}: compute ends at {seconds(last['compute_end_s'])}, "
+    for rank, own in rows.groupby("rank"):
+        last = own.iloc[-1]
+        text = f"rank {rank}: compute ends at {seconds(last['compute_end_s'])}, "
         text += f"the last sum arrives at {seconds(last['end_s'])}"
         for spans, its in (
-            ([(row["start_s"], row["compute_end_s"]) for row in own], COMPUTE),
-            ([(row["compute_end_s"], row["end_s"]) for row in own], colour),
-            ([span for row in own for span in row["spans"]], STALLED),
+            (zip(own["start_s"], own["compute_end_s"], strict=True), COMPUTE),
+            (zip(own["compute_end_s"], own["end_s"], strict=True), colour),
+            ([span for each in own["spans"] for span in each], STALLED),
         ):
-            if spans:
-                drawn = bars(axes, [(*span, line) for span in spans], its)
+            if parts := [(*span, rank) for span in spans]:
+                drawn = bars(axes, parts, its)
                 canvas.note(drawn, "mark", system=system, words=text)
 
 

@@ -13,21 +13,19 @@ from testbed.report import canvas
 from testbed.report.complete import check_numbers
 from testbed.report.data import where
 from testbed.report.panels import headed
-from testbed.report.settings import PLACE, SERIES, SETTING
+from testbed.report.settings import PLACE, ROW, SERIES, SETTING
 from testbed.report.statistics import mean_interval
-from testbed.report.system_style import Series, SystemStyle
-from testbed.report.tables import Table, Titles, interval, number
+from testbed.report.system_style import Series, SystemStyle, Titles, series_of
+from testbed.report.tables import Table, interval, number
 from testbed.results import TRAINING
-
-_RUN = ["run", "cell", "repeat", "job"]
 
 
 def labelled(training: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Evaluations with the labels of their rows (`settings.label`)."""
     check_numbers(training, ["iteration", "time_s", "value"], TRAINING)
-    labels = list(dict.fromkeys([*SETTING, *PLACE, *SERIES]))
-    known = rows[[*_RUN, *(name for name in labels if name not in ("system", "workload"))]]
-    found: pd.DataFrame = training.merge(known, on=_RUN)
+    labels = {*SETTING, *PLACE, *SERIES} - {"system", "workload"}
+    known = rows[[*ROW, *sorted(labels)]]
+    found: pd.DataFrame = training.merge(known, on=ROW)
     return found
 
 
@@ -38,15 +36,15 @@ def reached(training: pd.DataFrame) -> pd.DataFrame:
     A target is reached at the first evaluation that is at least as good.
     """
     records: list[dict[str, Any]] = []
-    for key, own in training.groupby(_RUN, sort=False):
+    for key, own in training.groupby(ROW, sort=False):
         last = own.iloc[-1]
         sign = 1 if last["higher_is_better"] else -1
         good = own[sign * own["value"] >= sign * own["target_value"]]
-        kept = {name: last[name] for name in own.columns if name not in _RUN}
+        kept = {name: last[name] for name in own.columns if name not in ROW}
         learning = own[own["loss"].notna()]
         records.append(
             {
-                **dict(zip(_RUN, key, strict=True)),
+                **dict(zip(ROW, key, strict=True)),
                 **kept,
                 "last": last["value"],
                 "best": own["value"].max() if sign > 0 else own["value"].min(),
@@ -97,7 +95,7 @@ def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figur
     if not len(training):
         return None
     groups = list(training.groupby([*SETTING, *PLACE], sort=False))[: canvas.FEW_PANELS // 2]
-    seen = {key for _, own in groups for key in _series(own)}
+    seen = {key for _, own in groups for key in series_of(own)}
     shown = {key: style for key, style in styles.items() if key in seen}
     legend = [canvas.line(style) for style in shown.values()]
     for handle in legend:
@@ -108,11 +106,8 @@ def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figur
         titles += [headed(place), "the same over iterations"]
         facets += [canvas.facets(place["workload"], place["fabric"])] * 2
     figure, all_axes = canvas.panels(titles, height=2.2, legend=legend, facets=facets)
-    for (_, own), axes in zip(
-        [group for group in groups for _ in range(2)], range(len(all_axes)), strict=True
-    ):
-        column = ("time_s", "iteration")[axes % 2]
-        panel = all_axes[axes]
+    places = ((own, column) for _, own in groups for column in ("time_s", "iteration"))
+    for panel, (own, column) in zip(all_axes, places, strict=True):
         for key, style in shown.items():
             part = own[(own["system"] == key[0]) & (own["variant"] == key[1])]
             if len(part):
@@ -136,14 +131,10 @@ def drawn(training: pd.DataFrame, styles: Mapping[Series, SystemStyle]) -> Figur
     return figure
 
 
-def _series(own: pd.DataFrame) -> list[Series]:
-    return list(dict.fromkeys(zip(own["system"], own["variant"], strict=True)))
-
-
 def _together(part: pd.DataFrame, column: str) -> tuple[Any, Any]:
     """Every repeat's values at common places, from the first one to the end of the shortest
     repeat."""
-    runs = [own.sort_values(column) for _, own in part.groupby(_RUN)]
+    runs = [own.sort_values(column) for _, own in part.groupby(ROW)]
     end = min(own[column].iloc[-1] for own in runs)
     at = np.unique(np.concatenate([own[column].to_numpy(float) for own in runs]))
     at = at[at <= end]

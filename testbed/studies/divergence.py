@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.backends.digests import Digests, first_difference
 from testbed.experiment.findings import shown
 from testbed.report.complete import check_numbers
+from testbed.report.settings import ROW
 from testbed.results import DIGESTS, ITERATIONS
 from testbed.run_tables import Unreadable
 
@@ -66,7 +67,7 @@ def records(tables: Tables, digests: pd.DataFrame) -> dict[Key, Record]:
     """
     rows = tables.results
     check_numbers(tables.iterations, ["iteration", "rank", "end_s"], ITERATIONS)
-    ends = dict(iter(tables.iterations.groupby(["run", "cell", "repeat", "job"])))
+    ends = dict(iter(tables.iterations.groupby(ROW)))
     loads = dict(iter(tables.links.groupby(["run", "cell", "repeat"])))
     kept = {(each.run, each.cell, each.repeat): _digests(each) for each in digests.itertuples()}
     found = {}

@@ -23,8 +23,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from testbed import located, results, run_tables
 from testbed.campaign.resume import experiment_of, is_unchanged
 from testbed.campaign.version import version
@@ -37,13 +35,13 @@ from testbed.experiment.findings import counted
 from testbed.experiment.schema import Experiment
 from testbed.placement.deployments import Deployments
 from testbed.report import answer
+from testbed.report.quote import REFERENCE
 from testbed.shipped import folder
 from testbed.studies import reporting
 from testbed.studies.claims import page as claims_page
 from testbed.studies.claims.run import FOLDER
 from testbed.studies.claims.run import read as read_claims
 
-REFERENCE = folder("reports") / "reference"
 CLAIMS = "claims.json"
 KEPT = (results.RESULTS, results.ITERATIONS, results.METADATA, results.EXPERIMENT)
 
@@ -106,7 +104,7 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
             yield from (f"{run.name}: {said}" for said in _changes(run))
         except run_tables.Unreadable as error:
             yield f"{run.name}: cannot be read: {error}"
-        except (OSError, located.Invalid, ValidationError, DeploymentError, ValueError) as error:
+        except (OSError, DeploymentError, ValueError) as error:
             yield f"{run.name}: this version can no longer deploy it: {error}"
     path = reference / CLAIMS
     if path.exists():

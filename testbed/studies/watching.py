@@ -43,9 +43,8 @@ def look(run: Path) -> Watched:
         raise FileNotFoundError(
             f"found no {results.RESULTS} in {run}, wanted the directory of a run"
         )
-    is_being_written = is_held(
-        run
-    )  # before the tables: a run that ends meanwhile is seen as whole later
+    # Before the tables: a run that ends meanwhile is seen as whole later.
+    is_being_written = is_held(run)
     metadata = run_tables.read_metadata(run)
     standings = Standings({name: system.title for name, system in registry.items()})
     rows: Counter[tuple[str, str]] = Counter()

@@ -72,19 +72,19 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
     def allreduce(self, tensors: list[Any], opts: Any = None) -> Any:
         opts = dist.AllreduceOptions() if opts is None else opts
-        if self._summing is None or not self._is_sum("all_reduce", tensors, opts.reduceOp):
+        if not self._is_sum("all_reduce", tensors, opts.reduceOp):
             return _by_gloo("allreduce")(self, tensors, opts)
         return _Sum(*self._all_reduce(tensors, opts.reduceOp, tensors))
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
         opts = dist.AllreduceCoalescedOptions() if opts is None else opts
-        if self._summing is None or not self._is_sum("all_reduce", tensors, opts.reduceOp):
+        if not self._is_sum("all_reduce", tensors, opts.reduceOp):
             return _by_gloo("allreduce_coalesced")(self, tensors, opts)
         return _Sum(*self._all_reduce(tensors, opts.reduceOp, tensors))
 
     def reduce_scatter(self, outputs: list[Any], inputs: list[list[Any]], opts: Any = None) -> Any:
         opts = dist.ReduceScatterOptions() if opts is None else opts
-        if self._summing is None or not self._is_sum("reduce_scatter", inputs[0], opts.reduceOp):
+        if not self._is_sum("reduce_scatter", inputs[0], opts.reduceOp):
             return _by_gloo("reduce_scatter")(self, outputs, inputs, opts)
         joined = torch.cat([each.reshape(-1) for each in inputs[0]])
         whole = staging.on_host("reduce_scatter", joined)
@@ -93,7 +93,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
     def _reduce_scatter_base(self, output: Any, whole: Any, opts: Any = None) -> Any:
         opts = dist.ReduceScatterOptions() if opts is None else opts
-        if self._summing is None or not self._is_sum("reduce_scatter", [whole], opts.reduceOp):
+        if not self._is_sum("reduce_scatter", [whole], opts.reduceOp):
             return _by_gloo("_reduce_scatter_base")(self, output, whole, opts)
         return self._scatter_equally([output], [whole], opts.reduceOp)
 
@@ -103,7 +103,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         self, outputs: list[Any], inputs: list[Any], opts: Any = None
     ) -> Any:
         opts = dist.ReduceScatterOptions() if opts is None else opts
-        if self._summing is None or not self._is_sum("reduce_scatter", inputs, opts.reduceOp):
+        if not self._is_sum("reduce_scatter", inputs, opts.reduceOp):
             return _by_gloo("reduce_scatter_tensor_coalesced")(self, outputs, inputs, opts)
         return self._scatter_equally(outputs, inputs, opts.reduceOp)
 
@@ -146,6 +146,8 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
     def _is_sum(self, what: str, tensors: list[Any], operation: Any) -> bool:
         """Whether switches make this reduction. Raises GroupError if they should make it but
         cannot."""
+        if self._summing is None:
+            return False
         for each in tensors:
             if each.layout != torch.strided:
                 raise GroupError(f"{what}: found a tensor in {each.layout}, wanted a dense one")

@@ -129,7 +129,9 @@ class Summing:
             begin=self._begin,
         )
         give_up = time.monotonic() + self._timeout_s
-        while not (done := core().reduction_run(ctypes.byref(reduction), _soon())):
+        while not (
+            done := core().reduction_run(ctypes.byref(reduction), time.monotonic() + _LOOK_S)
+        ):
             self._check(give_up)
         if done < 0:
             raise OSError(-done, os.strerror(-done))
@@ -210,10 +212,6 @@ class Summing:
 def _told(rank: int) -> str:
     """The store's key by which a rank says that it has read why there is no group."""
     return f"told/{rank}"
-
-
-def _soon() -> float:
-    return time.monotonic() + _LOOK_S
 
 
 def _machine() -> str:

@@ -23,7 +23,6 @@ contains neither the names of parameters nor the batch size.
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import zlib
@@ -114,7 +113,7 @@ def _events(path: Path) -> list[Event]:
         found = content["traceEvents"] if isinstance(content, dict) else content
         if not isinstance(found, list):
             raise TypeError
-    except (OSError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise TraceError([f"{path}: cannot be read: {error}"]) from error
     except json.JSONDecodeError as error:
         place = f"{path}:{error.lineno}:{error.colno}"

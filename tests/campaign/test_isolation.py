@@ -132,7 +132,7 @@ def test_what_does_not_unwind_is_killed(monkeypatch):
         ready.set()
         time.sleep(2 * PATIENCE_S)
 
-    monkeypatch.setattr(isolation, "_CLEAN_UP_TIME", 0.1)
+    monkeypatch.setattr(isolation, "_CLEAN_UP_S", 0.1)
     ready = multiprocessing.get_context("fork").Event()
     call = Call(stays, expected=())
     assert ready.wait(PATIENCE_S)

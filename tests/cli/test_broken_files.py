@@ -13,50 +13,31 @@ import pandas as pd
 import pytest
 import tiny
 import yaml
-from click.testing import CliRunner
+from verbs import invoke
 
 import testbed
-from testbed.cli import main
 from testbed.results import CELLS, EXPERIMENT, LINKS, METADATA, RESULTS
 from testbed.studies.baseline import COLUMNS
 from testbed.systems import registry
 
 
-def invoke(*arguments):
-    return CliRunner().invoke(main, [*map(str, arguments)])
-
-
-@pytest.mark.parametrize("row", ["0.1,queue_bytes,h0>t0,much", "soon,queue_bytes,h0>t0,1"])
-def test_a_series_with_text_for_a_number(tmp_path, row):
-    path = tmp_path / "series.csv"
-    path.write_text(f"time_s,quantity,place,value\n0,queue_bytes,h0>t0,5\n{row}\n")
-    done = invoke("series", path)
-    assert done.exit_code == 2, done.output
-    assert f"{path}:3: found no number" in done.output
-
-
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("rows", "said"),
     [
-        ("0.1,foo,h0>t0,1", ":3: found quantity foo at h0>t0, wanted one of queue_bytes"),
-        ("0.1,queue_bytes,,1", ":3: found quantity queue_bytes at nan"),
-        ("0.1,queue_bytes,h0>t0,1e308", "found a number above 1e+100"),
+        ("", "series.csv: found no row below the heading"),
+        ("0,queue_bytes,h0>t0,5\n0.1,queue_bytes,h0>t0,much\n", "series.csv:3: found no number"),
+        ("0,queue_bytes,h0>t0,5\nsoon,queue_bytes,h0>t0,1\n", "series.csv:3: found no number"),
+        ("0,foo,h0>t0,1\n", "series.csv:2: found quantity foo at h0>t0, wanted one of queue_bytes"),
+        ("0,queue_bytes,,1\n", "series.csv:2: found quantity queue_bytes at nan"),
+        ("0,queue_bytes,h0>t0,1e308\n", "found a number above 1e+100"),
     ],
 )
-def test_a_series_with_nothing_to_draw(tmp_path, row, said):
+def test_a_series_that_cannot_be_drawn(tmp_path, rows, said):
     path = tmp_path / "series.csv"
-    path.write_text(f"time_s,quantity,place,value\n0,queue_bytes,h0>t0,5\n{row}\n")
+    path.write_text(f"time_s,quantity,place,value\n{rows}")
     done = invoke("series", path)
     assert done.exit_code == 2, done.output
     assert said in done.output
-
-
-def test_a_series_of_a_heading_alone(tmp_path):
-    path = tmp_path / "series.csv"
-    path.write_text("time_s,quantity,place,value\n")
-    done = invoke("series", path)
-    assert done.exit_code == 2, done.output
-    assert "series.csv: found no row below the heading" in done.output
 
 
 def test_a_report_of_links_without_a_number(tmp_path):

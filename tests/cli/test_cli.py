@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from tiny import data, file
+from verbs import invoke
 
 from testbed.backends.emulation import cleanup
 from testbed.campaign import evaluation, planning
@@ -23,10 +24,6 @@ from testbed.machine.doctor import Check
 from testbed.placement.deployments import Deployments
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def line_of(path: Path, text: str) -> int:
@@ -433,7 +430,7 @@ def test_bad_input_exits_with_2(arguments, monkeypatch):
 def test_claims_without_files_are_an_error(tmp_path, monkeypatch):
     from testbed.studies.claims import run
 
-    monkeypatch.setattr(run.read, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(run.read, "__defaults__", (tmp_path, ()))
     done = invoke("claims", "-o", tmp_path / "page")
     assert done.exit_code == 2
     assert f"{tmp_path}: found no claims file" in done.output

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from click.testing import CliRunner
 from tiny import experiment, file
+from verbs import invoke
 
 from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
-from testbed.cli import main
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def test_where_switches_should_be_programmable(tmp_path):

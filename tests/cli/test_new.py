@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from matplotlib.lines import Line2D
+from verbs import invoke
 
 from testbed import extensions, skeletons
-from testbed.cli import main
 from testbed.deployment.users_code import MARKERS, wrong_fields
 from testbed.protocols import on_trees
 from testbed.protocols import registry as protocols
@@ -43,10 +42,6 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(extensions.VARIABLE, raising=False)
     return tmp_path
-
-
-def call(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def python(*arguments):
@@ -84,7 +79,7 @@ def systems_run(experiment):
 )
 def test_what_is_written_validates_and_runs(kind, systems, here, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)  # a P4 compiler takes seconds
-    done = call("new", kind, "my-own")
+    done = invoke("new", kind, "my-own")
     assert done.exit_code == 0, done.output
     *written, following = done.output.splitlines()
     assert following == "next: ina-testbed run my-own.yaml"
@@ -96,7 +91,7 @@ def test_what_is_written_validates_and_runs(kind, systems, here, monkeypatch):
 
 def test_a_protocols_system_runs_without_ina_too(here, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    call("new", "protocol", "my-own")
+    invoke("new", "protocol", "my-own")
     text = (here / "my-own.yaml").read_text()
     (here / "my-own.yaml").write_text(text.replace("ina: all", "ina: none"))
     assert systems_run("my-own.yaml") == {"my-own"}
@@ -104,7 +99,7 @@ def test_a_protocols_system_runs_without_ina_too(here, monkeypatch):
 
 def test_a_protocol_that_the_switches_program_lacks_is_refused(here, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    call("new", "protocol", "my-own")
+    invoke("new", "protocol", "my-own")
     text = (here / "my-own.yaml").read_text()
     (here / "my-own.yaml").write_text(text.replace("backend: simulate", "backend: packet"))
     done = python("-m", "testbed.cli", "validate", "my-own.yaml")
@@ -116,7 +111,7 @@ def test_a_protocol_that_the_switches_program_lacks_is_refused(here, monkeypatch
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which(COMPILER), reason=f"{COMPILER} is not installed")
 def test_a_protocol_of_a_users_own_runs_in_packets(here):
-    call("new", "protocol", "my-own")
+    invoke("new", "protocol", "my-own")
     assert yaml.safe_load((here / "my-own.yaml").read_text())["backend"] == "packet"
     assert systems_run("my-own.yaml") == {"my-own"}
 
@@ -124,7 +119,7 @@ def test_a_protocol_of_a_users_own_runs_in_packets(here):
 @pytest.mark.parametrize("kind", skeletons.KINDS)
 def test_nothing_is_overwritten(kind, here):
     (here / "mine.yaml").write_text("mine\n")
-    done = call("new", kind, "mine")
+    done = invoke("new", kind, "mine")
     assert done.exit_code == 2
     assert "mine.yaml" in done.output
     assert [path.name for path in here.rglob("*")] == ["mine.yaml"]
@@ -141,7 +136,7 @@ def test_nothing_is_overwritten(kind, here):
     ],
 )  # fmt: skip
 def test_a_bad_name_is_refused(kind, name, here):
-    done = call("new", kind, "--", name)
+    done = invoke("new", kind, "--", name)
     assert done.exit_code == 2
     assert "found " in done.output
     assert "wanted " in done.output
@@ -203,7 +198,7 @@ def test_a_half_written_protocol_is_told_with_its_place(content, said, here):
 
 
 def test_a_protocols_number_that_is_none_is_told_with_its_place(here):
-    call("new", "protocol", "own")
+    invoke("new", "protocol", "own")
     path = here / "extensions" / "protocols" / "own" / "protocol.py"
     path.write_text(re.sub(r"number=\d+", "number='a'", path.read_text()))
     done = verb("systems")
@@ -229,7 +224,7 @@ def test_a_protocols_number_that_is_none_is_told_with_its_place(here):
     ],
 )
 def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
-    call("new", "system", "own")
+    invoke("new", "system", "own")
     path = here / "extensions" / "systems" / "own.py"
     pattern = old if old.startswith(("colour", "marker")) else re.escape(old)
     path.write_text(re.sub(pattern, new, path.read_text()))
@@ -242,7 +237,7 @@ def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
 
 @pytest.mark.parametrize("drawn", ["random.randrange(4, 10**9)", "4 + hash('a name') % 10**9"])
 def test_a_plan_that_is_another_one_each_time_is_refused(drawn, here):
-    call("new", "system", "own")
+    invoke("new", "system", "own")
     path = here / "extensions" / "systems" / "own.py"
     text = re.sub(r"    plan=plan,", "    plan=drawn,", path.read_text())
     made = (
@@ -262,7 +257,7 @@ def test_a_plan_that_is_another_one_each_time_is_refused(drawn, here):
 def test_each_new_system_looks_different(here):
     looks = []
     for name in ("own", "other"):
-        call("new", "system", name)
+        invoke("new", "system", name)
         text = (here / "extensions" / "systems" / f"{name}.py").read_text()
         looks.append(re.findall(r'(colour|marker)="([^"]*)"', text))
         found = dict(looks[-1])
@@ -293,8 +288,8 @@ def test_nothing_is_wrong_with_our_own(own, constant):
 
 @pytest.mark.parametrize("name", ["sys", "registry"])
 def test_a_name_that_the_registry_uses_is_refused(name, here):
-    assert "the package of systems uses" in call("new", "system", name).output
-    call("new", "system", "own")
+    assert "the package of systems uses" in invoke("new", "system", name).output
+    invoke("new", "system", "own")
     home = here / "extensions" / "systems"
     (home / "own.py").rename(home / f"{name}.py")
     done = verb("validate", "own.yaml")
@@ -312,7 +307,7 @@ def test_a_name_that_the_registry_uses_is_refused(name, here):
     ],
 )
 def test_a_half_written_reference_is_told_with_its_place(content, said, here):
-    call("new", "protocol", "own")
+    invoke("new", "protocol", "own")
     path = here / "extensions" / "protocols" / "own" / "reference.py"
     path.unlink()
     if content is not None:
@@ -341,7 +336,7 @@ def test_a_pipe_among_a_users_systems_is_refused(here):
     ],
 )
 def test_a_wrong_plan_is_an_error_of_the_experiment(plan, words, here):
-    call("new", "system", "own")
+    invoke("new", "system", "own")
     path = here / "extensions" / "systems" / "own.py"
     head, options, rest = path.read_text().partition("    options = SYSTEM.settle({})")
     path.write_text(head + plan + options + rest)
@@ -362,7 +357,7 @@ def test_the_name_of_a_built_in_module_is_refused(here):
 
 
 def test_folders_may_be_listed(here, monkeypatch):
-    call("new", "system", "own", "-o", "elsewhere")
+    invoke("new", "system", "own", "-o", "elsewhere")
     assert "own " not in verb("systems").stdout
     monkeypatch.setenv(extensions.VARIABLE, str(here / "elsewhere" / "extensions"))
     assert "\nown " in verb("systems").stdout
@@ -379,7 +374,7 @@ def test_the_version_of_a_row_depends_on_a_users_own_files(here, monkeypatch):
         return version._code_of.__wrapped__(backend, frozenset({"ring"}))
 
     before, ring = digest(None), digest("packet")
-    call("new", "system", "own")
+    invoke("new", "system", "own")
     with_own = digest(None)
     path = here / "extensions" / "systems" / "own.py"
     path.write_text(path.read_text() + "X = 1\n")

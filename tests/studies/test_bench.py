@@ -7,23 +7,21 @@ import json
 
 import pytest
 import tiny
-from click.testing import CliRunner
+from verbs import invoke
 
-from testbed.cli import main
 from testbed.deployment import experiments
 from testbed.studies import bench
 
 PAYLOAD, FRAME = 1024, 1090  # bytes of an INA packet's values, and of the packet on the wire
 
 
-def invoke(*arguments):
-    return CliRunner().invoke(main, ["bench", "all-reduce", *map(str, arguments)])
-
-
 def test_the_help_names_the_default_system():
     usual = bench.experiment(None, [], [1024]).sweep
     assert usual is not None
-    assert f"[{usual.zip['jobs.0.system'][0]}, or FILE's]" in invoke("--help").output
+    assert (
+        f"[{usual.zip['jobs.0.system'][0]}, or FILE's]"
+        in invoke("bench", "all-reduce", "--help").output
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +37,9 @@ def test_sizes_grow_by_the_factor_and_hold_whole_values():
 
 def test_a_ring_fills_the_line_and_a_switch_halves_the_bytes(tmp_path):
     path = tmp_path / "rows.json"
-    done = invoke("-b", "64M", "--system", "ring", "--system", "switchml", "-o", path)
+    done = invoke(
+        "bench", "all-reduce", "-b", "64M", "--system", "ring", "--system", "switchml", "-o", path
+    )
     assert done.exit_code == 0, done.output
     ring, switchml = json.loads(path.read_text())
     for row in (ring, switchml):
@@ -57,6 +57,8 @@ def test_a_ring_fills_the_line_and_a_switch_halves_the_bytes(tmp_path):
 def test_packets_carry_the_same_bytes_and_check_every_sum(tmp_path):
     path = tmp_path / "rows.csv"
     done = invoke(
+        "bench",
+        "all-reduce",
         *("-b", "64K", "-e", "256K", "-f", 4, "--system", "switchml"),
         *("--backend", "packet", "-n", 2, "-w", 0, "-o", path),
     )
@@ -97,7 +99,7 @@ def test_a_failed_run_is_a_line_of_its_own_and_the_exit_code(tmp_path):
         fabric__ina="all",
         emulation__faults=[{"at": "0s", "host": "h0"}],
     )
-    done = invoke("--experiment", path, "-b", "64K")
+    done = invoke("bench", "all-reduce", "--experiment", path, "-b", "64K")
     assert done.exit_code == 1
     assert "# atp, 65.5kB: FAILED: " in done.output
     assert "/s, 1 fault in each run; back end" in done.output
@@ -106,7 +108,7 @@ def test_a_failed_run_is_a_line_of_its_own_and_the_exit_code(tmp_path):
 def test_loss_is_told_above_the_table(tmp_path):
     loss = {"h0-t0": 0.001, "h1-t0": 0.0}
     path = tiny.file(tmp_path, backend="packet", emulation__loss=loss, fabric__ina="all")
-    done = invoke("--experiment", path, "-b", "64K")
+    done = invoke("bench", "all-reduce", "--experiment", path, "-b", "64K")
     assert "/s, loss of up to 0.001 on 1 link; back end" in done.output
 
 
@@ -124,7 +126,7 @@ def test_loss_is_told_above_the_table(tmp_path):
     ids=lambda each: " ".join(each),
 )
 def test_what_cannot_be_measured_is_told(arguments, words):
-    done = invoke(*arguments)
+    done = invoke("bench", "all-reduce", *arguments)
     assert done.exit_code == 2
     assert all(word in done.output for word in words), done.output
     assert "experiment:" not in done.output

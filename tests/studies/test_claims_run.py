@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from verbs import invoke
 
 from testbed.campaign import local, resume
 from testbed.cli import main
@@ -99,7 +100,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "claims"
     path.mkdir()
     (path / "nobody.yaml").write_text(TEXT)
-    monkeypatch.setattr(claims.read, "__defaults__", (path,))
+    monkeypatch.setattr(claims.read, "__defaults__", (path, ()))
     return path
 
 
@@ -228,13 +229,31 @@ def test_a_name_that_is_taken_twice_is_a_problem(folder):
         read()
 
 
+def test_experiments_of_two_files_cannot_share_a_directory(folder):
+    (folder / "other.yaml").write_text(TEXT.replace("ring-over-ps", "another"))
+    with pytest.raises(Invalid, match="'rings' of an experiment twice"):
+        read()
+
+
+def test_a_file_of_ones_own_has_a_page_of_its_own(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(TEXT)
+    for words in (["mine.yaml"], ["mine.yaml", "ring-over-ps"]):
+        done = invoke("claims", *words)
+        assert done.exit_code == 0, done.output
+        assert "ring-over-ps: " in done.output
+        assert "page: results/claims-mine/claims.html" in done.output
+    text = Path("results/claims-mine/claims.md").read_text()
+    assert "ina-testbed claims mine.yaml ring-over-ps" in text
+    for words in (["none.yaml"], ["mine.yaml", "osp-over-bsp"]):
+        assert invoke("claims", *words).exit_code == 2
+
+
 def test_every_claims_file_of_the_project_is_valid():
     files = read(folder=claims.FOLDER)
     assert {"atp", "grid", "netreduce", "osp", "ps", "rina", "switchml"} <= {
         file.name for file in files
     }
-    names = [name for file in files for name in file.experiments]
-    assert len(names) == len(set(names)), "two experiments would share a directory"
     for file in files:
         used = {measure.experiment for each in file.tested for measure in each.measures}
         assert used == file.experiments.keys(), f"{file.name}: an experiment answers no claim"

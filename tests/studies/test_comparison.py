@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from tiny import experiment
+from verbs import invoke
 
 from testbed.backends.recording import NOTHING
 from testbed.campaign import local
@@ -66,10 +67,6 @@ def made_up(
             )
             directory.append([row])
     return directory.path
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

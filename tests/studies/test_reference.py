@@ -19,11 +19,11 @@ from testbed.cli import main
 from testbed.deployment.experiments import reads
 from testbed.report import factors, sensitivity
 from testbed.report.differences import differences
-from testbed.report.quote import filled
+from testbed.report.quote import REFERENCE, filled
 from testbed.report.ranking import Ranking
 from testbed.run_tables import Unreadable
 from testbed.studies import reference
-from testbed.studies.reference import REFERENCE, keep, stale
+from testbed.studies.reference import keep, stale
 
 TEXT = """\
 schema_version: 1

@@ -92,9 +92,7 @@ def _no_break_even(even: BreakEven, experiments: Mapping[str, Experiment]) -> It
     experiment = experiments.get(even.measure.experiment)
     swept = experiment.sweep.values if experiment and experiment.sweep else {}
     if experiment is not None and even.varied not in swept:
-        fix = suggestion(even.varied, list(swept))
-        message = f"found {even.varied!r}, wanted a path that the experiment sweeps; {fix}"
-        yield Finding(("varied",), message)
+        yield _unswept(even.varied, swept, ("varied",))
         return
     each = even.values(experiment) if experiment is not None else []
     for measure in [even.measure.at(even.varied, value) for value in each] or [even.measure]:
@@ -130,9 +128,7 @@ def _unmeasurable(measure: Measure, experiments: Mapping[str, Experiment]) -> It
     for key in ("of", "over", "where"):
         for path, value in (getattr(measure, key) or {}).items():
             if path not in swept:
-                fix = suggestion(path, list(swept))
-                message = f"found {path!r}, wanted a path that the experiment sweeps; {fix}"
-                yield Finding((key, path), message, at_key=True)
+                yield _unswept(path, swept, (key, path), at_key=True)
                 wrong = True
             elif value not in swept[path]:
                 several = value if isinstance(value, list) and value else [value]
@@ -143,9 +139,7 @@ def _unmeasurable(measure: Measure, experiments: Mapping[str, Experiment]) -> It
                         yield Finding((key, path), f"found {shown(each)}, {wanted}; {fix}")
                         wrong = True
     if measure.along is not None and measure.along not in swept:
-        fix = suggestion(measure.along, list(swept))
-        message = f"found {measure.along!r}, wanted a path that the experiment sweeps; {fix}"
-        yield Finding(("along",), message)
+        yield _unswept(measure.along, swept, ("along",))
         wrong = True
     elif measure.number in ALONG and not wrong:
         assert measure.along is not None
@@ -169,6 +163,12 @@ def _unmeasurable(measure: Measure, experiments: Mapping[str, Experiment]) -> It
     if len(points) < least:
         message = f"found {len(points)} points, wanted at least {least} for {measure.number}"
         yield Finding(("number",), message)
+
+
+def _unswept(path: str, swept: Collection[str], place: Place, at_key: bool = False) -> Finding:
+    fix = suggestion(path, list(swept))
+    message = f"found {path!r}, wanted a path that the experiment sweeps; {fix}"
+    return Finding(place, message, at_key)
 
 
 def _problems(located: Located, error: ValidationError) -> Iterator[Problem]:

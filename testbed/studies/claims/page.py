@@ -77,7 +77,7 @@ class Judged:
     @property
     def command(self) -> str:
         """The command that tests the claim again."""
-        return f"ina-testbed claims {self.claim.name}"
+        return " ".join(filter(None, ["ina-testbed claims", self.file.path, self.claim.name]))
 
     @property
     def number(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,6 +23,7 @@ from testbed.experiment.cells import distinct
 from testbed.experiment.findings import counted, listed, suggestion
 from testbed.experiment.schema import Experiment
 from testbed.located import Invalid, Problem
+from testbed.report.settings import ROW
 from testbed.report.training import reached
 from testbed.results import RESULTS
 from testbed.shipped import folder
@@ -37,27 +39,28 @@ _Rows: TypeAlias = pd.DataFrame | str
 FOLDER = folder("experiments") / "claims"
 
 
-def read(folder: Path = FOLDER) -> list[Claims]:
-    """The claims files of ``folder``.
+def read(folder: Path = FOLDER, own: Sequence[Path] = ()) -> list[Claims]:
+    """The claims files of ``folder``, or instead those of a user's ``own``.
 
     Raises Invalid with every problem of every file. It is also raised if there is no file, or if
     two claims or files have the same name.
     """
     files: list[Claims] = []
     problems: list[Problem] = []
-    paths = sorted(folder.glob("*.yaml"))
+    paths = own or sorted(folder.glob("*.yaml"))
     if not paths:
         message = "found no claims file in it, wanted at least one that ends in .yaml"
         problems.append(Problem(str(folder), 0, 0, "", message))
     for path in paths:
         try:
-            files.append(load(path, **known()))
+            files.append(replace(load(path, **known()), path=str(path) if own else ""))
         except Invalid as invalid:
             problems += invalid.problems
-    given = names(files)
-    for name in sorted({name for name in given if given.count(name) > 1}):
-        message = f"found the name {name!r} of a file or claim twice, wanted it once; rename one"
-        problems.append(Problem(str(folder), 0, 0, "", message))
+    experiments = [name for file in files for name in file.experiments]
+    for what, given in (("of a file or claim", names(files)), ("of an experiment", experiments)):
+        for name in sorted({name for name in given if given.count(name) > 1}):
+            message = f"found the name {name!r} {what} twice, wanted it once; rename one"
+            problems.append(Problem(str(paths[-1] if own else folder), 0, 0, "", message))
     if problems:
         raise Invalid(problems)
     return files
@@ -168,6 +171,5 @@ def _read(run: Path) -> pd.DataFrame:
     rows, training = run_tables.read_results(run), run_tables.read_training(run)
     if not len(training):
         return rows.assign(**dict.fromkeys(LEARNT, float("nan")))
-    cell = ["run", "cell", "repeat", "job"]
-    found: pd.DataFrame = rows.merge(reached(training)[[*cell, *LEARNT]], how="left", on=cell)
+    found: pd.DataFrame = rows.merge(reached(training)[[*ROW, *LEARNT]], how="left", on=ROW)
     return found

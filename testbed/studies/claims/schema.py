@@ -361,7 +361,12 @@ class ClaimsFile(Model):
 
 @dataclass(frozen=True)
 class Claims:
-    """A claims file with its experiments by name; ``name`` is the file's name without suffix."""
+    """A claims file with its experiments by name.
+
+    Attributes:
+        name: the file's name without suffix.
+        path: as the user gave it; empty for a file that ships with the testbed.
+    """
 
     name: str
     title: str
@@ -370,6 +375,7 @@ class Claims:
     claims: tuple[Claim, ...]
     observations: tuple[Observation, ...] = ()
     figures: tuple[Drawn, ...] = ()
+    path: str = ""
 
     @property
     def tested(self) -> list[Claim | Observation | Drawn]:

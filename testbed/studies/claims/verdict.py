@@ -15,7 +15,7 @@ from testbed.experiment.findings import counted, shown
 from testbed.experiment.schema import Experiment
 from testbed.report.backends import SIMULATED
 from testbed.report.data import is_valid
-from testbed.report.statistics import LEAST
+from testbed.report.statistics import LEAST, draws
 from testbed.run_tables import by_settings, settings_key
 from testbed.studies.claims.measures import Measure, Point
 from testbed.studies.claims.schema import (
@@ -37,7 +37,6 @@ from testbed.studies.claims.schema import (
 Floats = npt.NDArray[np.float64]
 LEAST_CHANGE = 0.05
 """The smallest change for which `midway` is meaningful."""
-_RESAMPLES = 2000
 _BACKENDS = {SIMULATED: "flow simulation", "emulate": "emulation", "packet": "packets"}
 
 
@@ -344,6 +343,5 @@ def _interval(
 
 def _means(sample: Floats, stream: int) -> Floats:
     """Means of samples drawn with replacement (bootstrap)."""
-    draws = np.random.default_rng(stream).integers(0, len(sample), (_RESAMPLES, len(sample)))
-    means: Floats = sample[draws].mean(axis=1)
+    means: Floats = sample[draws(len(sample), stream)].mean(axis=1)
     return means

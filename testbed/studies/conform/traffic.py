@@ -6,7 +6,6 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from testbed.studies.conform.scene import (
     Scene,
 )
 from testbed.switches.frames import BTH, LINK, UDP, Packet, parse, set_checksum, set_number
+from testbed.switches.frames import number as number_in
 
 Values = npt.NDArray[np.int32]
 
@@ -99,7 +99,7 @@ class Setting:
             packet.rest = b"" if packet.values is None else packet.values.tobytes()
             packet.rest, packet.values = packet.rest[: step.bytes_of_values], None
         if step.to:
-            packet.link["dst"] = _ip(step.to)
+            packet.link["dst"] = ADDRESSING.ip_number(step.to)
         return _finished(packet)
 
     def _fragment(self, place: Place, step: Step) -> Packet:
@@ -194,7 +194,7 @@ def _link(sender: str, to: str) -> npt.NDArray[np.void]:
     link["to_mac"] = np.void(ADDRESSING.mac(SWITCH).to_bytes(6, "big"))
     link["from_mac"] = np.void(ADDRESSING.mac(sender).to_bytes(6, "big"))
     link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
-    link["src"], link["dst"] = _ip(sender), _ip(to)
+    link["src"], link["dst"] = ADDRESSING.ip_number(sender), ADDRESSING.ip_number(to)
     return link
 
 
@@ -224,11 +224,6 @@ def _udp_checksum(frame: bytes) -> int:
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
     return 0xFFFF ^ total or 0xFFFF
-
-
-@cache
-def _ip(node: str) -> int:
-    return int.from_bytes(bytes(map(int, ADDRESSING.ip(node).split("."))), "big")
 
 
 def alike(found: list[Frame], wanted: list[Frame], lanes: int) -> bool:
@@ -307,24 +302,21 @@ class Hosts:
             if fragment is None:
                 continue
             for child in place.children:
-                if to == _ip(child) and _is_answer(packet):
+                if to == ADDRESSING.ip_number(child) and _is_answer(packet):
                     self.answered[name, child].add(fragment)
                     return name, child, fragment
-            if place.parent is not None and to == _ip(place.parent) and not _is_answer(packet):
+            above = place.parent
+            if above and to == ADDRESSING.ip_number(above) and not _is_answer(packet):
                 self.heard[name, fragment] |= _contributors(place, packet)
-                return name, place.parent, fragment
+                return name, above, fragment
         return None
 
     def _fragment(self, place: Place, packet: Packet) -> int | None:
         number = place.allocation.number
         if packet.bth is not None:
-            if (
-                int.from_bytes(packet.bth["connection"][0].tobytes(), "big") // wire.MAX_RANKS
-                != number
-            ):
+            if number_in(packet.bth["connection"]) // wire.MAX_RANKS != number:
                 return None
-            sequence = int.from_bytes(packet.bth["sequence"][0].tobytes(), "big")
-            return self.setting.fragment(sequence, 1 << 24)
+            return self.setting.fragment(number_in(packet.bth["sequence"]), 1 << 24)
         if packet.ina is None or packet.ina["tree"][0] != number:
             return None
         return self.setting.fragment(int(packet.ina["sequence"][0]))

@@ -17,7 +17,7 @@ from testbed.backends.packet.simulation import SECOND
 from testbed.backends.recording import Recording
 from testbed.located import write
 from testbed.studies.torture.cases import case
-from testbed.studies.torture.judges import Block, Judge, blocks, judged, one_by_one
+from testbed.studies.torture.judges import Block, blocks, judged, one_by_one
 from testbed.studies.torture.shrink import shrunk
 from testbed.studies.torture.trial import NO_WORLD, Verdict, deployed
 
@@ -106,7 +106,7 @@ class Hunt:
 
 def shortest(data: dict[str, Any], verdict: Verdict) -> tuple[dict[str, Any], Verdict]:
     """The shortest case found that fails like ``data``, and its verdict."""
-    of = one_by_one(Judge)
+    of = one_by_one()
     short = shrunk(data, lambda each: of(each).kind == verdict.kind)
     return short, of(short)
 
@@ -133,15 +133,15 @@ def failing(system: str, seed: int, verdict: Verdict, output: Path) -> str:
     short, found = shortest(case(system, seed), verdict)
     folder = output / f"{system}-{seed}"
     path = folder / CASE
-    if not found.kind.startswith(("crashed", "hangs")):
-        path = keep(short, folder)
-    else:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(write(short))
-    return (
+    said = (
         f"{system}, seed {seed}: {found.failure or verdict.failure}\n"
         f"the shortest schedule that still fails:\n{write(short['emulation'])}"
         f"run it again:  ina-testbed torture --case {path}\n"
-        f"as generated:  ina-testbed torture --system {system} --first {seed} --seeds 1\n"
-        f"its packets:   {folder}/*.pcap"
+        f"as generated:  ina-testbed torture --system {system} --first {seed} --seeds 1"
     )
+    if found.kind in ("crashed", "hangs"):
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(write(short))
+        return said
+    keep(short, folder)
+    return f"{said}\nits packets:   {folder}/*.pcap"

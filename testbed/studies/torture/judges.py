@@ -162,13 +162,13 @@ def _before(block: Block, blocks: Iterator[Block]) -> Iterator[Block]:
     yield from blocks
 
 
-def one_by_one(judge_of: Callable[[], Judge]) -> Callable[[Mapping[str, Any]], Verdict]:
+def one_by_one() -> Callable[[Mapping[str, Any]], Verdict]:
     """A function that judges cases in a process of its own, and in a new one after each crash."""
     found: list[Judge] = []
 
     def verdict(data: Mapping[str, Any]) -> Verdict:
         if not found or found[-1].is_gone:
-            found.append(judge_of())
+            found.append(Judge())
         return found[-1].case(data)
 
     return verdict

@@ -302,7 +302,7 @@ def test_each_repeat_draws_anew(tmp_path):
 
 def test_a_host_that_is_cut_off_is_an_error_in_bounded_time(tmp_path):
     (row,) = run(tmp_path, jobs__0__system="ring", emulation__loss=0.5).results.itertuples()
-    assert row.verified or "TCP gave up" in row.error
+    assert "TCP gave up" in row.error
 
 
 def test_dilated_timers_make_losses_cheap_for_the_hosts(tmp_path):

@@ -64,7 +64,8 @@ def test_timeouts_do_not_grow_with_gaps(seed):
 @pytest.mark.parametrize("loss", [0.001, 0.02, 0.2])
 def test_everything_arrives_whatever_is_lost(loss, seed):
     _, counted = incast(3, 400_000, loss=loss, seed=seed)
-    assert sum(each.retransmitted for each in counted) > 0 or loss < 0.01
+    if loss > 0.01:
+        assert sum(each.retransmitted for each in counted) > 0
 
 
 def test_a_lost_segment_does_not_cost_a_timeout():

@@ -6,11 +6,10 @@ import csv
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from tiny import experiment, file
+from verbs import invoke
 
 import testbed
-from testbed.cli import main
 from testbed.deployment import experiments
 from testbed.deployment.tables import tables
 from testbed.experiment.cells import distinct
@@ -19,17 +18,13 @@ from testbed.report import parts
 from testbed.studies.explain import causes
 
 
-def invoke(*arguments):
-    return CliRunner().invoke(main, ["explain", *map(str, arguments)])
-
-
 def ring(folder, **changes):
     return file(folder, jobs__0__system="ring", **changes)
 
 
 def test_it_writes_a_table_that_adds_up_and_a_figure(tmp_path):
     path = ring(tmp_path, backend="packet", emulation__loss=0.01)
-    done = invoke(path, "-o", tmp_path / "out")
+    done = invoke("explain", path, "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
     (cell,) = distinct(experiments.read(path))
     found = testbed.run(path, tmp_path / "results").results
@@ -43,12 +38,12 @@ def test_of_a_run_it_explains_the_slowest_cell(tmp_path):
     path = ring(tmp_path, backend="packet", sweep={"emulation.loss": [0.0, 0.05]})
     found = testbed.run(path, tmp_path / "results").results
     slowest = found.loc[(found.jct_s / found.expected_jct_s).idxmax()]
-    done = invoke(slowest.run)
+    done = invoke("explain", slowest.run)
     assert done.exit_code == 0, done.output
     assert done.output.startswith(slowest.cell)
     assert "\nloss: " in done.output
     other = found[found.cell != slowest.cell].iloc[0]
-    assert invoke(slowest.run, "--cell", other.cell[:6]).output.startswith(other.cell)
+    assert invoke("explain", slowest.run, "--cell", other.cell[:6]).output.startswith(other.cell)
 
 
 def test_endless_queues_have_a_mark_that_switches_can_hold(tmp_path):
@@ -62,12 +57,12 @@ def test_endless_queues_have_a_mark_that_switches_can_hold(tmp_path):
 def test_rows_of_other_back_ends_are_explained_by_their_tables(tmp_path):
     path = ring(tmp_path, backend="simulate")
     tables = testbed.run(path, tmp_path / "results")
-    done = invoke(tables.results.run[0])
+    done = invoke("explain", tables.results.run[0])
     assert done.exit_code == 0, done.output
     assert "not known: the simulator has no packets" in done.output
     (row,) = tables.results.itertuples()
     assert sum(parts.parts(row, tables.iterations)) == pytest.approx(row.jct_s)
-    done = invoke(tables.results.run[0], "--job", 99)
+    done = invoke("explain", tables.results.run[0], "--job", 99)
     assert done.exit_code == 2, done.output
     assert "--job: found 99, wanted at most 0" in done.output
 
@@ -86,7 +81,7 @@ def test_an_emulated_row_says_what_was_measured_and_what_is_not_known(tmp_path):
     run = Path(testbed.run(path, tmp_path / "results").results.run[0])
     table = run / "results.csv"
     table.write_text(table.read_text().replace(",packet,", ",emulate,"))
-    done = invoke(run)
+    done = invoke("explain", run)
     assert done.exit_code == 0, done.output
     starts = [line.partition(":")[0] for line in done.output.splitlines()]
     wanted = ["busiest link", "ECMP", "iterations", "counters", "not known"]
@@ -113,31 +108,33 @@ def test_a_report_says_where_the_time_of_slow_cells_went(tmp_path):
     ],
 )
 def test_a_mistake_is_told(tmp_path, options, said):
-    done = invoke(ring(tmp_path), *options)
+    done = invoke("explain", ring(tmp_path), *options)
     assert done.exit_code == 2
     assert said in done.output
 
 
 def test_it_needs_a_path():
-    done = invoke()
+    done = invoke(
+        "explain",
+    )
     assert done.exit_code == 2
     assert "wanted one, or --drills" in done.output
 
 
 def test_a_job_that_is_not_there_is_refused(tmp_path):
-    done = invoke(ring(tmp_path, backend="packet"), "--job", 1)
+    done = invoke("explain", ring(tmp_path, backend="packet"), "--job", 1)
     assert done.exit_code == 2
     assert "--job: found 1" in done.output
 
 
 def test_an_empty_directory_is_refused(tmp_path):
-    done = invoke(tmp_path)
+    done = invoke("explain", tmp_path)
     assert done.exit_code == 2
     assert "results.csv" in done.output
 
 
 def test_a_cell_that_cannot_end_is_a_failed_run(tmp_path):
     path = ring(tmp_path, backend="packet", emulation__faults=[{"at": "1us", "host": "h0"}])
-    done = invoke(path)
+    done = invoke("explain", path)
     assert done.exit_code == 1
     assert "the run failed, so there is no JCT" in done.output
