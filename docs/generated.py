@@ -266,14 +266,16 @@ def fields(page: str, name: str) -> str:
     text, _, attributes = (inspect.getdoc(found) or "").partition("\nAttributes:\n")
     said: dict[str, str] = {}
     for entry in re.split(r"\n(?=    \S)", "\n" + attributes.rstrip()):
-        names, _, words = entry.strip().partition(": ")
+        names, _, words = entry.strip().partition(":")
         said |= {each: words for each in names.split(", ")}
     rows = ["| field | type | what |", "| --- | --- | --- |"]
     for field in dataclasses.fields(found):
         if field.name.startswith("_"):
             continue
         kind = _cell(str(field.type).replace("Mapping[str, Any]", "mapping"))
-        rows.append(f"| `{field.name}` | `{kind}` | {_cell(_markdown(said.get(field.name, '')))} |")
+        rows.append(
+            f"| `{field.name}` | `{kind}` | {_cell(_markdown(said.get(field.name, '').strip()))} |"
+        )
     return f"{_markdown(text.strip())}\n\n" + "\n".join(rows)
 
 

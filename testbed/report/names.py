@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from testbed.experiment.findings import counted
+
 _FABRICS = (
     (re.compile(r"leaf-spine ([\dx+]+), (\d+) spines?"), "Leaf-spine, {1} spines, {0}"),
     (re.compile(r"fat-tree k=(\d+), ([\dx+]+)"), "Fat-tree of {0} pods, {1}"),
@@ -53,7 +55,7 @@ def _counted(part: str) -> str:
         return part
     if "+" not in part:
         racks, _, hosts = part.partition("x")
-        return f"{racks} racks of {hosts} hosts"
+        return f"{counted(int(racks), 'rack')} of {counted(int(hosts), 'host')}"
     sizes = part.split("+")
     if len(sizes) <= _MOST_RACKS:
         return f"racks of {', '.join(sizes[:-1])} and {sizes[-1]} hosts"

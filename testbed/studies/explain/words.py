@@ -32,12 +32,14 @@ def text(found: Explanation) -> str:
 
 
 def headline(found: Explanation) -> str:
-    """The job, its JCT, and what it would be without any cause."""
+    """The job, its JCT, and what it would be without the causes of delay."""
     job, ideal = _job(found), found.ideal.jobs[found.number].jct_s
+    said = "no cause of delay found"
+    if any(part.instead for part in found.parts):
+        said = f"{found.jct_s / ideal:.3g} times the {_time(ideal)} without the causes below"
     return (
         f"{job.system.name} {job.job.workload}, {job.plan.workers} workers on"
-        f" {found.deployment.fabric.name}: JCT {_time(found.jct_s)},"
-        f" {found.jct_s / ideal:.3g} times the {_time(ideal)} without the causes below"
+        f" {found.deployment.fabric.name}: JCT {_time(found.jct_s)}, {said}"
     )
 
 
@@ -131,16 +133,16 @@ def _busiest(found: Explanation) -> str:
     if link is None:
         return "no link sent anything."
     job, carried = _job(found), found.ideal.carried[link]
-    took = carried * 8 / found.ideal.rates[link] / _scale(found)
-    gradients = carried / (job.gradient_bytes * (job.job.iterations + job.job.warmup))
+    each = carried / (job.job.iterations + job.job.warmup)
+    took = each * 8 / found.ideal.rates[link] / _scale(found)
     paths = EvenPaths(found.deployment.fabric, job.plan.routes)
     every = flows(job.plan)
     count = sum(link in paths.shares(*flow) for flow in every)
     return (
-        f"{_name(link)} sends {gradients:.3g} times the gradient at"
-        f" {found.ideal.rates[link] / 1e9:.3g} Gbit/s, in {_time(took)} in all; {count} of the"
-        f" plan's {len(every)} flows may take it. The part above is the share of this time in"
-        " which the rank that ends last does not compute."
+        f"{_name(link)} sends {each / job.gradient_bytes:.3g} times the gradient in each iteration,"
+        f" in {_time(took)} at {found.ideal.rates[link] / 1e9:.3g} Gbit/s; {count} of the plan's"
+        f" {len(every)} flows may take it. The part above is the time of the measured iterations in"
+        " which it sends and the rank that ends last does not compute."
     )
 
 
@@ -238,10 +240,19 @@ def _stragglers(found: Explanation) -> str:
     totals = [sum(own) for own in computed]
     slowest = max(range(len(totals)), key=totals.__getitem__)
     middle = sorted(totals)[len(totals) // 2]
-    return (
+    said = (
         f"rank {slowest} ({_job(found).plan.hosts[slowest]}) computes for"
         f" {_time(totals[slowest])}, {totals[slowest] / middle:.3g} times the median."
     )
+    if _loses(found):
+        return said
+    again = found.record.jobs[found.number].retransmitted
+    return f"{said} {again} packets were retransmitted although none was lost." if again else said
+
+
+def _loses(found: Explanation) -> bool:
+    """Whether a link or a queue lost packets in the run."""
+    return any(port.dropped or port.sent > port.arrived for port in found.record.ports.values())
 
 
 def _inside(found: Explanation) -> str:
