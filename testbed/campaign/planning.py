@@ -24,6 +24,7 @@ from testbed.experiment.schema import Emulation
 from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import what_matters
+from testbed.plan import chain
 from testbed.protocols import TreeProtocol, protocol_of
 from testbed.switches.compile import COMPILER, PROGRAMS, SOURCES, CompileError, check_program
 from testbed.topology.paths import diverted
@@ -37,6 +38,8 @@ packet on each link."""
 
 _LARGE_ENOUGH = 1 / 8
 """With loss, times at a smaller scale are mostly timeouts."""
+_MOST_OF_STEPS = 0.1
+"""The share of a job's time that latencies which its scale does not shrink may add unmentioned."""
 FLOWS = 16384
 """Most flows with a path of their own in the table of a switch that sums; see `p4/headers.p4`."""
 
@@ -110,7 +113,7 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
     lossy, known = losing.warning(deployment), calibration.load()
     needed = capacity.demand(deployment, known)
     if cell.experiment.backend == "packet":
-        warning = lossy or _long_timeouts(cell.experiment.emulation)
+        warning = lossy or _long_timeouts(cell.experiment.emulation) or _long_steps(deployment)
         return Planned(cell, deployment, _in_packets_s(deployment, needed), warning)
     dilation = cell.experiment.emulation.dilation
     seconds = max(job.expected_end_s for job in deployment.jobs) * dilation
@@ -132,6 +135,24 @@ def _long_timeouts(emulation: Emulation) -> str | None:
         f"emulation.scale: found 1/{times} with loss: hosts' timeouts do not shrink with a job, so"
         f" each takes {times} times as much of it; raise emulation.scale to trust these times"
     )
+
+
+def _long_steps(deployment: Deployment) -> str | None:
+    """A warning that packets' own time in each dependent step is much of a small job's time."""
+    emulation, fabric = deployment.experiment.emulation, deployment.fabric
+    if emulation.scale == 1:
+        return None
+    for job in deployment.jobs:
+        (hop, *_), steps = fabric.neighbours(job.plan.hosts[0]), chain.length(job.plan)
+        packet_s = fabric.mtu * 8 / fabric.link(job.plan.hosts[0], hop).rate
+        share = job.job.iterations * steps * packet_s / job.expected_jct_s
+        if share > _MOST_OF_STEPS:
+            return (
+                f"emulation.scale: found 1/{1 / emulation.scale:g}: the latency of {steps}"
+                f" dependent steps does not shrink with the job, and adds at least {share:.0%} to the"
+                f" time of {job.system.title}; write scale: 1, or a larger one"
+            )
+    return None
 
 
 def _in_packets_s(deployment: Deployment, needed: capacity.Demand) -> float:

@@ -8,7 +8,9 @@ from tiny import experiment
 from testbed.backends.recording import NOTHING
 from testbed.campaign.evaluation import New
 from testbed.campaign.local import Local
+from testbed.campaign.planning import plan
 from testbed.deployment.errors import DeploymentError
+from testbed.experiment.cells import expand
 from testbed.machine import capacity
 from testbed.placement import deployments
 from testbed.placement.deployments import Deployments
@@ -108,3 +110,26 @@ def test_slots_that_are_too_few_for_all_jobs_are_found_before_anything_runs(tmp_
     with pytest.raises(DeploymentError, match="found 64, wanted at least 80 for the windows of al"):
         New(asked, tmp_path / "out").run(NOTHING, Local(), quiet=True)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("backend", "scale", "loss", "said"),
+    [
+        ("packet", "1/128", 0, "the latency of 6 dependent steps does not shrink with the job"),
+        ("packet", "1/128", 0.01, "hosts' timeouts do not shrink with a job"),
+        ("packet", 1, 0.01, None),
+        ("packet", 1, 0, None),
+        ("simulate", "1/128", 0, None),
+    ],
+)
+def test_a_scale_that_distorts_times_is_named_before_a_run(tmp_path, backend, scale, loss, said):
+    asked = experiment(
+        tmp_path,
+        backend=backend,
+        jobs__0__system="ring",
+        jobs__0__workload="synthetic/1MB",
+        jobs__0__workers=4,
+        emulation={"scale": scale, "loss": loss},
+    )
+    (planned,) = plan(expand(asked))
+    assert said is None if planned.warning is None else said in planned.warning
