@@ -20,7 +20,7 @@ from testbed.campaign import devices
 from testbed.campaign.cell import CellResult, run_cell
 from testbed.campaign.isolation import Call, Failed
 from testbed.campaign.planning import Planned
-from testbed.campaign.version import version
+from testbed.campaign.version import deployed, version
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
 from testbed.hosts.launcher import RankFailed
@@ -71,8 +71,9 @@ class Local:
             require()
         training.prepare([each.deployment for each in cells])
         devices.check(each.deployment for each in cells)
-        for each in cells:
-            version(each.cell.experiment)  # the code's digest is cached before the cells are forked
+        for each in cells:  # the code's digests are cached before the cells are forked
+            version(each.cell.experiment)
+            deployed(each.cell.experiment, "")
         # Compile now, so that this does not delay the first cell.
         compiled = {
             (each.emulation.target, each.emulation.p4_program, each.fabric.values)

@@ -149,8 +149,8 @@ def _long_steps(deployment: Deployment) -> str | None:
         if share > _MOST_OF_STEPS:
             return (
                 f"emulation.scale: found 1/{1 / emulation.scale:g}: the latency of {steps}"
-                f" dependent steps does not shrink with the job, and adds at least {share:.0%} to the"
-                f" time of {job.system.title}; write scale: 1, or a larger one"
+                f" dependent steps does not shrink with the job, and adds at least {share:.0%} to"
+                f" the time of {job.system.title}; write scale: 1, or a larger one"
             )
     return None
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed import located, results, run_tables
-from testbed.report import drawing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +58,8 @@ class Run:
         fabric = self.experiment.get("fabric")
         if not isinstance(fabric, dict):
             return ""
+        from testbed.report import drawing  # slow to import, and comparisons do not need it
+
         varied = not swept(self.experiment).keys().isdisjoint(("fabric", "fabric.ina"))
         return drawing.words(fabric, varied)
 

@@ -96,12 +96,13 @@ def save(outcome: Outcome, path: Path) -> int:
         raise Unreadable("found no valid row, wanted at least one to store as a baseline")
     kept = []
     for name, own in rows.groupby("run", sort=False):
+        cells = set(own["cell"])
         records = own.sort_values(["backend", "system", "cell", "repeat", "job"])[list(COLUMNS)]
         lines = map(json.dumps, records.astype(object).to_numpy().tolist())
         of_run = [
             json.dumps([*key[1:], *record.data()])
             for key, record in sorted(outcome.records.items(), key=lambda each: each[0])
-            if key[0] == name and key[1] in set(own["cell"])
+            if key[0] == name and key[1] in cells
         ]
         head = {"facts": outcome.facts[str(name)], "experiment": outcome.experiments[str(name)]}
         kept.append(

@@ -18,7 +18,7 @@ from testbed.machine.verdict import is_needless
 from testbed.report import data
 from testbed.report.settings import PLACE, SERIES, SETTING, label
 from testbed.run_tables import Unreadable
-from testbed.studies import divergence, rerun
+from testbed.studies import divergence
 from testbed.studies.baseline import Outcome
 from testbed.studies.divergence import Record
 from testbed.systems import registry
@@ -220,6 +220,8 @@ def _parted(
                 told.add(key)
                 among = divergence.packets(before, record)
                 if among and record.digests and len(told) <= MOST_RERUN:
+                    from testbed.studies import rerun  # slow to import, with all back ends
+
                     again = (experiments[run], row.cell, row.repeat, record.digests, among)
                     said += f"; {rerun.packets(*again)}"
                 yield *_words(key), f"repeat {row.repeat + 1}: {said}"

@@ -437,7 +437,7 @@ def test_an_experiment_of_another_version_is_not_run_again(in_packets, diverging
 
 
 def test_only_the_first_cells_that_diverge_are_run_again(in_packets, diverging, monkeypatch):
-    monkeypatch.setattr("testbed.studies.comparison.rerun.packets", lambda *_: "run again")
+    monkeypatch.setattr("testbed.studies.rerun.packets", lambda *_: "run again")
     for most, times in ((1, 1), (0, 0)):
         monkeypatch.setattr("testbed.studies.comparison.MOST_RERUN", most)
         done = CliRunner().invoke(main, ["compare", str(in_packets), str(diverging)])
