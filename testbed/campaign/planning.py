@@ -145,8 +145,9 @@ def _long_steps(deployment: Deployment) -> str | None:
     for job in deployment.jobs:
         (hop, *_), steps = fabric.neighbours(job.plan.hosts[0]), chain.length(job.plan)
         packet_s = fabric.mtu * 8 / fabric.link(job.plan.hosts[0], hop).rate
-        share = job.job.iterations * steps * packet_s / job.expected_jct_s
-        if share > _MOST_OF_STEPS:
+        added_s = job.job.iterations * steps * packet_s
+        if added_s > _MOST_OF_STEPS * job.expected_jct_s:
+            share = added_s / job.expected_jct_s
             return (
                 f"emulation.scale: found 1/{1 / emulation.scale:g}: the latency of {steps}"
                 f" dependent steps does not shrink with the job, and adds at least {share:.0%} to"
