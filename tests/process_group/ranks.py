@@ -36,6 +36,12 @@ def everyone(world: int, *shape: int) -> np.ndarray:
     return np.stack([drawn(rank, *shape).numpy().reshape(-1) for rank in range(world)])
 
 
+def tell(said: object) -> None:
+    """Print a line in one write. An unbuffered print makes two, between which another rank's can
+    come."""
+    print(f"{said}\n", end="", flush=True)
+
+
 def refused(call, *arguments, **named) -> str:
     """The message of the GroupError that ``call`` raises."""
     try:
@@ -342,7 +348,7 @@ def of_an_experiment(rank: int, world: int) -> None:
 
 
 def refuses(rank: int, world: int) -> None:
-    print(refused(dist.init_process_group, "ina"))
+    tell(refused(dist.init_process_group, "ina"))
 
 
 def first_dies(rank: int, world: int) -> None:
@@ -358,7 +364,7 @@ def _dies(rank: int, victim: int) -> None:
     dist.all_reduce(torch.ones(3))
     if rank == victim:
         os.kill(os.getpid(), signal.SIGKILL)
-    print(refused(dist.all_reduce, torch.ones(3)))
+    tell(refused(dist.all_reduce, torch.ones(3)))
 
 
 def waits(rank: int, world: int) -> None:
@@ -366,7 +372,7 @@ def waits(rank: int, world: int) -> None:
     kills them."""
     dist.init_process_group("ina")
     dist.all_reduce(torch.ones(3))
-    print(os.getpid(), flush=True)
+    tell(os.getpid())
     if rank:
         dist.all_reduce(torch.ones(3))
     while True:

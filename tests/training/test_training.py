@@ -105,8 +105,8 @@ def test_a_trace_cannot_be_measured_everywhere(arguments, said, traced):
         ("import torch", "import torch; raise SystemExit(0)", [], "raised SystemExit: 0"),
         ("return torch.nn.Sequential(", "return named(", [], "columns, wanted 7"),
         ("", "", ["--compute", "99999999h"], "wanted microseconds"),
-        ("", "", ["--batch", "0"], "0 is not in the range x>=1"),
-        ("", "", ["--batch", "-3"], "-3 is not in the range x>=1"),
+        ("", "", ["--batch", "0"], "0 is not in the range 1<=x"),
+        ("", "", ["--batch", "-3"], "-3 is not in the range 1<=x"),
     ],
 )
 def test_no_trace_is_made_of_what_cannot_be_used(old, new, arguments, said, tmp_path):
