@@ -45,6 +45,7 @@ CALLS = [
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("testbed.training.learning.prepare", lambda deployments: None)  # no PyTorch
     data = tiny.data(tmp_path, backend="packet")
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(data))
     data["jobs"][0] |= {"training": {"rate": 0.05}, "workload": "training/digits-cnn"}
