@@ -17,6 +17,7 @@ from testbed.deployment.experiments import read
 from testbed.experiment.cells import distinct
 from testbed.experiment.schema import Experiment
 from testbed.placement.deployments import Deployments
+from testbed.workload.buckets import BUCKET_BYTES
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 
@@ -34,12 +35,13 @@ def row(tmp_path, **changes):
 
 
 def whole(options):
-    return {name: value for name, value in options.items() if name != "partition"}
+    """The options with one piece for each bucket: flows of small pieces take minutes."""
+    return options | {"partition": BUCKET_BYTES} if "partition" in options else options
 
 
 def short(asked: Experiment) -> Experiment:
-    """The same experiment on the simulator, without loss and training, with one iteration of each
-    job, and pieces of the usual size: flows of small ones take minutes."""
+    """The same experiment on the simulator, without loss and training, and with one iteration of
+    each job."""
     less = {"iterations": 1, "warmup": 0, "training": None}
     jobs = tuple(
         job.model_copy(update=less | {"options": whole(job.options)}) for job in asked.jobs
