@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from click.testing import CliRunner
 from tiny import file
-
-from testbed.cli import main
+from verbs import invoke
 
 
 def dry_run(path, *more):
     words = ["run", "--dry-run", str(path), "-o", str(path.parent / "out"), *more]
-    done = CliRunner().invoke(main, words)
+    done = invoke(*words)
     assert done.exit_code == 0, done.output
     assert not (path.parent / "out").exists()
     return done

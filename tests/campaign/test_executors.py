@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from leftovers import command_of, descendants
 from patience import PATIENCE_S, assert_none, awaited
 from tiny import experiment, file
+from verbs import invoke
 
 from testbed.backends.recording import NOTHING
 from testbed.campaign import dask as spread
@@ -28,7 +28,6 @@ from testbed.campaign.evaluation import New
 from testbed.campaign.isolation import Failed
 from testbed.campaign.local import Local
 from testbed.campaign.planning import Planned, plan
-from testbed.cli import main
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import expand
 from testbed.run_tables import read
@@ -350,7 +349,7 @@ def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(spread, "CONNECT_S", 1.0)
     path, out = file(tmp_path, backend="simulate"), tmp_path / "out"
     words = ["run", path, "-o", out, "--executor", f"dask:tcp://{HERE}:9"]
-    done = CliRunner().invoke(main, list(map(str, words)))
+    done = invoke(*words)
     assert done.exit_code == 1
     assert "found no Dask scheduler" in done.output
     assert not (tmp_path / "out").exists()
@@ -373,7 +372,7 @@ def test_an_executor_that_is_none_is_told(text, tmp_path):
     with pytest.raises(ValueError, match="wanted local or dask:ADDRESS"):
         executors.named(text)
     path = file(tmp_path, backend="simulate")
-    done = CliRunner().invoke(main, ["run", str(path), "--executor", text])
+    done = invoke("run", path, "--executor", text)
     assert done.exit_code == 2
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from click.testing import CliRunner
+from verbs import invoke
 
-from testbed.cli import main
 from testbed.run_tables import read_results
 
 EXPERIMENT = {
@@ -23,7 +22,7 @@ EXPERIMENT = {
 def called(folder, loss, *arguments):
     file = folder / "lossy.yaml"
     file.write_text(yaml.safe_dump(EXPERIMENT | {"emulation": {"loss": loss, "scale": 1}}))
-    return CliRunner().invoke(main, [arguments[0], str(file), *arguments[1:]])
+    return invoke(arguments[0], file, *arguments[1:])
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from tiny import experiment, file
+from verbs import invoke
 
 from testbed.campaign.cell import run_cell
 from testbed.campaign.planning import plan
-from testbed.cli import main
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import distinct
@@ -107,6 +106,6 @@ def test_loss_is_refused_in_words(tmp_path):
 
 def test_one_cell_that_fails_is_counted_as_one(tmp_path):
     path = file(tmp_path, backend="simulate", emulation__loss="1/100")
-    done = CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path / "out")])
+    done = invoke("run", path, "-o", tmp_path / "out")
     assert done.exit_code == 1
     assert "1 cell failed; see the report" in done.output

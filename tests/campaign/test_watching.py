@@ -10,8 +10,8 @@ from shutil import copytree
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from tiny import data
+from verbs import invoke
 
 import testbed
 from testbed import results
@@ -19,7 +19,6 @@ from testbed.campaign import journal as journal_module
 from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journal, read
 from testbed.campaign.resume import held
 from testbed.campaign.standings import Standings, records
-from testbed.cli import main
 from testbed.results import CellEvent
 
 
@@ -178,7 +177,7 @@ def test_places_of_inas_other_than_tors_are_told_apart():
 
 
 def watched(run):
-    done = CliRunner().invoke(main, ["watch", str(run), "--once"])
+    done = invoke("watch", run, "--once")
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -217,12 +216,12 @@ def test_a_run_that_was_killed_as_it_began_is_no_last_run(finished, tmp_path):
 
 
 def test_watch_of_what_is_no_run_is_told(tmp_path):
-    done = CliRunner().invoke(main, ["watch", str(tmp_path), "--once"])
+    done = invoke("watch", tmp_path, "--once")
     assert done.exit_code == 2
     assert "found no results.csv" in done.output
     (tmp_path / results.RESULTS).write_text("a,b\n1,2\n")
     (tmp_path / results.EXPERIMENT).write_text("")
-    done = CliRunner().invoke(main, ["watch", str(tmp_path), "--once"])
+    done = invoke("watch", tmp_path, "--once")
     assert done.exit_code == 2
     assert "found no column" in done.output
 

@@ -203,7 +203,7 @@ HEAVY = {
 
 @pytest.mark.parametrize("verb", ["trace", "bench"])
 def test_a_list_of_subcommands_cuts_no_summary(verb):
-    assert "..." not in CliRunner().invoke(main, [verb, "--help"]).output.partition("Commands:")[2]
+    assert "..." not in invoke(verb, "--help").output.partition("Commands:")[2]
 
 
 def test_help_loads_nothing_heavy_and_cuts_no_summary():

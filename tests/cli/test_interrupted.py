@@ -12,9 +12,7 @@ import sys
 import pytest
 import tiny
 import yaml
-from click.testing import CliRunner
-
-from testbed.cli import main
+from verbs import invoke
 
 RESUMED = "finished rows are kept, and run --resume DIR continues"
 RUNS = "testbed.campaign.evaluation._fill"
@@ -68,7 +66,7 @@ def last_line(done):
 @pytest.mark.parametrize(("call", "at", "said"), CALLS)
 def test_an_interruption(folder, monkeypatch, call, at, said):
     monkeypatch.setattr(at, raising(KeyboardInterrupt))
-    done = CliRunner().invoke(main, call.split())
+    done = invoke(*call.split())
     assert (done.exit_code, last_line(done)) == (130, f"interrupted{said}")
 
 
@@ -80,13 +78,13 @@ def test_a_full_disk(folder, monkeypatch):
         ("explain x.yaml", "testbed.studies.explain.study.study", ""),
     ):
         monkeypatch.setattr(at, raising(full))
-        done = CliRunner().invoke(main, call.split())
+        done = invoke(*call.split())
         assert (done.exit_code, last_line(done)) == (1, said + kept)
 
 
 def test_a_report_that_is_interrupted_names_the_command_that_writes_it(folder, monkeypatch):
     monkeypatch.setattr("testbed.studies.reporting.report", raising(KeyboardInterrupt))
-    done = CliRunner().invoke(main, ["run", "x.yaml", "-o", "out"])
+    done = invoke("run", "x.yaml", "-o", "out")
     last = done.stderr.splitlines()[-1]
     assert done.exit_code == 130
     assert last.startswith("interrupted; all rows are kept, and ina-testbed report out/tiny/")

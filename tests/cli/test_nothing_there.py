@@ -9,11 +9,10 @@ import click
 import pytest
 import tiny
 import yaml
-from click.testing import CliRunner
+from verbs import invoke
 
 import testbed
 from testbed import extensions
-from testbed.cli import main
 from testbed.cli.failures import reading
 
 
@@ -73,7 +72,7 @@ def folder(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_not_there_is_a_mistake(folder, call, said):
-    done = CliRunner().invoke(main, call.split())
+    done = invoke(*call.split())
     assert done.exit_code == 2, done.output
     assert said in done.output
 
@@ -81,7 +80,7 @@ def test_what_is_not_there_is_a_mistake(folder, call, said):
 def test_explain_of_a_run_names_the_cells_that_it_has(folder):
     tables = testbed.run(folder / "x.yaml", folder / "results")
     run, (cell,) = tables.results.run[0], set(tables.results.cell)
-    done = CliRunner().invoke(main, ["explain", str(run), "--cell", "nothere"])
+    done = invoke("explain", run, "--cell", "nothere")
     assert done.exit_code == 2
     assert f"found 'nothere', wanted one of {cell}" in done.output
 

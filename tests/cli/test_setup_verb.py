@@ -9,10 +9,9 @@ import subprocess
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from verbs import invoke
 
 from testbed.backends.emulation.network import TOOLS
-from testbed.cli import main
 from testbed.machine import doctor
 from testbed.machine.doctor import Check
 
@@ -42,7 +41,7 @@ def machine(monkeypatch):
 
     def call(*arguments, checks=(), works=True):
         state.update(checks=[*checks], apt=[], works=works)
-        done = CliRunner().invoke(main, ["setup", *arguments])
+        done = invoke("setup", *arguments)
         return done.exit_code, done.output, state["apt"]
 
     return call

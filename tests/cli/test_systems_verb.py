@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
+from verbs import invoke
 
-from testbed.cli import main
 from testbed.experiment.jsonschema import schema
 from testbed.studies.declared import protocols_of
 from testbed.systems import registry
@@ -16,7 +15,7 @@ every_system = pytest.mark.parametrize("system", registry.values(), ids=registry
 
 
 def shown(*arguments):
-    return CliRunner().invoke(main, ["systems", *arguments])
+    return invoke("systems", *arguments)
 
 
 def one_line(text):

@@ -6,12 +6,11 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from click.testing import CliRunner
 from tiny import experiment
+from verbs import invoke
 
 from testbed.campaign.evaluation import New
 from testbed.campaign.planning import refuse
-from testbed.cli import main
 from testbed.deployment.deploy import deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.load import dump, loads
@@ -128,11 +127,11 @@ def test_the_command_line_refuses_unless_forced(tmp_path, known, monkeypatch):
     tried = []
     monkeypatch.setattr(New, "run", lambda self, *rest, **more: tried.append(self) or (tmp_path, 1))
     monkeypatch.setattr("testbed.studies.reporting.report", lambda *where: where)
-    refused = CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path)])
+    refused = invoke("run", path, "-o", tmp_path)
     assert refused.exit_code == 1
     assert "set emulation.dilation to" in refused.output
     assert not tried
-    CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path), "--force"])
+    invoke("run", path, "-o", tmp_path, "--force")
     assert len(tried) == 1
 
 

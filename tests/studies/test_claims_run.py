@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from verbs import invoke
 
 from testbed.campaign import local, resume
-from testbed.cli import main
 from testbed.experiment.cells import distinct
 from testbed.located import Invalid
 from testbed.studies.claims import run as claims
@@ -107,7 +105,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_claims_are_run_judged_and_shown(folder, tmp_path):
     output = tmp_path / "out"
     asked = ["claims", "-o", str(output)]
-    done = CliRunner().invoke(main, asked)
+    done = invoke(*asked)
     assert done.exit_code == 0, done.output
     with (output / "claims.csv").open() as file:
         found = {row["claim"]: row for row in csv.DictReader(file)}
@@ -149,7 +147,7 @@ def test_claims_are_run_judged_and_shown(folder, tmp_path):
     assert "| Ring | 4 | – |" in text
     assert "A ring \\| is faster." in text
 
-    again = CliRunner().invoke(main, asked)
+    again = invoke(*asked)
     assert "cells" not in again.stderr
     assert len(list((output / "rings").iterdir())) == 1
 
@@ -160,7 +158,7 @@ def test_names_choose_what_is_run_and_all_is_judged(folder, tmp_path):
         "reproduced", "not reproduced", "not run", "cannot be tested here",
     ]  # fmt: skip
     assert {path.name for path in tmp_path.iterdir()} == {"claims", "rings"}
-    done = CliRunner().invoke(main, ["claims", "ring-over-sp", "-o", str(tmp_path)])
+    done = invoke("claims", "ring-over-sp", "-o", tmp_path)
     assert done.exit_code == 2
     assert 'did you mean "ring-over-ps"?' in done.output
 

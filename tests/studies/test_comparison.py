@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from click.testing import CliRunner
 from tiny import experiment
 from verbs import invoke
 
@@ -20,7 +19,6 @@ from testbed.backends.recording import NOTHING
 from testbed.campaign import local
 from testbed.campaign.cell import describe
 from testbed.campaign.evaluation import New
-from testbed.cli import main
 from testbed.deployment.experiments import read
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
@@ -408,7 +406,7 @@ def test_a_damaged_record_is_told(name, column, value, said, in_packets, tmp_pat
     table = table.drop(columns=column) if value is None else table.assign(**{column: value})
     table.to_csv(new / name, index=False)
     for verb in (["compare", in_packets, new], ["baseline", new, "-o", tmp_path / "kept.json"]):
-        done = CliRunner().invoke(main, [*map(str, verb)])
+        done = invoke(*verb)
         assert done.exit_code == 2 and isinstance(done.exception, SystemExit), done.output
         assert said in done.output and name in done.output
 
@@ -431,7 +429,7 @@ def diverging(in_packets, tmp_path) -> Path:
 def test_an_experiment_of_another_version_is_not_run_again(in_packets, diverging):
     with (diverging / "experiment.yaml").open("a") as file:
         file.write("later: true\n")
-    done = CliRunner().invoke(main, ["compare", str(in_packets), str(diverging)])
+    done = invoke("compare", in_packets, diverging)
     assert "this version cannot read its experiment" in done.output
     assert "pydantic" not in done.output
 
@@ -440,7 +438,7 @@ def test_only_the_first_cells_that_diverge_are_run_again(in_packets, diverging, 
     monkeypatch.setattr("testbed.studies.rerun.packets", lambda *_: "run again")
     for most, times in ((1, 1), (0, 0)):
         monkeypatch.setattr("testbed.studies.comparison.MOST_RERUN", most)
-        done = CliRunner().invoke(main, ["compare", str(in_packets), str(diverging)])
+        done = invoke("compare", in_packets, diverging)
         assert done.output.count("run again") == times
 
 

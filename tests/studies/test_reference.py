@@ -8,14 +8,13 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from verbs import invoke
 
 from testbed.backends.recording import NOTHING
 from testbed.campaign import version
 from testbed.campaign.evaluation import New, Resumed
 from testbed.campaign.local import Local
 from testbed.campaign.resume import Rules
-from testbed.cli import main
 from testbed.deployment.experiments import reads
 from testbed.report import factors, sensitivity
 from testbed.report.differences import differences
@@ -269,7 +268,7 @@ def test_a_page_on_claims_is_kept_and_grows_stale_with_files_and_code(run, tmp_p
 @pytest.mark.parametrize(("problems", "code"), [([], 0), (["small: 1 of 6 cells have changed"], 1)])
 def test_the_check_before_a_release_says_why_a_reference_is_stale(problems, code, monkeypatch):
     monkeypatch.setattr(reference, "stale", lambda where: iter(problems))
-    done = CliRunner().invoke(main, ["reference", "--check"])
+    done = invoke("reference", "--check")
     assert done.exit_code == code
     for problem in problems:
         assert problem in done.output
@@ -277,7 +276,7 @@ def test_the_check_before_a_release_says_why_a_reference_is_stale(problems, code
 
 @pytest.mark.parametrize("arguments", [[], ["--check", "."]], ids=" ".join)
 def test_a_reference_is_either_made_or_checked(arguments):
-    done = CliRunner().invoke(main, ["reference", *arguments])
+    done = invoke("reference", *arguments)
     assert done.exit_code == 2
 
 

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from verbs import invoke
 
 from testbed.backends.packet import backend
-from testbed.cli import main
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.schema import Experiment
 from testbed.located import write
@@ -187,7 +186,7 @@ def test_a_failing_case_is_made_shorter(tmp_path):
     assert len(short["jobs"][0]["workers"]) == 2
     path = keep(short, tmp_path / "kept")
     assert any(path.parent.glob("*.pcap"))
-    result = CliRunner().invoke(main, ["torture", "--case", str(path)])
+    result = invoke("torture", "--case", path)
     assert (result.exit_code, path.name) == (0, CASE)
     assert "ended with Stalled" in result.output
 
@@ -263,23 +262,21 @@ def test_a_system_that_cannot_be_deployed_fails_with_the_reason(monkeypatch, tmp
     assert verdict.error.startswith(f"{NO_WORLD}: none of ")
     assert "its plan has no chunk" in verdict.error
     monkeypatch.setattr(hunt, "judged", lambda asked, jobs: iter([("ring", 0, verdict)]))
-    result = CliRunner().invoke(
-        main, ["torture", "--system", "ring", "--seeds", "1", "-o", str(tmp_path)]
-    )
+    result = invoke("torture", "--system", "ring", "--seeds", 1, "-o", tmp_path)
     assert result.exit_code == 1
     assert "1 not deployable" in result.output
     assert "ring: none of " in result.output and "its plan has no chunk" in result.output
 
 
 def test_an_unknown_system_is_refused():
-    result = CliRunner().invoke(main, ["torture", "--system", "nobody"])
+    result = invoke("torture", "--system", "nobody")
     assert result.exit_code == 2
     assert "found 'nobody', wanted one of" in result.output
 
 
 def test_the_rate_in_processor_time_is_told(tmp_path):
     asked = ["--system", "ring", "--seeds", "4", "--jobs", "1", "-o", str(tmp_path)]
-    result = CliRunner().invoke(main, ["torture", *asked])
+    result = invoke("torture", *asked)
     assert result.exit_code == 0, result.output
     (rate,) = re.findall(
         r"^4 schedules in \S+ s, (\d+) per second of processor time$", result.output, re.M
@@ -302,7 +299,7 @@ def test_an_interrupted_hunt_says_what_was_judged_and_where_to_go_on(monkeypatch
     done = judging(("atp", 5), ("ring", 5), ("atp", 6), ("ring", 7))
     monkeypatch.setattr("testbed.studies.torture.hunt.judged", done)
     asked = ["--system", "atp", "--system", "ring", "--first", "5", "-o", str(tmp_path)]
-    result = CliRunner().invoke(main, ["torture", *asked, "--seconds", "60"])
+    result = invoke("torture", *asked, "--seconds", "60")
     assert result.exit_code == 130
     counts, rate, goes_on = result.stdout.splitlines()[:2], *result.stdout.splitlines()[2:]
     assert [line.partition(":")[0].split() for line in counts] == [

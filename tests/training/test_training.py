@@ -7,11 +7,10 @@ import sys
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from tiny import data
+from verbs import invoke
 
 import testbed
-from testbed.cli import main
 from testbed.run_tables import read_training
 
 SCRIPT = """
@@ -41,7 +40,7 @@ def named(*layers):
 
 
 def called(*arguments):
-    return CliRunner().invoke(main, [str(each) for each in arguments])
+    return invoke(*arguments)
 
 
 def file(folder, script=SCRIPT, **changes):

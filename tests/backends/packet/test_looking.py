@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from scapy.layers.inet import IP, TCP
 from scapy.utils import PcapReader
 from tiny import data, file
+from verbs import invoke
 
 import testbed
 from testbed import wire
-from testbed.cli import main
 from testbed.switches.layer import INA
 
 CAPTURES = ["h0-t0", "t1-s0"]
@@ -193,7 +192,7 @@ def test_a_series_shows_queues_windows_and_slots(system, tmp_path):
 def test_a_series_is_drawn(tmp_path):
     _, _, logs = run(tmp_path, {"series": "20us"})
     asked = ["series", str(logs / "series.csv"), "-o", str(tmp_path / "drawn")]
-    said = CliRunner().invoke(main, asked)
+    said = invoke(*asked)
     assert said.exit_code == 0, said.output
     assert {each.name for each in (tmp_path / "drawn").iterdir()} == {"series.pdf", "series.png"}
 
@@ -201,7 +200,7 @@ def test_a_series_is_drawn(tmp_path):
 def test_a_file_that_is_no_series_is_told(tmp_path):
     other = tmp_path / "other.csv"
     other.write_text("a,b\n1,2\n")
-    said = CliRunner().invoke(main, ["series", str(other)])
+    said = invoke("series", other)
     assert said.exit_code == 2
     assert "other.csv: found columns a, b, wanted time_s, quantity, place, value" in said.output
 
@@ -295,7 +294,7 @@ def nested(spans) -> bool:
 )
 def test_what_cannot_be_recorded_is_told(options, changes, code, words, tmp_path):
     path = file(tmp_path, **({"backend": "packet"} | changes))
-    said = CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path / "out"), *options])
+    said = invoke("run", path, "-o", tmp_path / "out", *options)
     assert said.exit_code == code
     assert words in " ".join(said.output.split())
     assert not (tmp_path / "out").exists()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from click.testing import CliRunner
 from studies.conform.seeded_mutants import MUTANTS, broken, recorded
+from verbs import invoke
 
 from testbed import wire
-from testbed.cli import main
 from testbed.protocols import on_trees
 from testbed.studies.conform.rules import RULES
 from testbed.studies.conform.scene import prepared
@@ -54,7 +53,7 @@ def test_the_mutants_are_lines_of_the_program_and_recorded():
 
 
 def conform(*arguments):
-    result = CliRunner().invoke(main, ["conform", *map(str, arguments)])
+    result = invoke("conform", *arguments)
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result.exit_code, result.output
 
