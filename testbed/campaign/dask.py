@@ -131,9 +131,11 @@ class Dask:
         from distributed.comm.addressing import get_address_host
 
         try:
-            workers = self._client.scheduler_info().get("workers")
-            if workers is None:
+            if self._client.scheduler is None:
                 raise ConnectionError("it does not answer")
+            # Not scheduler_info: every two seconds, the client's loop writes what it returns anew,
+            # without workers.
+            workers = self._client.sync(self._client.scheduler.identity)["workers"]
         except _GONE as error:
             raise DeploymentError(
                 f"the Dask scheduler {self._address} is gone ({error});"

@@ -270,6 +270,18 @@ def test_the_cell_of_a_lost_machine_runs_on_another(cluster, tmp_path):
     assert not [each for each in found.values() if isinstance(each, Failed)]
 
 
+def test_machines_are_known_while_the_client_renews_what_it_knows(two, tmp_path):
+    import dask
+
+    executor = Dask(two.address)
+    with dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}):
+        executor.prepare(simulated(tmp_path), NOTHING)
+    try:
+        assert all(executor._machines() == {HERE, THERE} for _ in range(500))
+    finally:
+        executor._close()
+
+
 @pytest.mark.usefixtures("nobody_comes")
 def test_what_finds_no_machine_any_more_is_told(cluster, tmp_path):
     worker = cluster.worker(HERE)
