@@ -26,10 +26,15 @@ if ! dpkg-query -W -f '${Status}' python3-venv 2>/dev/null | grep -q 'ok install
     apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
 fi
 
-stamp="$(sha256sum pyproject.toml | cut -d' ' -f1) $("$python" --version) $PWD"
-if [[ "$(cat .venv/.stamp 2>/dev/null)" != "$stamp" ]]; then
+# The programs in .venv/bin begin with the path of its Python, so another place needs a new one.
+place="$("$python" --version) $PWD"
+stamp="$(sha256sum pyproject.toml | cut -d' ' -f1) $place"
+had="$(cat .venv/.stamp 2>/dev/null || true)"
+if [[ $had != "$stamp" ]]; then
     echo "setup: installing Python packages into .venv"
-    [[ -x .venv/bin/python ]] || "$python" -m venv --system-site-packages .venv
+    if [[ ! -x .venv/bin/python || ( $had && ${had#* } != "$place" ) ]]; then
+        "$python" -m venv --clear --system-site-packages .venv
+    fi
     .venv/bin/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
     echo "$stamp" > .venv/.stamp
 fi

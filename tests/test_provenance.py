@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import socket
@@ -43,7 +44,8 @@ def test_command_keeps_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_source_tells_the_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *words], check=True)
+        own = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *words], env=own, check=True)
 
     assert provenance._source(tmp_path / "none") == {"git_commit": None, "git_dirty": None}
     git("init", "-q")

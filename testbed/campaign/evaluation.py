@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -41,6 +42,9 @@ from testbed.results import RunDirectory
 from testbed.run_tables import Unreadable
 from testbed.systems import registry
 from testbed.workload.trace import TraceError
+
+_LONGEST_REASON = 4000
+"""Characters of a failure's reason in a row: programs that read CSV limit a field's length."""
 
 
 class Evaluation(Protocol):
@@ -225,7 +229,7 @@ def _fill(
     quiet: bool,
 ) -> int:
     """Run the cells, and write the rows of each as soon as it ends; return how many failed."""
-    console = Console(stderr=True, quiet=quiet)
+    console = Console(stderr=True, quiet=quiet, force_terminal=sys.stderr.isatty())
     titles = {name: system.title for name, system in registry.items()}
     standings = Standings(titles)
     for row in records(directory.path):  # of the sessions before
@@ -254,6 +258,8 @@ def _fill(
 def _failed(planned: Planned, reason: str) -> CellResult:
     """The rows of a failed cell, so that it is not missing from the tables."""
     rows = describe(planned.cell, planned.deployment)
+    if len(reason) > _LONGEST_REASON:
+        reason = f"{reason[:_LONGEST_REASON]}..."
     return CellResult([replace(row, verdict="failed", error=reason) for row in rows])
 
 

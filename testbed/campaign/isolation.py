@@ -6,8 +6,9 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
@@ -115,7 +116,7 @@ class Call(Generic[T]):
                 self._child.start()
         except BaseException:
             if self._child.pid is not None:
-                self.end()
+                end([self])
             raise
         theirs.close()
 
@@ -142,18 +143,28 @@ class Call(Generic[T]):
         found: T = value
         return found
 
-    def end(self) -> None:
-        """Make the process unwind if it still runs, and wait for that. One that does not is
-        killed; what it has started then dies with it."""
-        if self._pipe.closed:  # its result has been taken
-            return
+    def _ask_to_end(self) -> None:
         # Ctrl-C in a terminal reaches the child, too; a signal to this process does not.
         if self._child.is_alive() and self._child.pid is not None:
             os.kill(self._child.pid, signal.SIGTERM)
-        self._child.join(_CLEAN_UP_S)
+
+    def _wait_for_end(self, until: float) -> None:
+        self._child.join(max(0.0, until - time.monotonic()))
         self._child.kill()  # no effect on one that has ended
         self._child.join()
         self._pipe.close()
+
+
+def end(calls: Iterable[Call[Any]]) -> None:
+    """Make the processes that still run unwind, all at once, and wait for that. One that does not
+    is killed; what it has started then dies with it."""
+    # If a pipe is closed, its result has been taken.
+    left = [each for each in calls if not each.pipe.closed]
+    for each in left:
+        each._ask_to_end()
+    until = time.monotonic() + _CLEAN_UP_S
+    for each in left:
+        each._wait_for_end(until)
 
 
 def _child(

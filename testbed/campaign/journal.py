@@ -156,7 +156,7 @@ class Journal:
 
 def _laid_out(running: list[float], waiting: list[float], at_once: float) -> float:
     """When the last cell ends if each waiting one begins as soon as there is room for it."""
-    lanes = math.ceil(round(at_once, 1))
+    lanes = max(1, math.ceil(round(at_once, 1)))
     slower = max(1.0, lanes / at_once)
     ends = sorted(running)[-lanes:]  # more may be running than do on average
     ends = [0.0] * (lanes - len(ends)) + ends

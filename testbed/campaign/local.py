@@ -18,7 +18,7 @@ from testbed.backends.packet import backend as packet
 from testbed.backends.recording import Recording
 from testbed.campaign import devices
 from testbed.campaign.cell import CellResult, run_cell
-from testbed.campaign.isolation import Call, Failed
+from testbed.campaign.isolation import Call, Failed, end
 from testbed.campaign.planning import Planned
 from testbed.campaign.version import deployed, version
 from testbed.deployment.errors import DeploymentError
@@ -111,8 +111,7 @@ class Local:
                     del running[pipe]
                     yield ended.planned, outcome
         finally:
-            for each in running.values():
-                each.call.end()
+            end([each.call for each in running.values()])
 
 
 class _Running:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from testbed.cli.arguments import FILE, Seconds, experiments
 from testbed.cli.failures import running
@@ -64,9 +65,12 @@ def torture(
     """
     from testbed.systems import registry
 
-    if cases and (systems or seconds or seeds):
-        raise click.UsageError("--case cannot be used with --system, --seeds or --seconds")
     if cases:
+        context = click.get_current_context()
+        for option in context.command.params:
+            source = context.get_parameter_source(option.name or "")
+            if option.name != "cases" and source is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--case cannot be used with {option.opts[-1]}")
         with running():
             sys.exit(_judge(cases))
     for name in systems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -42,7 +43,7 @@ def watch(directory: Path, once: bool, interval: float) -> None:
 
     with reading(Unreadable):
         run = last_run(directory)
-        console = Console(highlight=False)
+        console = Console(highlight=False, force_terminal=sys.stdout.isatty())
         if once or look(run).status != "runs" or not console.is_terminal:
             click.echo(text())
             return

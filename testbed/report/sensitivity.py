@@ -35,7 +35,7 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
     emulated = rows[rows["backend"] == "emulate"]
     apart: list[float] = []
     found, right = [], []
-    any_wrong = False
+    wrong_at: list[tuple[float, float]] = []
     for (dilation, scale), own in emulated.groupby(["dilation", "scale"], sort=True):
         good = own[own["is_valid"]]
         times = good.groupby("cell_key")["jct_s"]
@@ -47,7 +47,8 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
         complete = len(means) == own["cell_key"].nunique() and set(means.index) <= set(true.index)
         is_right = complete and not wrong
         right.append((float(dilation), float(scale), is_right))
-        any_wrong |= bool(wrong)
+        if wrong:
+            wrong_at.append((float(dilation), float(scale)))
         order = "right" if is_right else "; ".join(wrong) or "some systems have no valid row"
         found.append([
             f"{dilation:g}", template.fraction(scale), f"{len(good)} of {len(own)}",
@@ -72,11 +73,20 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
             f"At a dilation of {dilation:g} or more and a scale of {template.fraction(scale)} or"
             " more, the order of these systems is right in all settings that ran."
         )
-    elif any_wrong:
+    elif any(_is_largest(each, right) for each in wrong_at):
         said.append("The order of systems is wrong even at the largest dilation and scale.")
     else:
-        said.append("Nothing is known of the order: some systems have no valid row to compare.")
+        said.append(
+            "Nothing is known of the order at the largest dilation and scale: some systems have no"
+            " valid row to compare."
+        )
     return (_COLUMNS, found), said, _apart(true, styles)
+
+
+def _is_largest(place: tuple[float, float], settings: Sequence[tuple[float, float, bool]]) -> bool:
+    """Whether no other of the ``settings`` has at least this dilation and this scale."""
+    dilation, scale = place
+    return not any((d, s) != place and d >= dilation and s >= scale for d, s, _ in settings)
 
 
 def _place(settings: str) -> str:

@@ -110,7 +110,7 @@ def _fields(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) ->
             own = _of_job(_with(bases.get(run, {}), written), job)
             known[key] = own if "job.system" in own and not lost else {}
         records.append(known[key])
-    fields = pd.DataFrame.from_records(records, index=rows.index)
+    fields = pd.DataFrame(records, index=rows.index)
     # A field that a known row lacks was left out of its file, so it has its default. The fields of
     # unknown rows stay missing.
     known_rows = pd.Series([bool(each) for each in records], index=rows.index)

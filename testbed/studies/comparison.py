@@ -175,9 +175,9 @@ def compare(
     for side in (BASE, NEW):
         bad = data.problems(rows[rows["side"] == side])
         for key, own in bad.groupby(_KEYS):
-            reason = str(own["reason"].iloc[0])
-            error = (own["error"].fillna("") != "").any()
-            if side == NEW and error and key not in means[NEW] and key in means[BASE]:
+            errors = own[own["error"].fillna("") != ""]
+            reason = str((own if errors.empty else errors)["reason"].iloc[0])
+            if side == NEW and len(errors) and key not in means[NEW] and key in means[BASE]:
                 failed.append((*_words(key), reason))
             elif side == NEW and key not in means[NEW] and own["verdict"].map(is_needless).all():
                 needless.append((*_words(key), reason))
@@ -322,8 +322,9 @@ def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
     for place, system, reason in comparison.needless:
         yield f"retransmitted without loss in {NEW}: {place}: {system}: {reason}"
     for (side, place), own in _by_setting(comparison.left_out):
-        systems = ", ".join(system for system, _ in own)
-        yield f"left out of {side}, not valid: {place}: {systems}: {own[0][1]}"
+        for reason in dict.fromkeys(reason for _, reason in own):
+            systems = ", ".join(system for system, why in own if why == reason)
+            yield f"left out of {side}, not valid: {place}: {systems}: {reason}"
     for (side, place), own in _by_setting(comparison.only):
         yield f"only in {side}: {place}: {', '.join(system for (system,) in own)}"
     if comparison.unpaired:

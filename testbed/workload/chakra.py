@@ -235,6 +235,7 @@ def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
     on_gpu = any(node.kind == _COMP and not node.on_cpu for node in order)
     dtype_bytes = _positive(metadata.get("dtype_bytes", 4))
     names = _tensor_names(reduces)
+    reduced = set(names.values())
     forward: dict[str, int] = {}  # microseconds, in the order of the forward pass
     unnamed = clock = 0
     ends: dict[int, int] = {}
@@ -245,7 +246,7 @@ def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
             ends[node.id] = max((ends[parent] for parent in node.parents), default=0)
         elif match:
             tensor = match["tensor"]
-            if tensor in names.values():
+            if tensor in reduced:
                 forward[tensor] = forward.get(tensor, 0) + took
             else:
                 unnamed += took
@@ -285,10 +286,12 @@ def _trace(fallback: str, metadata: Attributes, order: Sequence[Node]) -> Trace:
 def _tensor_names(reduces: Sequence[Node]) -> dict[int, str]:
     """A name for each all-reduce's tensor; a number is appended if names are not unique."""
     names: dict[int, str] = {}
+    given = set[str]()
     for node in reduces:
         match = _ALL_REDUCED.fullmatch(node.name)
         name = "_".join((match["tensor"] if match else node.name).split())
-        names[node.id] = f"{name}#{node.id}" if not name or name in names.values() else name
+        names[node.id] = f"{name}#{node.id}" if not name or name in given else name
+        given.add(names[node.id])
     return names
 
 

@@ -136,5 +136,23 @@ def test_what_does_not_unwind_is_killed(monkeypatch):
     ready = multiprocessing.get_context("fork").Event()
     call = Call(stays, expected=())
     assert ready.wait(PATIENCE_S)
-    call.end()
+    isolation.end([call])
     assert call._child.exitcode == -signal.SIGKILL
+
+
+def test_all_unwind_at_once():
+    """Each one waits in its clean-up until the other is there, too."""
+    context = multiprocessing.get_context("fork")
+    ready, together = context.Barrier(3), context.Barrier(2)
+
+    def unwinds():
+        try:
+            ready.wait(PATIENCE_S)
+            time.sleep(2 * PATIENCE_S)
+        finally:
+            together.wait(PATIENCE_S)
+
+    calls = [Call(unwinds, expected=()) for _ in range(2)]
+    ready.wait(PATIENCE_S)
+    isolation.end(calls)
+    assert [each._child.exitcode for each in calls] == [130, 130]

@@ -114,6 +114,19 @@ def test_cells_that_ran_side_by_side_once_do_not_halve_the_time_left():
     assert journal.left_s(50.0) == pytest.approx(60.0)
 
 
+def test_the_time_left_while_no_cell_runs():
+    """Others may hold a scheduler's machines, or the run its lock after its last cell."""
+    journal = Journal([CellEvent(0.0, SESSION)])
+    for cell in "ab":
+        journal.record(CellEvent(0.0, PLANNED, cell, 0, 1.0))
+    for event in (CellEvent(0.0, STARTED, "a", 0), CellEvent(1.0, FINISHED, "a", 0)):
+        journal.record(event)
+    assert journal.left_s(25.0) == pytest.approx(25.0)  # a second of work takes 25
+    for event in (CellEvent(25.0, STARTED, "b", 0), CellEvent(26.0, FINISHED, "b", 0)):
+        journal.record(event)
+    assert journal.left_s(90.0) == 0
+
+
 def test_a_new_session_forgets_the_one_before():
     journal = Journal(campaign({"a": 1.0, "b": 2.0}, 2, 1))
     for event in (CellEvent(9.0, SESSION), CellEvent(9.0, PLANNED, "b", 1, 5.0)):

@@ -63,7 +63,8 @@ def test_no_compiler(verb, tmp_path):
 
 def test_a_reader_that_has_left(tmp_path):
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
-    assert called('"$@" run x.yaml --dry-run | true', tmp_path) == (0, "")
+    writer = '{ until [[ -e left ]]; do sleep 0.01; done; "$@" run x.yaml --dry-run; }'
+    assert called(f"{writer} | {{ exec <&-; touch left; }}", tmp_path) == (0, "")
 
 
 def test_no_output(tmp_path):

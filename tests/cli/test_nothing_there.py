@@ -55,6 +55,7 @@ def folder(tmp_path, monkeypatch):
         ("torture --case swept.yaml", "swept.yaml: found a sweep, wanted a single cell"),
         ("reference --check --claims empty", "wanted either RUNS, to make a reference, or --check"),
         ("torture --case x.yaml --system ring", "--case cannot be used with --system"),
+        ("torture --case x.yaml -o out", "--case cannot be used with --output"),
         ("reference --check -o nothere", "found no directory nothere"),
         ("series x.yaml", "Error: x.yaml: found "),
         ("claims nothere", "found 'nothere', wanted a claim"),

@@ -128,6 +128,9 @@ def test_rows_that_are_not_valid_are_left_out_and_said(base, tmp_path):
     assert "left out of NEW, not valid" in done.output
     assert "atp: processor busy" in done.output
     assert "0 of 5 figures moved" in done.output
+    both = made_up(tmp_path / "both", verdicts={"atp": "processor busy", "ps": "links slow"})
+    left_out = invoke("compare", base, both).output
+    assert "atp: processor busy" in left_out and "ps: links slow" in left_out
 
 
 def test_what_failed_and_did_not_before_has_moved(base, tmp_path):

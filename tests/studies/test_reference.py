@@ -198,6 +198,14 @@ def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monke
     )
     assert "a dilation of 400 or more and a scale of 1/4 or more" in said[1]
 
+    # The order is wrong at the smaller scale, and unknown at the largest.
+    largest, atp = found.results["scale"] == 0.25, found.results["settings"].str.contains("atp")
+    unknown = (found.results["backend"] == "emulate") & largest & atp
+    found.results.loc[unknown, "verdict"] = "processor busy"
+    (_, table), said, _ = sensitivity.table([tmp_path], {})
+    assert table[1][-1] == "some systems have no valid row"
+    assert "Nothing is known of the order at the largest" in said[-1]
+
     found.results = found.results[found.results["backend"] == "emulate"]
     (_, table), said, _ = sensitivity.table([tmp_path], {})
     assert {line[-1] for line in table} == {"some systems have no valid row"}
