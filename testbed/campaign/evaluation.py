@@ -132,6 +132,8 @@ class Resumed:
             except FileNotFoundError as error:
                 absent = Path(error.filename or results.RESULTS).name
                 message = f"found no {absent}, wanted the directory of a run"
+                with suppress(FileNotFoundError):
+                    message += f"; the last run below it is {run_tables.last_run(run)}"
                 raise Unreadable(f"{run}: cannot be resumed: {message}") from error
             except (located.Invalid, Unreadable) as error:
                 raise Unreadable(f"{run}: cannot be resumed: {error}") from error

@@ -209,9 +209,7 @@ def wrong_fields(own: Any, constant: str) -> Iterator[str]:
             yield f"{field.name} = {value!r}, wanted {field.type}"
     if constant == "SYSTEM":
         yield from _wrong_in_figures(own)
-        fields_of = own.options.model_fields
-        if lacking := [name for name, field in fields_of.items() if field.is_required()]:
-            yield f"options without a default ({', '.join(lacking)}), wanted one for each"
+        yield from _wrong_options(own.options)
         fewest, most = own.servers
         if not 0 <= fewest <= most:
             yield f"servers = {own.servers!r}, wanted the fewest and the most, from 0 on"
@@ -219,6 +217,24 @@ def wrong_fields(own: Any, constant: str) -> Iterator[str]:
             signature(own.plan).bind(None, None)
         except TypeError as error:
             yield f"a plan that cannot be called with (job, fabric): {error}"
+
+
+def _wrong_options(options: Any) -> Iterator[str]:
+    fields_of = options.model_fields
+    if lacking := [name for name, field in fields_of.items() if field.is_required()]:
+        yield f"options without a default ({', '.join(lacking)}), wanted one for each"
+        return
+    defaults = {
+        name: field.get_default(call_default_factory=True) for name, field in fields_of.items()
+    }
+    try:
+        options.model_validate(defaults)
+    except ValidationError as error:
+        for each in error.errors():
+            name, said = each["loc"][0] if each["loc"] else "", each["msg"]
+            yield f"the option {name} = {each['input']!r} by default, wanted another: {said}"
+    except Exception as error:  # pydantic builds the model now, from what its author wrote
+        yield f"options that cannot be built ({str(error).splitlines()[-1].strip()})"
 
 
 def _wrong_in_figures(system: Any) -> Iterator[str]:

@@ -206,7 +206,13 @@ def _link(place: Place, name: str, fabric: Fabric, at_key: bool = False) -> Iter
     """The name of a link has its two ends, in either order."""
     names = [f"{one}-{other}" for one, other in fabric.link_ends]
     if name not in names and name not in (f"{b}-{a}" for a, b in fabric.link_ends):
-        yield Finding(place, no_such(name, "link", names), at_key)
+        ends = name.split("-")
+        of_host = [
+            link
+            for link, (one, _) in zip(names, fabric.link_ends, strict=True)
+            if one in fabric.host_names and one in ends
+        ]
+        yield Finding(place, no_such(name, "link", of_host or names), at_key)
 
 
 def _compiled_to_c(emulation: Emulation) -> Iterator[Finding]:

@@ -343,7 +343,11 @@ def test_a_directory_belongs_to_one_run_at_a_time(swept, tmp_path, monkeypatch):
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):
-    with pytest.raises(Unreadable, match="cannot be resumed"):
+    with pytest.raises(Unreadable, match=r"wanted the directory of a run$"):
+        Resumed(tmp_path, None, Rules())
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/results.csv").touch()
+    with pytest.raises(Unreadable, match=r"the last run below it is .*/inner$"):
         Resumed(tmp_path, None, Rules())
 
 

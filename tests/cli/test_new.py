@@ -220,6 +220,8 @@ def test_a_protocols_number_that_is_none_is_told_with_its_place(here):
         (r'marker="[^"]*"', 'marker="zz"', "SYSTEM has marker = 'zz', wanted one of . , o"),
         (r'colour="[^"]*"', 'colour="#1f77b4"', "SYSTEM has colour = '#1f77b4', which ring has, w"),
         ("servers=(0, 0)", "servers=(2, 1)", "SYSTEM has servers = (2, 1), wanted the fewest and"),
+        ("default=0", 'default="x"', "SYSTEM has the option centre = 'x' by default, wanted anot"),
+        ("ge=0", 'ge="x"', "SYSTEM has options that cannot be built (ValueError: 'ge' must be"),
         ('title="Own"', 'title="Ring"', "SYSTEM has title = 'Ring', which ring has, wanted"),
     ],
 )

@@ -37,9 +37,10 @@ def of_run(run: Path, asked: str | None, most: int, job: int) -> tuple[list[Cell
     Raises Unreadable or FileNotFoundError if the directory has no results.
     """
     rows = run_tables.read([run]).results
-    rows = rows[rows["jct_s"].notna()]
+    failed, rows = rows[rows["error"].notna()], rows[rows["jct_s"].notna()]
     if not len(rows):
-        raise NoCell(f"{run}: found no finished row, wanted one")
+        why = f"; its first cell failed: {failed['error'].iloc[0]}" if len(failed) else ""
+        raise NoCell(f"{run}: found no finished row, wanted one{why}")
     if asked is not None:
         chosen = rows[rows["cell"].str.startswith(asked)] if asked else rows[:0]
         if not len(chosen):
