@@ -40,6 +40,8 @@ _LARGE_ENOUGH = 1 / 8
 """With loss, times at a smaller scale are mostly timeouts."""
 _MOST_OF_STEPS = 0.1
 """The share of a job's time that latencies which its scale does not shrink may add unmentioned."""
+_LONG_FAULT = 100
+"""A fault that lasts this many times as long as the jobs is mentioned."""
 FLOWS = 16384
 """Most flows with a path of their own in the table of a switch that sums; see `p4/headers.p4`."""
 
@@ -113,7 +115,13 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
     lossy, known = losing.warning(deployment), calibration.load()
     needed = capacity.demand(deployment, known)
     if cell.experiment.backend == "packet":
-        warning = lossy or _long_timeouts(cell.experiment.emulation) or _long_steps(deployment)
+        emulation = cell.experiment.emulation
+        warning = (
+            lossy
+            or _long_timeouts(emulation)
+            or _long_steps(deployment)
+            or _long_faults(deployment)
+        )
         return Planned(cell, deployment, _in_packets_s(deployment, needed), warning)
     dilation = cell.experiment.emulation.dilation
     seconds = max(job.expected_end_s for job in deployment.jobs) * dilation
@@ -152,6 +160,20 @@ def _long_steps(deployment: Deployment) -> str | None:
                 f"emulation.scale: found 1/{1 / emulation.scale:g}: the latency of {steps}"
                 f" dependent steps does not shrink with the job, and adds at least {share:.0%} to"
                 f" the time of {job.system.title}; write scale: 1, or a larger one"
+            )
+    return None
+
+
+def _long_faults(deployment: Deployment) -> str | None:
+    """A warning that a fault lasts much longer than the jobs, whose hosts retransmit meanwhile."""
+    emulation = deployment.experiment.emulation
+    jobs_s = max(job.expected_end_s for job in deployment.jobs) / float(emulation.scale)
+    for index, fault in enumerate(emulation.faults):
+        if fault.until is not None and fault.until - fault.at > _LONG_FAULT * jobs_s:
+            return (
+                f"emulation.faults.{index}.until: found a fault of {fault.until - fault.at:.3g} s,"
+                f" and jobs that take about {jobs_s:.3g} s: hosts retransmit all the while, so the"
+                " run may take long; end it sooner"
             )
     return None
 

@@ -133,3 +133,11 @@ def test_a_scale_that_distorts_times_is_named_before_a_run(tmp_path, backend, sc
     )
     (planned,) = plan(expand(asked))
     assert said is None if planned.warning is None else said in planned.warning
+
+
+def test_a_fault_that_lasts_much_longer_than_the_jobs_is_named_before_a_run(tmp_path):
+    for until, said in (("1h", "emulation.faults.0.until: found a fault of"), ("20ms", None)):
+        faults = [{"at": "10ms", "until": until, "host": "h0"}]
+        asked = experiment(tmp_path, backend="packet", emulation__faults=faults)
+        (planned,) = plan(expand(asked))
+        assert said is None if planned.warning is None else said in planned.warning

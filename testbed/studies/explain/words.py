@@ -219,6 +219,13 @@ def _lost(found: Explanation) -> str:
     return f"{_worst(+lost, 'lost', 'packets')} {_recovered(found)}"
 
 
+def _lost_at_random(found: Explanation) -> str:
+    said = _lost(found)
+    if found.deployment.experiment.emulation.faults:
+        return f"{said} Packets that faults lost are counted, too."
+    return said
+
+
 def _dropped(found: Explanation) -> str:
     dropped = Counter({link: port.dropped for link, port in found.record.ports.items()})
     return f"{_worst(+dropped, 'dropped', 'packets at its queue')} {_recovered(found)}"
@@ -289,7 +296,7 @@ _SAID = {
     BUSIEST: _busiest,
     CHAIN: _chain,
     "faults": _lost,
-    "loss": _lost,
+    "loss": _lost_at_random,
     "duplicates": _recovered,
     "other jobs": _others,
     "stragglers": _stragglers,
