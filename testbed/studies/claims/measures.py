@@ -20,7 +20,6 @@ Metric = Literal[
 ]  # fmt: skip
 """Columns of results.csv and, from `target_s` on, of training results."""
 LEARNT: tuple[Metric, ...] = ("target_s", "target_iteration", "last", "best")
-SECONDS: tuple[Metric, ...] = ("jct_s", "iteration_s", "exposed_comm_s", "target_s")
 Summary = Literal["mean", "most", "least", "slope", "spread", "midway", "step"]
 Reference = Literal["servers-apart", "servers-colocated", "servers-optimal"]
 LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3, "step": 2}

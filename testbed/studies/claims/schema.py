@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from testbed.experiment.fields import Model, Name, is_number, sequence
 from testbed.experiment.findings import shown, suggestion
 from testbed.experiment.schema import Experiment
-from testbed.studies.claims.measures import SECONDS, Bounds, Measure, values
+from testbed.studies.claims.measures import Bounds, Measure, values
 
 REPRODUCED, DIRECTION, NOT = "reproduced", "reproduced in direction", "not reproduced"
 MORE, UNDECIDED = "much more than published", "undecided"
@@ -311,12 +311,6 @@ class Claim(Model):
         if (self.measure is None) == (self.cannot is None):
             raise ValueError(
                 "wanted either published and measure, or cannot; found neither or both"
-            )
-        gain, own = self.published and self.published.gain, self.measure
-        if gain and own and own.over is not None and own.metric in SECONDS:
-            raise ValueError(
-                f"found a gain of {own.metric}, of which less is better; write a rate, such as"
-                " algbw_gbit_s, or swap of and over and give the ratio as a value"
             )
         if self.measure is None and self.break_even is not None:
             raise ValueError("found a break_even without a measure, wanted both; remove it")
