@@ -169,11 +169,12 @@ def _long_faults(deployment: Deployment) -> str | None:
     emulation = deployment.experiment.emulation
     jobs_s = max(job.expected_end_s for job in deployment.jobs) / float(emulation.scale)
     for index, fault in enumerate(emulation.faults):
-        if fault.until is not None and fault.until - fault.at > _LONG_FAULT * jobs_s:
+        lasts_s = 0.0 if fault.until is None or fault.impairs else fault.until - fault.at
+        if lasts_s > _LONG_FAULT * jobs_s:
             return (
-                f"emulation.faults.{index}.until: found a fault of {fault.until - fault.at:.3g} s,"
-                f" and jobs that take about {jobs_s:.3g} s: hosts retransmit all the while, so the"
-                " run may take long; end it sooner"
+                f"emulation.faults.{index}.until: found a fault of {lasts_s:.3g} s, and jobs that"
+                f" take about {jobs_s:.3g} s: hosts retransmit all the while, so the run may take"
+                " long; end it sooner"
             )
     return None
 

@@ -136,8 +136,14 @@ def test_a_scale_that_distorts_times_is_named_before_a_run(tmp_path, backend, sc
 
 
 def test_a_fault_that_lasts_much_longer_than_the_jobs_is_named_before_a_run(tmp_path):
-    for until, said in (("1h", "emulation.faults.0.until: found a fault of"), ("20ms", None)):
-        faults = [{"at": "10ms", "until": until, "host": "h0"}]
+    named = "emulation.faults.0.until: found a fault of"
+    outage, impairment = {"host": "h0"}, {"link": "h0-t0", "loss": 0.01}
+    for until, what, said in (
+        ("1h", outage, named),
+        ("20ms", outage, None),
+        ("1h", impairment, None),
+    ):
+        faults = [{"at": "10ms", "until": until, **what}]
         asked = experiment(tmp_path, backend="packet", emulation__faults=faults)
         (planned,) = plan(expand(asked))
         assert said is None if planned.warning is None else said in planned.warning
