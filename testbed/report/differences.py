@@ -62,14 +62,16 @@ class Difference:
 
     @property
     def tie(self) -> str:
-        """Why no difference is claimed; empty if one is, or if there are too few repeats for a
-        test."""
+        """Why no difference is claimed; empty if one is, or if repeats are too few for a test
+        and no interval contradicts it."""
         if self.same_plan:
             return "the same plan"
         if self.ratio < 1 + self.floor:
             return f"within {self.floor:.0%}" if self.same else f"means within {self.floor:.0%}"
         if self.tested and self.p >= LEVEL:
             return f"no difference found, p = {self.p:.2g}"
+        if not self.tested and self.interval[0] <= 1:
+            return "too few repeats for a test, and the interval has 1"
         return ""
 
     @property

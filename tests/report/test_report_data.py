@@ -220,6 +220,17 @@ def test_many_comparisons_need_more_repeats(tmp_path):
     assert [each.p for each in told.behind] == pytest.approx([4 / 924, 4 / 924])
 
 
+def test_too_few_repeats_name_no_winner_if_the_interval_has_1(tmp_path):
+    near = rows("ring", 4.0, 4.6, 5.2) + rows("atp", 3.5, 4.4, 5.1)
+    summary = table(tmp_path, near)
+    (ranking_,) = ranking.rankings(summary, STYLES)
+    (behind,) = ranking_.behind
+    assert not behind.tested and behind.interval[0] <= 1 < behind.ratio
+    assert ranking.fastest(ranking_, lambda row: row["system"]) == "atp, or perhaps ring"
+    (sentence,) = ranking.headlines([ranking_], TITLES, summary)
+    assert "no test tells ATP and Ring apart" in sentence
+
+
 def test_too_few_repeats_have_no_p(tmp_path):
     few = table(tmp_path, rows("ring", 4.0, 4.1, 4.2) + rows("atp", 2.0, 2.1, 2.2))
     ratios = data.speed_ups(few, STYLES).set_index("system")
