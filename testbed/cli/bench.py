@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from testbed.cli.arguments import FILE, experiments
 from testbed.cli.failures import reading, running
 
-if TYPE_CHECKING:
-    _Type = click.ParamType[int]
-else:  # older versions of click have no type that can be subscripted
-    _Type = click.ParamType
 
-
-class _Size(_Type):
+class _Size(click.ParamType):  # type: ignore[type-arg]  # click 8.2 has no type argument
     name = "size"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:

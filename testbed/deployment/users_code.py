@@ -231,8 +231,8 @@ def _wrong_options(options: Any) -> Iterator[str]:
         options.model_validate(defaults)
     except ValidationError as error:
         for each in error.errors():
-            name, said = each["loc"][0] if each["loc"] else "", each["msg"]
-            yield f"the option {name} = {each['input']!r} by default, wanted another: {said}"
+            what = f"the option {each['loc'][0]}" if each["loc"] else "options"
+            yield f"{what} = {each['input']!r} by default, wanted another: {each['msg']}"
     except Exception as error:  # pydantic builds the model now, from what its author wrote
         yield f"options that cannot be built ({str(error).splitlines()[-1].strip()})"
 

@@ -63,7 +63,7 @@ class Difference:
     @property
     def tie(self) -> str:
         """Why no difference is claimed; empty if one is, or if repeats are too few for a test
-        and no interval contradicts it."""
+        and their interval leaves no doubt."""
         if self.same_plan:
             return "the same plan"
         if self.ratio < 1 + self.floor:
@@ -71,7 +71,7 @@ class Difference:
         if self.tested and self.p >= LEVEL:
             return f"no difference found, p = {self.p:.2g}"
         if not self.tested and self.interval[0] <= 1:
-            return "too few repeats for a test, and the interval has 1"
+            return "not tested, and the interval of the ratio has 1"
         return ""
 
     @property

@@ -4,7 +4,7 @@ packets."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -34,8 +34,8 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
     true = packets[packets["scale"] == largest].groupby("cell_key")["jct_s"].mean()
     emulated = rows[rows["backend"] == "emulate"]
     apart: list[float] = []
-    found, right = [], []
-    wrong_at: list[tuple[float, float]] = []
+    found = []
+    right: dict[tuple[float, float], bool | None] = {}
     for (dilation, scale), own in emulated.groupby(["dilation", "scale"], sort=True):
         good = own[own["is_valid"]]
         times = good.groupby("cell_key")["jct_s"]
@@ -45,11 +45,9 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
         off = (means / true.reindex(means.index) - 1).abs()
         wrong = _wrong(means, true, styles)
         complete = len(means) == own["cell_key"].nunique() and set(means.index) <= set(true.index)
-        is_right = complete and not wrong
-        right.append((float(dilation), float(scale), is_right))
-        if wrong:
-            wrong_at.append((float(dilation), float(scale)))
-        order = "right" if is_right else "; ".join(wrong) or "some systems have no valid row"
+        right[float(dilation), float(scale)] = False if wrong else complete or None
+        otherwise = "right" if complete else "some systems have no valid row"
+        order = "; ".join(wrong) or otherwise
         found.append([
             f"{dilation:g}", template.fraction(scale), f"{len(good)} of {len(own)}",
             share(noise.median()), share(noise.max()), share(off.max()), order,
@@ -62,18 +60,13 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
             f" the median and {series.max():.1%} at most. The noise floor that tables use for the"
             f" emulator is {FLOOR['emulate']:.0%}."
         )
-    trusted = [
-        (dilation, scale)
-        for dilation, scale, _ in right
-        if all(ok for d, s, ok in right if d >= dilation and s >= scale)
-    ]
-    if trusted:
+    if trusted := [place for place in right if all(_from(place, right))]:
         dilation, scale = min(trusted)
         said.append(
             f"At a dilation of {dilation:g} or more and a scale of {template.fraction(scale)} or"
             " more, the order of these systems is right in all settings that ran."
         )
-    elif any(_is_largest(each, right) for each in wrong_at):
+    elif any(_from(place, right) == [False] for place in right):
         said.append("The order of systems is wrong even at the largest dilation and scale.")
     else:
         said.append(
@@ -83,10 +76,12 @@ def table(directories: Sequence[Path], styles: Styles) -> tuple[Table, list[str]
     return (_COLUMNS, found), said, _apart(true, styles)
 
 
-def _is_largest(place: tuple[float, float], settings: Sequence[tuple[float, float, bool]]) -> bool:
-    """Whether no other of the ``settings`` has at least this dilation and this scale."""
-    dilation, scale = place
-    return not any((d, s) != place and d >= dilation and s >= scale for d, s, _ in settings)
+def _from(
+    place: tuple[float, float], right: Mapping[tuple[float, float], bool | None]
+) -> list[bool | None]:
+    """Whether the order is right, or None if unknown, at each setting of at least this dilation and
+    this scale."""
+    return [ok for (d, s), ok in right.items() if d >= place[0] and s >= place[1]]
 
 
 def _place(settings: str) -> str:

@@ -7,7 +7,6 @@ separate channel. It is an estimate before anything is emulated.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,7 @@ def show(
     if not (bits := parse_rate(rate)) > 0:
         raise ValueError(f"found {rate!r}, wanted a rate above 0; write for example 10Gbit")
     shown = timeline(trace, buckets, bits, priority)
-    console = Console(highlight=False, force_terminal=sys.stdout.isatty())
+    console = Console(highlight=False)
     console.print(overview(trace, buckets, shown, console.width, tensors))
     if trace.name in FAMILIES:
         console.print(values(load(trace.name)))
