@@ -26,7 +26,7 @@ _ROOTS = ("testbed.placement.deployments", "testbed.campaign.cell")
 """The modules that make a cell's deployment and run it."""
 _PLANNING = re.compile(
     r"testbed\.(systems\.(?!system$)|placement\.|topology\.placement$|switches\.entries$"
-    r"|deployment\.places$)"
+    r"|deployment\.(compute|places|routing|windows)$)"
 )
 """The modules whose whole effect on a run is in the digest of its deployment."""
 _BETWEEN_RANKS = [

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from testbed import extensions
 from testbed.deployment.compute import paces
 from testbed.deployment.errors import DeploymentError
-from testbed.deployment.memory import sent, window
 from testbed.deployment.places import places
 from testbed.deployment.routing import spread_out
+from testbed.deployment.windows import sent, window
 from testbed.experiment.findings import shown
 from testbed.experiment.schema import Experiment, Job
 from testbed.plan.checker import PlanError, check

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from testbed import wire
 from testbed.deployment.errors import DeploymentError
-from testbed.deployment.memory import allocate, window
+from testbed.deployment.memory import allocate
 from testbed.plan.program import Plan
 from testbed.plan.trees import Tree
 from testbed.protocols.allocation import Window
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
-from testbed.topology.builders import leaf_spine
 
 
 def plan(*trees):
@@ -55,29 +53,3 @@ def test_a_switch_knows_only_so_many_trees():
     with pytest.raises(DeploymentError, match="found 257 trees at t0, of all jobs, wanted at most"):
         allocate([(plan(*[tree("t0")] * (wire.MAX_TREES + 1)), Window(1))], 4096)
     allocate([(plan(*[tree(f"t{number}") for number in range(300)]), Window(1))], 64)
-
-
-@pytest.mark.parametrize(("slots", "options", "cut"), [(4096, {}, False), (16, {}, True)])
-def test_a_window_that_memory_cuts_is_said(slots, options, cut):
-    fabric = replace(leaf_spine(1, 1, 2, 1e10, 1e10, 256_000).with_ina(["t0"]), slots=slots)
-    free = window(plan(tree("t0")), replace(fabric, slots=4096), {})
-    found = window(plan(tree("t0")), fabric, options)
-    assert found.fragments == (slots // 2 if cut else free.fragments)
-    assert found.cut_from == (free.fragments if cut else 0)
-
-
-def test_a_window_that_is_asked_for_is_not_cut():
-    fabric = replace(leaf_spine(1, 1, 2, 1e10, 1e10, 256_000).with_ina(["t0"]), slots=16)
-    assert window(plan(tree("t0")), fabric, {"window": 4}).cut_from == 0
-
-
-@pytest.mark.parametrize("protocol", [ATP, SWITCHML], ids=lambda each: each.name)
-def test_slots_do_not_matter_where_no_switch_sums(protocol):
-    """A tree from hosts to a host."""
-    fabric = leaf_spine(1, 1, 3, 1e10, 1e10, 256_000)
-    alone = plan(Tree("h2", {"h0": 0, "h1": 1}, {"h0": "h2", "h1": "h2"}, protocol, 2))
-    found = [window(alone, replace(fabric, slots=slots), {}) for slots in (4, 4096)]
-    assert found[0] == found[1]
-    assert found[0].fragments > 4
-    ((own,),) = allocate([(alone, found[0])], 4)
-    assert own.slots >= found[0].fragments

@@ -14,7 +14,7 @@ from typing import Any
 from testbed import wire
 from testbed.backends.measurements import Measurements
 from testbed.deployment.deploy import DeployedJob, Deployment, with_routes
-from testbed.deployment.memory import window
+from testbed.deployment.windows import window
 from testbed.protocols.events import Event
 from testbed.topology.fabric import Fabric, Link
 

@@ -1,0 +1,50 @@
+"""Default windows: shares of queues and of switch memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from testbed.deployment.memory import allocate
+from testbed.deployment.windows import window
+from testbed.plan.program import Plan
+from testbed.plan.trees import Tree
+from testbed.protocols.atp.protocol import PROTOCOL as ATP
+from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
+from testbed.topology.builders import leaf_spine
+
+
+def plan(tree):
+    return Plan("toy", ("h0", "h1"), 2, 1, ((), ()), (tree,))
+
+
+def star(root, protocol=SWITCHML, root_rank=None):
+    """A tree whose two members are next to its root."""
+    return Tree(root, {"h0": 0, "h1": 1}, {"h0": root, "h1": root}, protocol, root_rank)
+
+
+@pytest.mark.parametrize(("slots", "cut"), [(4096, False), (16, True)])
+def test_a_window_that_memory_cuts_is_said(slots, cut):
+    fabric = replace(leaf_spine(1, 1, 2, 1e10, 1e10, 256_000).with_ina(["t0"]), slots=slots)
+    free = window(plan(star("t0")), replace(fabric, slots=4096), {})
+    found = window(plan(star("t0")), fabric, {})
+    assert found.fragments == (slots // 2 if cut else free.fragments)
+    assert found.cut_from == (free.fragments if cut else 0)
+
+
+def test_a_window_that_is_asked_for_is_not_cut():
+    fabric = replace(leaf_spine(1, 1, 2, 1e10, 1e10, 256_000).with_ina(["t0"]), slots=16)
+    assert window(plan(star("t0")), fabric, {"window": 4}).cut_from == 0
+
+
+@pytest.mark.parametrize("protocol", [ATP, SWITCHML], ids=lambda each: each.name)
+def test_slots_do_not_matter_where_no_switch_sums(protocol):
+    """A tree from hosts to a host."""
+    fabric = leaf_spine(1, 1, 3, 1e10, 1e10, 256_000)
+    alone = plan(star("h2", protocol, root_rank=2))
+    found = [window(alone, replace(fabric, slots=slots), {}) for slots in (4, 4096)]
+    assert found[0] == found[1]
+    assert found[0].fragments > 4
+    ((own,),) = allocate([(alone, found[0])], 4)
+    assert own.slots >= found[0].fragments
