@@ -115,6 +115,24 @@ def test_sums_pass_three_tiers_of_switches(system, tmp_path):
     assert row.jct_s < 1.2 * row.iterations * 8 * 8e6 / 10e9
 
 
+@pytest.mark.parametrize("system", ["atp", "grid", "netreduce", "rina", "switchml"])
+def test_many_streams_on_short_queues_take_as_long_as_flows(system, tmp_path):
+    """Half of a queue holds too few of each stream's packets for a round trip."""
+    found = run(
+        tmp_path,
+        fabric={"kind": "leaf-spine", "spines": 1, "leaves": 8, "hosts_per_leaf": 2,
+                "host_rate": "10Gbit", "fabric_rate": "10Gbit", "queue": "64KB", "ina": "all",
+                "link_delay": "1us"},
+        jobs__0__system=system,
+        jobs__0__workload="synthetic/8MB",
+        jobs__0__workers=14,
+        emulation__scale="1/4",
+    )  # fmt: skip
+    (row,) = found.results.itertuples()
+    assert (row.error, row.verdict) == ("", "valid")
+    assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.02)
+
+
 @pytest.mark.parametrize("carrier", [name for name, each in registry.items() if each.carries])
 def test_osps_stages_run_over_each_carrier(carrier, tmp_path):
     found = run(
