@@ -43,7 +43,7 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     room = min(fabric.link(*ends).queue // (frame * count) for ends, count in streams.items())
     busiest = max(plan.trees, key=lambda tree: tree.streams)
     protocol = protocol_of(busiest)
-    needed = _round_trip(plan.trees, fabric, paths)
+    needed = _needed(plan.trees, fabric, paths)
     # A message leaves when a whole other one is back, and its packets arrive in a bunch.
     needed *= OF_MESSAGES if protocol.window(options, room)[1] else 1
     queued = max(2, min(room // 2, LARGEST_WINDOW), min(room, ceil(needed)))
@@ -64,21 +64,22 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     return Window(fragments, message, drain_s, queued if fragments == fair < queued else 0)
 
 
-def _round_trip(trees: Sequence[Tree], fabric: Fabric, paths: EvenPaths) -> float:
+def _needed(trees: Sequence[Tree], fabric: Fabric, paths: EvenPaths) -> float:
     """The fragments that a stream needs in flight, so that it never waits for sums while the
     busiest link could take its packets.
 
     Besides the way to the root and back, a packet waits for those of all other streams there, in
     both directions, if all arrive at the same time.
     """
-    busy: Counter[Link] = Counter()  # seconds that a fragment of all streams takes
-    rises: Counter[tuple[str, str]] = Counter()  # seconds from a child to its parent
+    bits = framing(fabric).frame * 8
+    busy: dict[Link, float] = {}  # seconds that a fragment of all streams takes
+    rises: dict[tuple[str, str], float] = {}  # seconds from a child to its parent
     for tree in trees:
         for child, parent in tree.parent.items():
             rise = 0.0
             for link, share in paths.shares(child, parent).items():
-                sending = framing(fabric).frame * 8 / fabric.link(*link).rate
-                busy[link] += share * sending
+                sending = bits / fabric.link(*link).rate
+                busy[link] = busy.get(link, 0.0) + share * sending
                 rise += share * (sending + fabric.link_delay + fabric.pipeline_latency)
             rises[child, parent] = rise
     longest = max(_rise(tree, host, rises) for tree in trees for host in tree.rank_of)
