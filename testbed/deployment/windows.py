@@ -45,7 +45,7 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     protocol = protocol_of(busiest)
     needed = _needed(plan.trees, fabric, paths)
     # A message leaves when a whole other one is back, and its packets arrive in a bunch.
-    needed *= OF_MESSAGES if protocol.window(options, room)[1] else 1
+    needed *= OF_MESSAGES if protocol.window(options, 2)[1] else 1
     queued = max(2, min(room // 2, LARGEST_WINDOW), min(room, ceil(needed)))
     # A pool has two versions of each slot, and every such tree at a switch has a pool of its own.
     pools = Counter(

@@ -116,7 +116,7 @@ def test_sums_pass_three_tiers_of_switches(system, tmp_path):
 
 
 @pytest.mark.parametrize("system", ["atp", "grid", "netreduce", "rina", "switchml"])
-def test_many_streams_on_short_queues_take_as_long_as_flows(system, tmp_path):
+def test_many_streams_on_short_queues_take_as_long_as_their_closed_form(system, tmp_path):
     """Half of a queue holds too few of each stream's packets for a round trip."""
     found = run(
         tmp_path,
