@@ -35,7 +35,7 @@ if [[ $had != "$stamp" ]]; then
     if [[ ! -x .venv/bin/python || ( $had && ${had#* } != "$place" ) ]]; then
         "$python" -m venv --clear --system-site-packages .venv
     fi
-    .venv/bin/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
+    .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile -e '.[dev]'
     echo "$stamp" > .venv/.stamp
 fi
 

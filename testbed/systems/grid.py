@@ -27,7 +27,7 @@ from testbed.systems.gradient_routing.ways import (
 from testbed.systems.racks import by_rack, check_apart
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
-from testbed.topology.paths import Flow, path, spread
+from testbed.topology.paths import EvenPaths, Flow, path, spread
 from testbed.units import RATE_PATTERN, format_rate, parse_rate
 
 if TYPE_CHECKING:
@@ -51,11 +51,15 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
     check_apart([server], job.workers)
     racks = by_rack(job.workers, fabric)
     switches = candidates(fabric, racks, len(job.workers))
+    paths = EvenPaths(fabric)
     problem = Problem(
         fabric,
         job.workers,
         server,
-        {tor: _ways(fabric, tor, server, options["strategy"], switches[tor]) for tor in racks},
+        {
+            tor: _ways(fabric, paths, tor, server, options["strategy"], switches[tor])
+            for tor in racks
+        },
         options["links"] == "bind",
     )
     solver = options["solver"]
@@ -81,16 +85,21 @@ def route(job: Assignment, fabric: Fabric) -> Routing:
 
 
 def _ways(
-    fabric: Fabric, tor: str, server: str, strategy: str, switches: Sequence[str]
+    fabric: Fabric,
+    paths: EvenPaths,
+    tor: str,
+    server: str,
+    strategy: str,
+    switches: Sequence[str],
 ) -> list[Way]:
     """The ways open to the workers of ``tor``; the first one bypasses all switches."""
-    past = past_switches(fabric, tor, server)
+    past = past_switches(paths, tor, server)
     if strategy == "none":
         return [past, *detours(fabric, tor, server)]
     if strategy == "nearest":
         on_the_way = path(fabric, tor, server)
         switches = [node for node in on_the_way if node in fabric.ina][:1]
-    return [past, *(to_switch(fabric, tor, switch) for switch in switches)]
+    return [past, *(to_switch(paths, tor, switch) for switch in switches)]
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:

@@ -15,7 +15,7 @@ from testbed.systems.grid import FINEST, streams, tree
 from testbed.systems.racks import by_rack, check_apart
 from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
-from testbed.topology.paths import spread
+from testbed.topology.paths import EvenPaths, spread
 
 if TYPE_CHECKING:
     from testbed.systems.gradient_routing.split import Split
@@ -34,6 +34,7 @@ def route(job: Assignment, fabric: Fabric) -> Split:
     racks = by_rack(job.workers, fabric)
     most_ways = max(2 * len(racks), 4 * MOST_WAYS // len(job.servers))
     switches = candidates(fabric, racks, len(job.workers), most_ways)
+    paths = EvenPaths(fabric)
     problems = [
         Problem(
             fabric,
@@ -41,8 +42,8 @@ def route(job: Assignment, fabric: Fabric) -> Split:
             server,
             {
                 tor: [
-                    past_switches(fabric, tor, server),
-                    *(to_switch(fabric, tor, switch) for switch in switches[tor]),
+                    past_switches(paths, tor, server),
+                    *(to_switch(paths, tor, switch) for switch in switches[tor]),
                 ]
                 for tor in racks
             },

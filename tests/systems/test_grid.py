@@ -16,13 +16,14 @@ from testbed.plan.checker import check
 from testbed.plan.program import Plan, SwitchAllReduce
 from testbed.systems import grid, registry
 from testbed.systems.gradient_routing import solvers
-from testbed.systems.gradient_routing.ways import detours, flow
+from testbed.systems.gradient_routing.ways import detours
 from testbed.systems.grid import SYSTEM, plan, route
 from testbed.systems.system import Assignment
 from testbed.topology import paths
 from testbed.topology.builders import fat_tree, graph, leaf_spine
 from testbed.topology.fabric import Fabric
 from testbed.topology.framing import Framing
+from testbed.topology.paths import EvenPaths
 
 G = 1e9
 WORKERS = tuple(f"W{number}" for number in range(1, 9))
@@ -191,7 +192,7 @@ def test_of_equally_fast_routings_the_exact_one_crosses_the_fabric_least():
 
 def test_flows_are_whole_at_their_ends():
     fabric = fat_tree(4, [2] * 8, 1e10, 1e10, 10**6)
-    load = flow(fabric, "h0", "h15")
+    load = EvenPaths(fabric).shares("h0", "h15")
     assert load["h0", "t0"] == 1
     assert load["t7", "h15"] == pytest.approx(1)
     assert sum(load.values()) == pytest.approx(6)

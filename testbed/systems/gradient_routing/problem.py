@@ -13,6 +13,7 @@ from scipy import sparse
 from testbed.systems.gradient_routing.ways import Way, there_and_back
 from testbed.systems.racks import by_rack
 from testbed.topology.fabric import Fabric
+from testbed.topology.paths import EvenPaths
 
 Vector: TypeAlias = NDArray[np.float64]
 
@@ -78,7 +79,8 @@ class Problem:
             dtype=float,
         ).reshape(len(self.switches), len(self.columns))
         loads = [way.load for _, way in self.columns]
-        loads += [there_and_back(fabric, switch, server) for switch in self.switches]
+        paths = EvenPaths(fabric)
+        loads += [there_and_back(paths, switch, server) for switch in self.switches]
         links = dict.fromkeys(ends for load in loads for ends in load)
         row_of = {
             ends: row

@@ -31,24 +31,19 @@ class Way:
     route: tuple[str, ...] | None = None
 
 
-def flow(fabric: Fabric, source: str, to: str) -> Load:
-    """The part of a flow on each directed link if ECMP sets share evenly."""
-    return EvenPaths(fabric).shares(source, to)
-
-
-def there_and_back(fabric: Fabric, a: str, b: str) -> Load:
+def there_and_back(paths: EvenPaths, a: str, b: str) -> Load:
     """A stream from ``a`` to ``b``, and the sums that return."""
-    return {**flow(fabric, a, b), **flow(fabric, b, a)}
+    return {**paths.shares(a, b), **paths.shares(b, a)}
 
 
-def past_switches(fabric: Fabric, tor: str, server: str) -> Way:
+def past_switches(paths: EvenPaths, tor: str, server: str) -> Way:
     """The way to the server by shortest paths, on which no switch sums."""
-    return Way(None, there_and_back(fabric, tor, server))
+    return Way(None, there_and_back(paths, tor, server))
 
 
-def to_switch(fabric: Fabric, tor: str, switch: str) -> Way:
+def to_switch(paths: EvenPaths, tor: str, switch: str) -> Way:
     """The way to ``switch``, which sums, by shortest paths."""
-    return Way(switch, there_and_back(fabric, tor, switch))
+    return Way(switch, there_and_back(paths, tor, switch))
 
 
 def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
@@ -56,12 +51,13 @@ def detours(fabric: Fabric, tor: str, server: str) -> list[Way]:
 
     Neighbours from which a shortest path leads back over the ToR are left out.
     """
-    shortest = flow(fabric, tor, server)
+    paths = EvenPaths(fabric)
+    shortest = paths.shares(tor, server)
     found = []
     for there in fabric.neighbours(tor):
         if there not in fabric.switches or tor == fabric.tor_of(server) or (tor, there) in shortest:
             continue
-        if any(tor in link for link in flow(fabric, there, server)):
+        if any(tor in link for link in paths.shares(there, server)):
             continue
         route = (tor, *path(fabric, there, server))
         up, down = pairwise(route), pairwise(route[::-1])
