@@ -17,6 +17,9 @@ from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.topology.builders import leaf_spine
 from testbed.topology.framing import framing
 
+FRAME = 1090
+LINK_S = FRAME * 8 / 1e10
+
 
 def plan(tree):
     return Plan("toy", ("h0", "h1"), 2, 1, ((), ()), (tree,))
@@ -53,9 +56,6 @@ def test_slots_do_not_matter_where_no_switch_sums(protocol):
     assert own.slots >= found[0].fragments
 
 
-FRAME = 1090
-
-
 def racks(count, protocol, **changes):
     """A worker in each rack, the racks below one spine, and the first ToR as the root."""
     fabric = replace(leaf_spine(1, count, 1, 1e10, 1e10, 64_000), **changes)
@@ -63,9 +63,6 @@ def racks(count, protocol, **changes):
     parent = tors | {tor: "t0" for tor in tors.values() if tor != "t0"}
     tree = Tree("t0", {host: rank for rank, host in enumerate(tors)}, parent, protocol)
     return plan(tree), fabric.with_ina(tors.values())
-
-
-LINK_S = FRAME * 8 / 1e10
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,17 @@ def run(folder, name="one", **changes):
     return testbed.run(data(folder, **asked), folder / name)
 
 
+def valid_row(folder, name="one", **changes):
+    (row,) = run(folder, name, **changes).results.itertuples()
+    assert (row.error, row.verdict) == ("", "valid")
+    return row
+
+
 @pytest.mark.parametrize(("system", "slower"), SLOWER.items())
 def test_large_messages_take_as_long_as_flows(system, slower, tmp_path):
     seconds = {}
     for backend in ("packet", "simulate"):
-        found = run(
+        row = valid_row(
             tmp_path,
             backend,
             backend=backend,
@@ -42,8 +48,6 @@ def test_large_messages_take_as_long_as_flows(system, slower, tmp_path):
             emulation__scale="1",
             fabric__queue="4MB",
         )
-        (row,) = found.results.itertuples()
-        assert (row.error, row.verdict) == ("", "valid")
         seconds[backend] = row.jct_s
     assert 0.98 <= seconds["packet"] / seconds["simulate"] <= 1 + slower
 
@@ -55,7 +59,7 @@ def test_ps_takes_as_long_as_its_closed_form_where_what_is_in_flight_fits_into_q
     """With pieces of 4 MB, senders in step would overflow the server's queue at full scale."""
     seconds = {}
     for partition in (64_000, 4_000_000):
-        found = run(
+        row = valid_row(
             tmp_path,
             str(partition),
             fabric__spines=spines,
@@ -70,8 +74,6 @@ def test_ps_takes_as_long_as_its_closed_form_where_what_is_in_flight_fits_into_q
             emulation__scale="1",
             **ONE,
         )
-        (row,) = found.results.itertuples()
-        assert (row.error, row.verdict) == ("", "valid")
         seconds[partition] = row.jct_s
         if partition == 64_000:
             assert row.retransmitted == 0
@@ -84,7 +86,7 @@ def test_grids_streams_take_the_paths_of_its_plan(ina, tmp_path):
     """With hashed routes, some streams would share a link, and the job would take 1.3 times as
     long."""
     fat_tree = {"kind": "fat-tree", "k": 4, "host_rate": "10Gbit", "queue": "512KB", "ina": ina}
-    found = run(
+    row = valid_row(
         tmp_path,
         fabric=fat_tree,
         jobs__0__system="grid",
@@ -92,14 +94,12 @@ def test_grids_streams_take_the_paths_of_its_plan(ina, tmp_path):
         jobs__0__workers=12,
         emulation__scale="1",
     )
-    (row,) = found.results.itertuples()
-    assert (row.error, row.verdict) == ("", "valid")
     assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.05)
 
 
 @pytest.mark.parametrize("system", ["netreduce", "flare"])
 def test_sums_pass_three_tiers_of_switches(system, tmp_path):
-    found = run(
+    row = valid_row(
         tmp_path,
         fabric={"kind": "fat-tree", "k": 4, "host_rate": "10Gbit", "queue": "512KB", "ina": "all",
                 "ina_tier": "any"},
@@ -108,8 +108,6 @@ def test_sums_pass_three_tiers_of_switches(system, tmp_path):
         jobs__0__workers=12,
         emulation__scale="1/4",
     )  # fmt: skip
-    (row,) = found.results.itertuples()
-    assert (row.error, row.verdict) == ("", "valid")
     assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.05)
     # Every link carries the gradient once; with two tiers only, a core's links carry it twice.
     assert row.jct_s < 1.2 * row.iterations * 8 * 8e6 / 10e9
@@ -118,7 +116,7 @@ def test_sums_pass_three_tiers_of_switches(system, tmp_path):
 @pytest.mark.parametrize("system", ["atp", "grid", "netreduce", "rina", "switchml"])
 def test_many_streams_on_short_queues_take_as_long_as_their_closed_form(system, tmp_path):
     """Half of a queue holds too few of each stream's packets for a round trip."""
-    found = run(
+    row = valid_row(
         tmp_path,
         fabric={"kind": "leaf-spine", "spines": 1, "leaves": 8, "hosts_per_leaf": 2,
                 "host_rate": "10Gbit", "fabric_rate": "10Gbit", "queue": "64KB", "ina": "all",
@@ -128,14 +126,12 @@ def test_many_streams_on_short_queues_take_as_long_as_their_closed_form(system, 
         jobs__0__workers=14,
         emulation__scale="1/4",
     )  # fmt: skip
-    (row,) = found.results.itertuples()
-    assert (row.error, row.verdict) == ("", "valid")
     assert row.jct_s == pytest.approx(row.expected_jct_s, rel=0.02)
 
 
 @pytest.mark.parametrize("carrier", [name for name, each in registry.items() if each.carries])
 def test_osps_stages_run_over_each_carrier(carrier, tmp_path):
-    found = run(
+    row = valid_row(
         tmp_path,
         jobs__0__system="osp",
         jobs__0__options={"carrier": carrier},
@@ -144,8 +140,6 @@ def test_osps_stages_run_over_each_carrier(carrier, tmp_path):
         emulation__scale="1/4",
         fabric__queue="4MB",
     )
-    (row,) = found.results.itertuples()
-    assert (row.error, row.verdict) == ("", "valid")
     slower = 1.1 if registry[carrier].aggregates else 1.3
     assert 0.99 * row.expected_jct_s <= row.jct_s <= slower * row.expected_jct_s
 
