@@ -1,8 +1,8 @@
 """The version of a row: the code that its cell runs, and the files that the experiment names.
 
 A cell runs one back end and the systems of its jobs. Another back end's code, and another system's
-or protocol's, can change without making the row stale. So can the code that plans, as long as its
-result is the same (`deployed`).
+or protocol's, can change without making the row stale. So can the code that reads experiments and
+plans, as long as its result is the same (`deployed`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from testbed.workload.synthetic import SYNTHETIC
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ROOTS = ("testbed.placement.deployments", "testbed.campaign.cell")
 """The modules that make a cell's deployment and run it."""
-_PLANNING = re.compile(
-    r"testbed\.(systems\.(?!system$)|placement\.|topology\.placement$|switches\.entries$"
+_PREPARING = re.compile(
+    r"testbed\.(extensions$|located$|experiment\.(findings|nodes|options|sweep)$"
+    r"|systems\.(?!system$)|placement\.|topology\.placement$|switches\.entries$"
     r"|deployment\.(compute|places|routing|windows)$)"
 )
-"""The modules whose whole effect on a run is in the digest of its deployment."""
+"""The modules whose whole effect on a run is in its cell's id or in the digest of its deployment:
+they read experiments and users' code, or plan."""
 _BETWEEN_RANKS = [
     f"testbed.protocols.{name}.protocol"
     for name in protocols.registry.keys() - protocols.on_trees()
@@ -128,7 +130,7 @@ def digest_of(
         plans: whether modules that only make its deployment count.
     """
     found = modules(package, backend, systems)
-    sources = {path for name, path in found.items() if plans or not _PLANNING.match(name)}
+    sources = {path for name, path in found.items() if plans or not _PREPARING.match(name)}
     folders = {path.parent for path in sources}
     sources |= {path for path in package.rglob("*.[ch]") if _package_of(path) in folders}
     digest = hashlib.sha256()

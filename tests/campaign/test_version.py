@@ -98,11 +98,17 @@ def test_what_a_cell_runs_makes_another_version(name, digests):
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
+        ("extensions.py", False),
+        ("located.py", False),
+        ("experiment/findings.py", False),
+        ("experiment/sweep.py", False),
         ("systems/rina.py", False),
         ("systems/racks.py", False),
         ("switches/entries.py", False),
         ("topology/placement.py", False),
         ("deployment/places.py", False),
+        ("experiment/schema.py", True),
+        ("experiment/fields.py", True),
         ("systems/system.py", True),
         ("protocols/atp/protocol.py", True),
         ("deployment/deploy.py", True),
@@ -110,7 +116,7 @@ def test_what_a_cell_runs_makes_another_version(name, digests):
         ("hosts/interpreter.py", True),
     ],
 )
-def test_what_only_plans_is_not_among_the_code_that_runs_a_deployment(name, counts, digests):
+def test_what_only_prepares_is_not_among_the_code_that_runs_a_deployment(name, counts, digests):
     before, after = digests(name, plans=False)
     assert (before != after) == counts
 
@@ -226,8 +232,8 @@ def calls(files: set[Path]) -> Iterator[None]:
 @pytest.mark.parametrize("system", registry)
 def test_a_cell_runs_no_other_code(system, backend, tmp_path):
     """Every function of the package that a cell calls is in a file that its version has. Once its
-    deployment is made, the only planning code that it calls derives the tables, whose digest rows
-    have."""
+    deployment is made, the only preparing code that it calls derives the tables, whose digest rows
+    have, and lists users' files for the row's version."""
     data, _ = world(system, 1)
     asked = Experiment.model_validate(
         {**data, "backend": backend, "emulation": {"scale": data["emulation"]["scale"]}}
@@ -243,13 +249,13 @@ def test_a_cell_runs_no_other_code(system, backend, tmp_path):
     known = {*version.modules(version._PACKAGE, backend, systems).values()}
     assert len(own) > 20
     assert own <= known
-    planning = {
+    preparing = {
         path
         for name, path in version.modules(version._PACKAGE, backend, systems).items()
-        if version._PLANNING.match(name)
+        if version._PREPARING.match(name)
     }
-    assert planned & planning
-    assert {path.name for path in ran & planning} <= {"entries.py"}
+    assert planned & preparing
+    assert {path.name for path in ran & preparing} <= {"entries.py", "extensions.py"}
 
 
 def test_what_a_cell_imports_is_known_before_it_does(tmp_path):
