@@ -31,7 +31,7 @@ PER_WORLD = 16
 _TRIES = 50
 _LEAST_HOSTS = 3  # two workers and a server
 _LEAST_SIZE = 10_000
-"""An option whose default is at least this is a number of bytes, not a count."""
+"""An option whose example is at least this is a number of bytes, not a count."""
 _SIZES = [1000, 4096, 10_000, 65_536]
 _DEAD = 0.08
 """The share of cases in which a host dies or a link stays down. These may end with an error."""
@@ -194,7 +194,7 @@ def _options(draw: random.Random, name: str) -> dict[str, Any]:
         if typing.get_origin(field.annotation) is typing.Literal:
             found[option] = draw.choice(typing.get_args(field.annotation))
         elif int in kinds:
-            is_size = isinstance(field.default, int) and field.default >= _LEAST_SIZE
+            is_size = (field.examples or [0])[0] >= _LEAST_SIZE
             found[option] = draw.choice(_SIZES if is_size else [1, 2, 3, 4, 8, 16, 64])
         try:
             system.settle(found)
