@@ -129,8 +129,8 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
         cell,
         deployment,
         seconds + known.bring_up_s * len(deployment.fabric.nodes),
-        lossy or capacity.warning(needed, dilation, known),
-        capacity.refusal(needed, dilation, known),
+        lossy or capacity.warning(needed, dilation),
+        capacity.refusal(needed, dilation),
     )
 
 

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from testbed.campaign.local import Executor
 
 
+FORCE = click.option(
+    "--force",
+    is_flag=True,
+    help="run even if the calibration says that this machine clearly cannot handle a cell",
+)
+
+
 @click.command()
 @click.argument("files", nargs=-1, type=FILE)
 @OUTPUT
@@ -81,11 +88,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="where cells run: local, or dask:ADDRESS for the machines of a Dask scheduler",
 )
-@click.option(
-    "--force",
-    is_flag=True,
-    help="run even if the calibration says that this machine clearly cannot handle a cell",
-)
+@FORCE
 def run(
     files: tuple[Path, ...],
     output: Path,

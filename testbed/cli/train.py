@@ -10,7 +10,7 @@ import click
 
 from testbed.cli.arguments import FILES, OUTPUT, deploying, experiments
 from testbed.cli.failures import running
-from testbed.cli.run import report_on, run_all
+from testbed.cli.run import FORCE, announce, report_on, run_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     help="where PyTorch computes gradients, such as cuda, for all jobs  [default: the files' key"
     " training.device, or cpu]",
 )
-def train(files: tuple[Path, ...], output: Path, device: str | None) -> None:
+@FORCE
+def train(files: tuple[Path, ...], output: Path, device: str | None, force: bool) -> None:
     """Train models over the fabric, and report accuracy over time.
 
     PyTorch computes the gradients for real; in virtual time this takes as long as the workload's
@@ -47,6 +48,7 @@ def train(files: tuple[Path, ...], output: Path, device: str | None) -> None:
     from testbed.backends.recording import NOTHING
     from testbed.campaign.evaluation import New
     from testbed.campaign.local import Local
+    from testbed.campaign.planning import refuse
 
     with running():
         if device is not None:
@@ -55,6 +57,9 @@ def train(files: tuple[Path, ...], output: Path, device: str | None) -> None:
         for path, experiment in zip(files, wanted, strict=True):
             with deploying(path):
                 evaluations.append(New(experiment, output))
+        announce(evaluations)
+        if not force:
+            refuse([each for evaluation in evaluations for each in evaluation.planned])
     finished = run_all(files, evaluations, NOTHING, Local())
     for line in summary(run_tables.read_training([directory for directory, _ in finished])):
         click.echo(line)

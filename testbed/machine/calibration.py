@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed import provenance
 from testbed.replaced import replacing
+from testbed.shipped import folder
 from testbed.topology.framing import Framing
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 FILE = "ina-testbed/calibration.json"
 _PACKAGE = Path(__file__).resolve().parents[1]
 _DECISIVE = ("switches", "protocols", "hosts", "backends/emulation")
-"""Parts of the package that handle packets, or set up what handles them."""
+"""Parts of the package that handle packets, or set up what handles them; the compiled P4 program
+does, too."""
 
 
 @dataclass(frozen=True)
@@ -164,4 +166,6 @@ def _code() -> str:
         for source in sorted((_PACKAGE / part).rglob("*.[pch]*")):
             if source.suffix in (".py", ".c", ".h"):
                 digest.update(source.read_bytes())
+    for program in sorted((folder("p4") / "build").glob("*.json")):
+        digest.update(program.read_bytes())
     return digest.hexdigest()[:10]

@@ -81,11 +81,16 @@ class Load:
 
 @dataclass(frozen=True)
 class Demand:
-    """What the jobs of a cell need from the machine, at any dilation."""
+    """What the jobs of a cell need from the machine, at any dilation.
+
+    Attributes:
+        measured: whether all costs were measured on this machine.
+    """
 
     loads: tuple[Load, ...]
     cores: int
     late_s: float
+    measured: bool = False
 
     def strain(self, dilation: float) -> float:
         """The processor time needed, relative to what may be used; above 1 the machine is too
@@ -118,6 +123,8 @@ def demand(deployment: Deployment, known: Calibration) -> Demand:
     target = "bmv2" if deployment.experiment.emulation.target == "bmv2" else "native"
     costs = known.costs.get(target, calibration.DEFAULTS.costs[target])
     packets = _in_packets(costs, fabric.values)
+    # A machine without BMv2 is calibrated without it.
+    needed = {target if job.plan.trees else "tcp" for job in deployment.jobs}
     return Demand(
         tuple(
             _load(job, fabric, packets if job.plan.trees else known.costs["tcp"])
@@ -125,6 +132,7 @@ def demand(deployment: Deployment, known: Calibration) -> Demand:
         ),
         len(os.sched_getaffinity(0)),
         known.late_s,
+        known.measured and needed <= known.costs.keys(),
     )
 
 
@@ -162,22 +170,22 @@ def _load(job: DeployedJob, fabric: Fabric, costs: Costs) -> Load:
     )
 
 
-def warning(needed: Demand, dilation: float, known: Calibration) -> str | None:
+def warning(needed: Demand, dilation: float) -> str | None:
     """Why a cell will probably be invalid; None if it should be valid."""
     strain = needed.strain(dilation)
     if strain <= 1:
         return None
-    source = "" if known.measured else "; `ina-testbed calibrate` measures its actual capacity"
+    source = "" if needed.measured else "; `ina-testbed calibrate` measures its actual capacity"
     return (
         f"at dilation {dilation:g} this machine is likely to be too slow by a factor of"
         f" {strain:.1f}; dilation {needed.enough():g} would suffice{source}"
     )
 
 
-def refusal(needed: Demand, dilation: float, known: Calibration) -> str | None:
+def refusal(needed: Demand, dilation: float) -> str | None:
     """Why a cell must not start; None if it may. With default costs, every cell may."""
     strain = needed.strain(dilation)
-    if not known.measured or strain <= BEYOND:
+    if not needed.measured or strain <= BEYOND:
         return None
     return (
         f"at dilation {dilation:g} it needs {strain:.1f} times what this machine can carry"

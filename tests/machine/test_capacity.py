@@ -120,18 +120,29 @@ def test_what_is_clearly_beyond_the_machine_is_refused_with_what_would_do(tmp_pa
     assert needed.strain(needed.enough()) < 1 < BEYOND
 
 
-def test_the_command_line_refuses_unless_forced(tmp_path, known, monkeypatch):
+def test_what_was_not_measured_refuses_nothing(tmp_path, known):
+    """A calibration without BMv2 says nothing of cells with BMv2."""
+    known(MEASURED)
+    wanted = busy(tmp_path, fabric__ina="all", emulation__dilation=1, emulation__target="bmv2")
+    (planned,) = New(wanted, tmp_path).planned
+    assert planned.refusal is None
+    assert "`ina-testbed calibrate` measures its actual capacity" in planned.warning
+
+
+@pytest.mark.parametrize("verb", ["run", "train"])
+def test_the_command_line_refuses_unless_forced(verb, tmp_path, known, monkeypatch):
     known(MEASURED)
     path = tmp_path / "beyond.yaml"
-    path.write_text(dump(busy(tmp_path, emulation__dilation=1)))
+    job = {"jobs__0__workload": "training/digits-cnn", "jobs__0__training": {"rate": 0.05}}
+    path.write_text(dump(experiment(tmp_path, emulation__dilation=1, **job)))
     tried = []
     monkeypatch.setattr(New, "run", lambda self, *rest, **more: tried.append(self) or (tmp_path, 1))
     monkeypatch.setattr("testbed.studies.reporting.report", lambda *where: where)
-    refused = invoke("run", path, "-o", tmp_path)
+    refused = invoke(verb, path, "-o", tmp_path)
     assert refused.exit_code == 1
     assert "set emulation.dilation to" in refused.output
     assert not tried
-    invoke("run", path, "-o", tmp_path, "--force")
+    invoke(verb, path, "-o", tmp_path, "--force")
     assert len(tried) == 1
 
 
