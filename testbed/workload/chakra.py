@@ -14,7 +14,6 @@ backward pass.
 
 from __future__ import annotations
 
-import gzip
 import heapq
 import re
 import zlib
@@ -22,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.located import contents
 from testbed.workload import protobuf
+from testbed.workload.compressed import contents
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 VERSION = "1.0.0"
@@ -34,7 +33,6 @@ _ALL_REDUCE = 0
 # Fields of AttributeProto's value that hold whole numbers, booleans and text.
 _INT64, _BOOL, _STRING = 9, 27, 29
 _WHOLE = (7, _INT64, 11, 13, _BOOL)
-_GZIP = b"\x1f\x8b"
 _FORWARD = re.compile(r"(?:COMP_NODE_)?(?P<tensor>.+?)_FWD|.*(?<![a-z])forward(?![a-z]).*", re.I)
 _ALL_REDUCED = re.compile(r"COMM_COLL_NODE_(?P<tensor>.+)_ALLREDUCE")
 
@@ -126,8 +124,6 @@ def load(path: Path) -> Trace:
     """
     try:
         data = contents(path)
-        if data.startswith(_GZIP):
-            data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError([f"{path}: cannot be read: {error}"]) from error
     messages: list[bytes] = []

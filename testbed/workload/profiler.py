@@ -34,7 +34,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from testbed.located import contents
+from testbed.workload.compressed import contents
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 GRADIENT = "torch::autograd::AccumulateGrad"
@@ -45,7 +45,6 @@ _LAUNCHES, _KERNEL = ("cuda_runtime", "cuda_driver"), "kernel"
 _SEQUENCE, _DIMS, _TYPE = "Sequence number", "Input Dims", "Input type"
 _LAUNCH = "correlation"
 _BYTES = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2}
-_MOST_BYTES = 2 * 10**9
 _RECORD = "record with torch.profiler.profile(record_shapes=True) around whole training steps"
 
 
@@ -103,13 +102,7 @@ def load(path: Path) -> Trace:
 def _events(path: Path) -> list[Event]:
     """The complete events of the file in the order of time."""
     try:
-        raw = contents(path)
-        if raw.startswith(b"\x1f\x8b"):
-            decompressor = zlib.decompressobj(wbits=31)
-            raw = decompressor.decompress(raw, _MOST_BYTES)
-            if not decompressor.eof:
-                raise EOFError("compressed data end too early, or are too large")
-        content = json.loads(raw)
+        content = json.loads(contents(path))
         found = content["traceEvents"] if isinstance(content, dict) else content
         if not isinstance(found, list):
             raise TypeError

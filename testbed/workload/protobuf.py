@@ -82,6 +82,8 @@ def undelimited(data: bytes) -> Iterator[bytes]:
         length, at = _varint(data, at)
         if at + length > len(data):
             raise ValueError(f"ends within a message of {length} bytes")
+        if not length and at > 1:  # only metadata may be empty
+            raise ValueError(f"has an empty message at byte {at}")
         yield data[at : at + length]
         at += length
 
