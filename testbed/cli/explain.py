@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import Input, experiments
+from testbed.cli.arguments import Input, deploying, experiments
 from testbed.cli.failures import reading, running
 
 
@@ -63,6 +63,7 @@ def explain(
 
     if path.is_dir():
         from testbed.located import Invalid
+        from testbed.results import EXPERIMENT
         from testbed.run_tables import Unreadable, last_run
 
         with reading(NoCell, Unreadable, Invalid):
@@ -71,11 +72,12 @@ def explain(
             output = output or path
             for line in lines(path, others):
                 click.echo(line)
+            path /= EXPERIMENT
     else:
         (experiment,) = experiments([path])
         with reading(NoCell):
             cells = of_experiment(experiment, cell, most)
-    with running():
+    with running(), deploying(path):
         for each in cells:
             click.echo(study(each, job, output))
 

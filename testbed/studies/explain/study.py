@@ -8,10 +8,9 @@ from pathlib import Path
 
 from testbed.backends.measurements import BrokenConnection, Stalled, SumMismatch
 from testbed.backends.packet import backend
-from testbed.campaign.planning import NoCell, title
+from testbed.campaign.planning import NoCell, plan, title
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import Cell
-from testbed.placement.deployments import Deployments
 from testbed.report import canvas, figures
 from testbed.studies.explain.attribution import Explanation, Part, explain
 from testbed.studies.explain.words import draw, text
@@ -20,10 +19,10 @@ from testbed.studies.explain.words import draw, text
 def study(cell: Cell, number: int, output: Path | None) -> str:
     """The explanation of job ``number`` of a cell; its table and figure go into ``output``.
 
-    Raises DeploymentError if the cell cannot be set up, NoCell if it has no such job, and what the
-    back end raises.
+    Raises Undeployable if the cell cannot be set up, NoCell if it has no such job, DeploymentError
+    if the run fails, and what the back end raises.
     """
-    deployment = Deployments().of(cell.experiment)
+    deployment = plan([cell])[0].deployment
     if number >= len(deployment.jobs):
         raise NoCell(
             f"--job: found {number}, wanted less than {len(deployment.jobs)}, the cell's jobs"

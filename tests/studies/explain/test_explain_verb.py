@@ -138,3 +138,11 @@ def test_a_cell_that_cannot_end_is_a_failed_run(tmp_path):
     done = invoke("explain", path)
     assert done.exit_code == 1
     assert "the run failed, so there is no JCT" in done.output
+
+
+def test_what_cannot_be_deployed_has_a_place(tmp_path):
+    path = file(tmp_path, backend="packet", jobs__0__system="switchml", fabric__ina="none")
+    explained, validated = (invoke(verb, path) for verb in ("explain", "validate"))
+    assert (explained.exit_code, validated.exit_code) == (2, 2)
+    assert explained.output == validated.output
+    assert f"{path}:" in explained.output and "not admitted" in explained.output
