@@ -21,7 +21,7 @@ from testbed.report.statistics import LEAST, mean_intervals, ratio_intervals
 from testbed.report.system_style import Styles, ordered, references, style_of
 from testbed.workload.catalogue import title
 
-VALID, INVALID, MIXED = "valid", "not valid", "some not valid"
+VALID, INVALID = "valid", "not valid"
 
 
 def finished(rows: pd.DataFrame) -> pd.DataFrame:
@@ -36,11 +36,11 @@ def is_valid(rows: pd.DataFrame) -> pd.Series:
     return found
 
 
-def summary(rows: pd.DataFrame, styles: Styles, include_invalid: bool = False) -> pd.DataFrame:
+def summary(rows: pd.DataFrame, styles: Styles) -> pd.DataFrame:
     """One row for each setting, place of INA, system and variant, of jobs that ran alone.
 
-    ``shown`` says over which rows the means are: VALID; INVALID if no row is valid, which is only
-    displayed and never compared; MIXED if both were requested. ``times`` has the JCTs themselves.
+    ``shown`` says over which rows the means are: VALID, or INVALID if no row is valid, which is
+    only displayed and never compared. ``times`` has the JCTs themselves.
     """
     keys = [*SETTING, *PLACE, *SERIES]
     alone = finished(rows[rows["beside"] == ""])
@@ -49,14 +49,13 @@ def summary(rows: pd.DataFrame, styles: Styles, include_invalid: bool = False) -
     at_switches = (alone["switch_target"] != "") | (alone["switch_packets"].fillna(0) > 0)
     alone = alone.assign(is_valid=is_valid(alone), at_switches=at_switches)
     every = alone.groupby(keys, sort=False)
-    used = counted(rows, include_invalid).groupby(keys, sort=False)
+    used = counted(rows).groupby(keys, sort=False)
     table = used[list(_MEANS)].mean().rename(columns=_MEANS)
     table["tors"] = used["tors"].first()
     table["rows"], table["valid_rows"] = every.size(), every["is_valid"].sum()
     table["used_rows"] = used.size()
     table["shown"] = INVALID
-    table.loc[table["valid_rows"] > 0, "shown"] = MIXED
-    table.loc[table["valid_rows"] >= table["used_rows"], "shown"] = VALID
+    table.loc[table["valid_rows"] > 0, "shown"] = VALID
     table["aggregates"] = every["at_switches"].any()
     table["plans"] = [tuple(sorted({*own} - {""})) for _, own in used["plan"]]
     table["times"] = [own.to_numpy(float) for _, own in used["jct_s"]]
@@ -91,12 +90,12 @@ _FIGURES = [
 ]  # fmt: skip
 
 
-def counted(rows: pd.DataFrame, include_invalid: bool = False) -> pd.DataFrame:
+def counted(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows over which a summary takes means."""
     alone = finished(rows[rows["beside"] == ""])
     good = is_valid(alone)
     some = good.groupby([alone[name] for name in (*SETTING, "ina", *SERIES)]).transform("any")
-    return alone if include_invalid else alone[good | ~some]
+    return alone[good | ~some]
 
 
 def is_shown(table: pd.DataFrame) -> pd.Series:

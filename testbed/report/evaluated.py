@@ -72,12 +72,9 @@ class Evaluated:
         return found
 
 
-def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = False) -> Evaluated:
+def evaluated(run_dirs: Sequence[Path], styles: Styles) -> Evaluated:
     """Read runs. Raises FileNotFoundError if a directory holds no results, and Unreadable if they
-    are damaged.
-
-    ``include_invalid`` makes rows count in every mean that are not valid.
-    """
+    are damaged."""
     found = run_tables.read(run_dirs)
     about = runs.of(found.results)
     backends.check(found.results["backend"])
@@ -85,21 +82,21 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
     labelled = settings.label(current, {run: each.experiment for run, each in about.items()})
     rows = again.once(labelled)
     shared = settings.in_company(rows)
-    means = data.summary(rows, styles, include_invalid)
+    means = data.summary(rows, styles)
     return Evaluated(
         about=about,
         rows=rows,
         replaced=len(found.results) - len(rows),
-        counted=data.counted(rows, include_invalid),
+        counted=data.counted(rows),
         means=means,
         ratios=data.speed_ups(means, styles),
-        rankings=_rankings(shared, means, styles, include_invalid),
-        jobs=sharing.together(rows, means, include_invalid),
+        rankings=_rankings(shared, means, styles),
+        jobs=sharing.together(rows, means),
         iterations=found.iterations,
         loads=links.labelled(found.links, rows),
         training=training.labelled(
             run_tables.read_training(run_dirs),
-            data.counted(pd.concat([rows, shared]), include_invalid),
+            data.counted(pd.concat([rows, shared])),
         ),
         styles=styles,
         series=series_styles(list(zip(rows["system"], rows["variant"], strict=True)), styles),
@@ -107,15 +104,12 @@ def evaluated(run_dirs: Sequence[Path], styles: Styles, include_invalid: bool = 
     )
 
 
-def _rankings(
-    shared: pd.DataFrame, means: pd.DataFrame, styles: Styles, include_invalid: bool
-) -> list[Ranking]:
-    if not include_invalid:
-        run = [shared[name] for name in ("run", "cell", "repeat")]
-        shared = shared[data.is_valid(shared).groupby(run).transform("all")]
+def _rankings(shared: pd.DataFrame, means: pd.DataFrame, styles: Styles) -> list[Ranking]:
+    run = [shared[name] for name in ("run", "cell", "repeat")]
+    shared = shared[data.is_valid(shared).groupby(run).transform("all")]
     if not len(data.finished(shared)):
         return rankings(means, styles)
-    beside = data.summary(shared, styles, include_invalid)
+    beside = data.summary(shared, styles)
     company = set(beside["conditions"])
     found = rankings(pd.concat([means, beside]) if len(means) else beside, styles)
     return [each for each in found if each.behind or each.place["conditions"] not in company]

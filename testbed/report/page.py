@@ -153,16 +153,14 @@ def build(
     out: Path,
     styles: Styles,
     pictured: Pictured | None = None,
-    include_invalid: bool = False,
     kept: Mapping[Path, Path] | None = None,
 ) -> Path:
     """Write ``report.html``, ``report.md``, ``summary.csv`` and ``figures/`` into ``out``.
 
-    ``include_invalid`` makes rows count in every mean that are not valid; the page says so.
     ``kept`` maps directories of runs that will not be kept to those to which the page links
     instead. Returns the path of the page. Raises FileNotFoundError if a directory holds no results.
     """
-    found = evaluated(run_dirs, styles, include_invalid)
+    found = evaluated(run_dirs, styles)
     rows, good, titles = found.rows, data.is_valid(found.rows), found.titles
     out.mkdir(parents=True, exist_ok=True)
     reference = [style_of(name, styles).title for name in found.references]
@@ -191,7 +189,6 @@ def build(
         "lines": lines,
         "facets": _facets(found),
         "warnings": [*_replaced(found.replaced), *data.warnings(found.means)],
-        "include_invalid": include_invalid,
         "figures": [
             Shown(
                 name,

@@ -17,9 +17,7 @@ from testbed.workload.catalogue import title
 _CELL = ["backend", "fabric", "ina", "cell"]
 
 
-def together(
-    table: pd.DataFrame, summary: pd.DataFrame, include_invalid: bool = False
-) -> pd.DataFrame:
+def together(table: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
     """One row for each job of each cell with several jobs.
 
     ``slowdown`` is relative to the same job alone in the same setting; nan if that was not run.
@@ -35,7 +33,7 @@ def together(
     records = []
     for key, cell in shared.groupby(_CELL, sort=True):
         whole = cell.groupby(["run", "repeat"])["is_valid"].transform("all")
-        used = cell if include_invalid or not whole.any() else cell[whole]
+        used = cell[whole] if whole.any() else cell
         jobs = []
         for number, own in used.groupby("job"):
             first = own.iloc[0]

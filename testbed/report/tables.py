@@ -10,7 +10,7 @@ import pandas as pd
 
 from testbed.report import names
 from testbed.report.backends import RUN_BY, SHORTLY, SIMULATED
-from testbed.report.data import INVALID, MIXED
+from testbed.report.data import INVALID
 from testbed.report.system_style import Titles
 from testbed.workload import catalogue
 
@@ -72,10 +72,9 @@ def summary(table: pd.DataFrame, titles: Titles) -> Table:
     columns = ["system", "JCT (s)", "95 % interval", *_SETTING, "samples/s", "algbw (Gbit/s)"]
     columns += ["iteration (s)", "exposed comm. (s)", "closed form (s)", "error"]
     columns += ["closed form on links as used (s)", "its error", "valid rows"]
-    marks = {INVALID: " (not valid)", MIXED: " (some not valid)"}
     rows = [
         [
-            titles[row.system, row.variant] + marks.get(row.shown, ""),
+            titles[row.system, row.variant] + (" (not valid)" if row.shown == INVALID else ""),
             number(row.jct_s),
             interval(row.jct_low, row.jct_high),
             *_setting(row),

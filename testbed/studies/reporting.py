@@ -21,15 +21,14 @@ from testbed.systems import registry
 def report(
     directories: Sequence[Path],
     output: Path,
-    include_invalid: bool = False,
     kept: Mapping[Path, Path] | None = None,
 ) -> Path:
     """Write the report on ``directories`` into ``output``; returns the path of its page.
 
-    ``include_invalid`` makes rows count that are not valid. ``kept`` has the directories to which
-    the page links instead of these. Raises FileNotFoundError if a directory has no results.
+    ``kept`` has the directories to which the page links instead of these. Raises FileNotFoundError
+    if a directory has no results.
     """
-    return build(directories, output, styles(), picture, include_invalid, kept)
+    return build(directories, output, styles(), picture, kept)
 
 
 def styles() -> dict[str, SystemStyle]:

@@ -15,8 +15,8 @@ from testbed.report.tables import number
 TITLES = {(name, ""): style.title for name, style in STYLES.items()}
 
 
-def table(root, all_rows, **options):
-    return data.summary(labelled(root, all_rows), STYLES, **options)
+def table(root, all_rows):
+    return data.summary(labelled(root, all_rows), STYLES)
 
 
 def test_an_invalid_row_changes_no_average(tmp_path):
@@ -26,13 +26,6 @@ def test_an_invalid_row_changes_no_average(tmp_path):
     assert row["jct_s"] == pytest.approx(5.0)
     assert (row["valid_rows"], row["rows"], row["shown"]) == (3, 5, data.VALID)
     assert 4.0 <= row["jct_low"] < 5.0 < row["jct_high"] <= 6.0
-
-
-def test_invalid_rows_count_if_asked(tmp_path):
-    bad = rows("ps", 8.0, verdict="processor idle only 1%")
-    (row,) = table(tmp_path, rows("ps", 4.0) + bad, include_invalid=True).to_dict("records")
-    assert row["jct_s"] == pytest.approx(6.0)
-    assert (row["used_rows"], row["shown"]) == (2, data.MIXED)
 
 
 def test_rows_that_are_all_invalid_are_shown_as_such_and_not_compared(tmp_path):
