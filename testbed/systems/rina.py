@@ -147,6 +147,8 @@ SYSTEM = System(
         "copies them to the rack and onwards. So workers of a group send M and receive M.",
         "With reading: stream, single workers send INA packets to one another, too: TCP fills "
         "the queues in which the packets of trees, and their acknowledgements, would wait.",
+        "With reading: stream, no hash chooses the links of a chain: its streams use equal ones "
+        "in turn, and others on the way back.",
         "With reading: agent, the sum of the groups before goes to the group's agent, whose part "
         "of the chunk then includes it. After scatter-reduce each group sums the chunk that ends "
         "there once, within the rack, as SwitchML does, so the chain has 2(G-1)+1 steps for G "

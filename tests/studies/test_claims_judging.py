@@ -232,6 +232,17 @@ def test_a_repeat_with_an_invalid_job_does_not_count():
     assert "3 repeats" in found.number.basis
 
 
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [(None, 11.5 / 10.5), (0, 3 / 2), (2, 1), ([0, 2], 8 / 7), ([2], 1)],
+)
+def test_the_jobs_that_count(job, expected):
+    table = rows(both(3, 2))
+    every = pd.concat([table, table.assign(job=1, jct_s=3.5), table.assign(job=2, jct_s=5.0)])
+    found = judge(claim(**OVER, job=job), EXPERIMENT, every)
+    assert found.number.value == pytest.approx(expected)
+
+
 def test_without_the_target_in_every_repeat_there_is_no_time_to_it():
     many = rows(both(3, 2, repeats=3))
     learnt = claim(metric="target_s", **OVER)

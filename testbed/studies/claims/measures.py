@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,7 @@ LEARNT: tuple[Metric, ...] = ("target_s", "target_iteration", "last", "best")
 Summary = Literal["mean", "most", "least", "slope", "spread", "midway", "step"]
 Reference = Literal["servers-apart", "servers-colocated", "servers-optimal"]
 LEAST_POINTS: Mapping[str, int] = {"slope": 2, "spread": 2, "midway": 3, "step": 2}
+_Job = Annotated[int, Field(ge=0)]
 ALONG = ("slope", "midway", "step")
 """Numbers that need points along one path."""
 
@@ -82,10 +83,10 @@ class Measure(Model):
         " script's metric at the end and at its best",
         examples=["throughput_samples_s"],
     )
-    job: int | None = Field(
+    job: _Job | list[_Job] | None = Field(
         default=None,
-        ge=0,
-        description="the job whose rows count, a whole number; without it the mean of all jobs",
+        description="the job whose rows count, a whole number, or several in a list, whose mean"
+        " counts; without it the mean of all jobs",
         examples=[0],
     )
     of: dict[str, Any] = Field(
@@ -135,6 +136,11 @@ class Measure(Model):
         if self.reference is not None and self.metric != "algbw_gbit_s":
             raise ValueError(f"found metric {self.metric}, wanted algbw_gbit_s with reference")
         return self
+
+    @property
+    def jobs(self) -> list[int] | None:
+        """The jobs whose rows count; None for all."""
+        return [self.job] if isinstance(self.job, int) else self.job
 
     def at(self, path: str, value: Any) -> Measure:
         """The same measure for the cells that also have this setting."""

@@ -296,8 +296,8 @@ def _metric(measure: Measure, cell: sweep.Settings, rows: Mapping[str, pd.DataFr
     own = rows.get(settings_key(cell))
     if own is None:
         raise Lacking(NOT_RUN, f"There are no results of {title}.")
-    if measure.job is not None:
-        own = own[own["job"] == measure.job]
+    if measure.jobs is not None:
+        own = own[own["job"].isin(measure.jobs)]
     whole = own.assign(good=is_valid(own)).groupby("repeat").filter(lambda each: each["good"].all())
     if not len(whole):
         why = next(filter(None, [*own["error"], *own["verdict"]]), "not verified")
@@ -315,7 +315,7 @@ def _metric(measure: Measure, cell: sweep.Settings, rows: Mapping[str, pd.DataFr
 def _formula(measure: Measure, experiment: Experiment, cell: sweep.Settings) -> float:
     """Gbit/s of gradients by the measure's formula."""
     resolved = Experiment.model_validate(sweep.apply(experiment.data(), cell))
-    job = resolved.jobs[measure.job or 0]
+    job = resolved.jobs[(measure.jobs or [0])[0]]
     workers, servers = (
         each if isinstance(each, int) else len(each) for each in (job.workers, job.servers)
     )
