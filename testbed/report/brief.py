@@ -25,6 +25,7 @@ def brief(rankings: Sequence[Ranking], titles: Titles) -> Table:
         for part, first in _ranges([*own]):
             leads = [each.next for each in part if each.next]
             slower = dict.fromkeys(titles[_series(lead.slower)] for lead in leads)
+            untested = " (too few repeats to test)" * any(lead.lacks_repeats for lead in leads)
             found.append(
                 [
                     *where,
@@ -32,7 +33,7 @@ def brief(rankings: Sequence[Ranking], titles: Titles) -> Table:
                     _named(part, first, titles),
                     _range([each.best["jct_s"] for each in part]),
                     ", ".join(slower),
-                    _range([lead.ratio for lead in leads]),
+                    _range([lead.ratio for lead in leads]) + untested,
                 ]
             )
     return columns, found

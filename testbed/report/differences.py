@@ -75,16 +75,19 @@ class Difference:
         return ""
 
     @property
+    def lacks_repeats(self) -> bool:
+        """Whether a difference is claimed with too few repeats for a test."""
+        return not self.tie and not self.tested and self.faster["backend"] != SIMULATED
+
+    @property
     def sure(self) -> str:
         """How certain the difference is, or why none is claimed, as text."""
         if self.tie:
             return f"tie: {self.tie}"
-        if self.faster["backend"] == SIMULATED:
-            return "simulated"
-        if not self.tested:
+        if self.lacks_repeats:
             first, second = (len(each["times"]) for each in (self.faster, self.slower))
             return f"too few repeats ({first} and {second}, {self.enough} are enough)"
-        return f"p = {self.p:.2g}"
+        return f"p = {self.p:.2g}" if self.tested else "simulated"
 
 
 def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:

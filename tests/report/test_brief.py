@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import nan
 from typing import Any
 
 import pytest
@@ -22,10 +23,12 @@ def ranking(
     slower: str = "",
     workload: str = "bert-base",
     plans: Mapping[str, str] | None = None,
+    p: float = 0.01,
 ) -> Ranking:
     def row(system: str, times_as_long: float) -> dict[str, Any]:
         own = (plans or {}).get(system)
         found = {"system": system, "variant": "", "jct_s": jct_s * times_as_long}
+        found["backend"] = "packet"
         return {**found, "plans": (own,) if own else ()}
 
     def behind(names: str, ratio: float, p: float) -> list[Difference]:
@@ -37,9 +40,7 @@ def ranking(
     best = row(first, 1.0)
     place = {"fabric": "fat-tree", "workers": 12, "conditions": "{}", "backend": "packet"}
     place["workload"] = workload
-    found = (
-        behind(" ".join(others), 1.0, 0.5) + behind(unclear, 1.3, 0.5) + behind(slower, 1.5, 0.01)
-    )
+    found = behind(" ".join(others), 1.0, 0.5) + behind(unclear, 1.3, 0.5) + behind(slower, 1.5, p)
     return Ranking({**place, "ina": f"{ina} ToRs"}, best, found)
 
 
@@ -65,6 +66,14 @@ def test_who_is_slower_at_one_place_is_not_perhaps_the_fastest():
         ranking("0/4", "ring", 1.0, "ps atp", "grid"), ranking("1/4", "ring", 1.0, "ps", "atp grid")
     )
     assert found == [["0/4 to 1/4 ToRs", "RING, or perhaps PS", "1", "GRID, ATP", "1.5"]]
+
+
+def test_a_lead_that_no_test_supports_is_marked():
+    (found,) = rows(
+        ranking("0/4", "ring", 1.0, slower="grid"),
+        ranking("1/4", "ring", 1.0, slower="grid", p=nan),
+    )
+    assert found[-1] == "1.5 (too few repeats to test)"
 
 
 def test_places_where_all_tie_have_a_row_of_their_own():
