@@ -30,6 +30,9 @@ from testbed.results import (
     RESULTS,
     TRAINING,
     Iteration,
+    LinkLoad,
+    PacketDigests,
+    Progress,
     Row,
 )
 
@@ -37,12 +40,10 @@ if TYPE_CHECKING:  # slow to import
     import pandas as pd
 
 _WANTED = "wanted what `run` wrote"
-_TEXT = {
-    "experiment", "cell", "system", "workload", "topology", "backend", "switch_target", "verdict",
-    "error", "started_at", "settings", "version", "quantisation", "notes", "plan", "deployed",
-    "source", "target", "source_kind", "target_kind", "stalls", "digests", "metric", "weights",
-}  # fmt: skip
-_TRUTHS = {"verified", "higher_is_better"}
+_TABLES = (Row, Iteration, LinkLoad, Progress, PacketDigests)
+_COLUMNS = [each for table in _TABLES for each in fields(table)]
+_TEXT = {each.name for each in _COLUMNS if each.type == "str"}
+_TRUTHS = {each.name for each in _COLUMNS if each.type in ("bool", "bool | None")}
 _NEEDED = {each.name for each in fields(Row) if each.default is MISSING} | {"jct_s", "verdict"}
 """Columns that every version has written; others may be missing."""
 _FILLED = {

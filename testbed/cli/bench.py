@@ -96,7 +96,7 @@ def all_reduce(
     (base,) = experiments([path]) if path else (None,)
     with reading(ValueError):
         wanted = study.sizes(first, first if last is None else last, factor)
-        asked = study.experiment(base, systems, wanted, **how)
+        asked = study.experiment(base, [*dict.fromkeys(systems)], wanted, **how)
     rows: list[study.Measured] = []
     with running(lambda: "" if output is None else f"{output} is not written"):
         cells = study.planned(asked)

@@ -268,6 +268,8 @@ def _is_a(value: object, wanted: Any) -> bool:
 def _line(tree: ast.Module, constant: str) -> int:
     """The line where a constant is set; 1 if it is not."""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == constant:
-            return node.lineno
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                if name == constant:
+                    return node.lineno
     return 1

@@ -14,14 +14,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from testbed import extensions, protocols, systems
 from testbed.deployment.users_code import MARKERS, names_of
+from testbed.deployment.users_protocols import NUMBERS
 from testbed.shipped import folder as shipped
 from testbed.switches.compile import COMPILER
 from testbed.workload import catalogue
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 40
-_FIRST_NUMBER = 200
-"""The first number of users' protocols; the package's own have lower ones."""
 _COLOURS = ("#444444", "#0b6e4f", "#7b3f00", "#5f4b8b", "#b8860b", "#006d77", "#9d0208", "#3a5a40")
 
 _EXPERIMENT = {"{name}.yaml": "experiment.yaml.j2"}
@@ -136,7 +135,10 @@ def _free(field: str, choices: Sequence[str]) -> str:
 
 def _free_number() -> int:
     taken = {protocol.number for protocol in protocols.on_trees().values()}
-    return next(number for number in range(_FIRST_NUMBER, 256) if number not in taken)
+    free = next((number for number in NUMBERS if number not in taken), None)
+    if free is None:
+        raise Refused(f"found all numbers of protocols taken, {NUMBERS[0]} to {NUMBERS[-1]}")
+    return free
 
 
 def are_found(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,3 +53,9 @@ def test_what_is_no_plan_is_refused_with_its_place(plan, said):
 def test_a_user_can_interrupt_a_plan():
     with pytest.raises(KeyboardInterrupt):
         planned(partial(ends, error=KeyboardInterrupt))
+
+
+@pytest.mark.parametrize("line", ["SYSTEM = System()", "SYSTEM: System = System()"])
+def test_the_line_of_a_constant(line):
+    assert users_code._line(ast.parse(f"import a\nOTHER = 1\n{line}"), "SYSTEM") == 3
+    assert users_code._line(ast.parse("a.SYSTEM = 1\nb = 1"), "SYSTEM") == 1
