@@ -62,7 +62,7 @@ def _plain(value: Any, path: str = "") -> Any:
         return fspath(value)
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range)):
         return [_plain(each, f"{path}.{at}") for at, each in enumerate(value)]
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
@@ -182,6 +182,8 @@ def write_report(*directories: File, output: File | None = None) -> Path:
     """
     if not directories:
         raise ValueError("found no directory, wanted at least one")
+    if not all(isinstance(each, (str, PathLike)) for each in directories):
+        raise TypeError(f"found {directories!r}, wanted paths, each as an argument of its own")
     import matplotlib
 
     before = matplotlib.get_backend()

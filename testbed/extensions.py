@@ -8,6 +8,7 @@ there is one: ``extensions`` in the current directory, if that exists.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import ModuleType
 
 VARIABLE = "INA_TESTBED_EXTENSIONS"
 FOLDER = "extensions"
+_SYSTEM = re.compile(r"^SYSTEM\b", re.MULTILINE)
 
 
 class Broken(ValueError):
@@ -49,7 +51,13 @@ def searched(kind: str) -> str:
     """Where users' own systems or protocols were searched for, as the end of a message."""
     found = homes(kind)
     if found:
-        return f"your own {kind} are those in {', '.join(found)}"
+        without = [
+            path.name
+            for path in sorted(path for home in found for path in Path(home).glob("*.py"))
+            if kind == "systems" and not _SYSTEM.search(path.read_text("utf-8", "replace"))
+        ]
+        others = f", where {', '.join(without)} has no SYSTEM" if without else ""
+        return f"your own {kind} are those in {', '.join(found)}{others}"
     place = f"folder {kind} in those of {VARIABLE}" if is_listed() else f"{FOLDER}/{kind} here"
     return f"there are no {kind} of your own: found no {place}"
 

@@ -163,7 +163,7 @@ def test_an_example_notebook_runs(path, monkeypatch):
 def test_numpys_numbers_and_paths_are_plain_data(tmp_path):
     asked = simulated(tmp_path, jobs__0__workers=np.int64(4), emulation__scale=np.float64(1))
     asked["jobs"][0]["workload"] = tmp_path / "tiny.trace"
-    asked["sweep"] = {"jobs.0.iterations": np.arange(1, 3)}
+    asked["sweep"] = {"jobs.0.iterations": np.arange(1, 3), "jobs.0.warmup": range(1, 2)}
     assert len(testbed.cells(asked)) == 4
     asked["jobs"][0]["workers"] = object()
     with pytest.raises(TypeError, match=r"jobs\.0\.workers: found <object"):

@@ -65,7 +65,7 @@ FILE = Input(exists=True, dir_okay=False, path_type=Path)
 FILE_OR_DIRECTORY = Input(path_type=Path)
 DIRECTORY = Input(exists=True, file_okay=False, path_type=Path)
 
-FILES = click.argument("files", nargs=-1, required=True, type=FILE)
+FILES = click.argument("files", nargs=-1, required=True, type=FILE, callback=each_once)
 
 OUTPUT = click.option(
     "-o",
@@ -102,7 +102,8 @@ def _swept(file: Located, place: Place) -> Place | None:
     for key in file.keys:
         if key[0] == "sweep" and "exclude" not in key:
             set_at = place_of(str(key[-1]))
-            if place[: len(set_at)] == set_at:
+            # A job's own place stands for its system.
+            if place[: len(set_at)] == set_at or (*place, "system") == set_at:
                 return key
     return None
 

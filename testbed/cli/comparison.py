@@ -55,9 +55,10 @@ def compare(
 )
 def baseline(directories: tuple[Path, ...], output: Path) -> None:
     """Summarise results in a small file, for `compare`."""
+    from testbed.experiment.findings import counted
     from testbed.run_tables import Unreadable
     from testbed.studies import baseline as kept
 
     with reading(Unreadable):
         count = kept.save(kept.directories(directories), output)
-    click.echo(f"wrote {output}: {count} valid rows")
+    click.echo(f"wrote {output}: {counted(count, 'valid row')}")

@@ -21,13 +21,24 @@ from testbed.cli.failures import reading
 )
 def report(directories: tuple[Path, ...], output: Path | None) -> None:
     """Write one report about any number of results directories."""
+    from testbed import extensions
     from testbed.run_tables import Unreadable, read_results
     from testbed.studies import reporting
+    from testbed.systems import registry
 
     with reading(Unreadable):
+        found: set[str] = set()
         for directory in directories:
-            if not len(read_results([directory])):
+            rows = read_results([directory])
+            if not len(rows):
                 raise Unreadable(f"{directory}: found no row, wanted at least one to report")
+            found |= {*rows["system"]}
+        if strangers := sorted(found - registry.keys()):
+            click.echo(
+                f"note: {', '.join(strangers)} is not registered here, so its title, colour and"
+                f" rules are missing; {extensions.searched('systems')}",
+                err=True,
+            )
         where = output or directories[-1]
         where.mkdir(parents=True, exist_ok=True)
         click.echo(f"report: {reporting.report(directories, where)}")

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from testbed.cli.arguments import DIRECTORY, FILE, OUTPUT, deploying, experiments
+from testbed.cli.arguments import DIRECTORY, FILE, OUTPUT, deploying, each_once, experiments
 from testbed.cli.failures import running
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FORCE = click.option(
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=FILE)
+@click.argument("files", nargs=-1, type=FILE, callback=each_once)
 @OUTPUT
 @click.option(
     "--dry-run", is_flag=True, help="list the cells and their expected times, run nothing"
@@ -110,10 +111,13 @@ def run(
     """
     if resume is None and not files:
         raise click.UsageError("found no FILE, wanted at least one, or --resume DIR")
+    given = click.get_current_context().get_parameter_source("output")
+    if resume is not None and given is not ParameterSource.DEFAULT:
+        raise click.UsageError("found --output beside --resume, wanted one of them; rows go to DIR")
     if resume is not None and len(files) > 1:
         raise click.UsageError(f"found {len(files)} FILEs, wanted at most one with --resume")
-    for option, given in (("--retry", retry), ("--any-version", any_version), ("--adopt", adopt)):
-        if given and resume is None:
+    for option, value in (("--retry", retry), ("--any-version", any_version), ("--adopt", adopt)):
+        if value and resume is None:
             raise click.UsageError(f"found {option} alone, wanted it with --resume DIR")
     if cells and (resume is not None or len(files) != 1):
         raise click.UsageError("--cell needs exactly one FILE, and cannot be used with --resume")
@@ -206,6 +210,7 @@ def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
     if dry_run:
         seconds = sum(each.seconds for each in planned)
         alone = " one at a time" if len(planned) > 1 else ""
-        click.echo(f"{counted(len(planned), 'cell')}, {clock(max(1.0, seconds))}{alone}", err=True)
+        long = f", {clock(max(1.0, seconds))}{alone}" if planned else ""
+        click.echo(f"{counted(len(planned), 'cell')}{long}", err=True)
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from testbed import extensions
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.findings import suggestion
 from testbed.experiment.schema import Job
@@ -29,6 +30,7 @@ def places(jobs: Sequence[Job], fabric: Fabric, seed: int) -> list[Assignment]:
         if job.system not in registry:  # in a resumed run of another version
             near = suggestion(job.system, registry)
             message = f"found {job.system!r}, wanted a known system; {near}"
+            message += f"; {extensions.searched('systems')}"
             raise DeploymentError(message, ("jobs", number, "system"))
         with _named(number, job):
             chosen = (

@@ -124,6 +124,9 @@ def _faults() -> Iterator[str]:
         for package in sorted(root.glob("protocols/*/__init__.py")):
             if not (package.parent / "protocol.py").exists():
                 yield f"{package.parent}: found no protocol.py, wanted one with a PROTOCOL"
+        for protocol in sorted(root.glob("protocols/*/protocol.py")):
+            if not (protocol.parent / "__init__.py").exists():
+                yield f"{protocol.parent}: found no __init__.py, wanted one; add an empty file"
         paths = (path for kind in ("systems", "protocols") for path in root.glob(f"{kind}/**/*.py"))
         for path in sorted(paths):
             if not path.is_file():

@@ -519,6 +519,8 @@ def _host_count(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterat
             if servers:
                 found += f" and {counted(servers, 'parameter server')}"
                 fewer = "fewer of them"
+                if isinstance(job.servers, int):
+                    fewer += ", write colocated: true"
             if before:
                 found += f" besides {counted(before, 'host')} of earlier jobs"
             yield Finding(

@@ -208,5 +208,5 @@ def _in_operation(operation: object, plan: Plan) -> str | None:
         if not count:
             return f"found {operation}, wanted a {name} of the plan, which has none"
         if type(number) is not int or not 0 <= number < count:
-            return f"found {operation}, wanted a {name} from 0 to {count - 1}"
+            return f"found {operation}, wanted {name} from 0 to {count - 1}"
     return None

@@ -90,12 +90,14 @@ def _tick(value: float, _: object = None) -> str:
 
 
 def set_scale(axes: Axes, which: Literal["x", "y"], limits: tuple[float, float, bool]) -> None:
-    """Apply `scale`; logarithmic axes have ticks such as 0.2, 0.5 and 1."""
+    """Apply `scale`; logarithmic axes have ticks such as 0.2, 0.5 and 1, and fewer
+    if they are long."""
     low, high, is_logarithmic = limits
     axis = axes.xaxis if which == "x" else axes.yaxis
     if is_logarithmic:
         axes.set(**{f"{which}scale": "log"})
-        steps = (1.0, 2.0, 5.0) if high < 500 * low else (1.0,)
+        ratio = high / low
+        steps = (1.0, 2.0, 5.0) if ratio < 30 else (1.0, 3.0) if ratio < 500 else (1.0,)
         axis.set_major_locator(LogLocator(subs=steps, numticks=20))
         axis.set_major_formatter(_tick)
         axis.set_minor_formatter(NullFormatter())

@@ -16,7 +16,7 @@ from testbed.report.data import INVALID
 from testbed.report.panels import Panel, Panels, SeriesStyles, seconds
 from testbed.report.settings import ROW, SERIES, SETTING
 
-COMPUTE, STALLED = "#c9d3de", "#e6ab02"
+COMPUTE, STALLED = "#e4e4e0", "#e6ab02"
 _MOST_WORKERS = 16
 _TIMES = ["start_s", "compute_end_s", "end_s"]
 

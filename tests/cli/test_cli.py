@@ -285,6 +285,16 @@ def test_validate_reports_a_job_that_its_system_cannot_plan(tmp_path):
     assert f"{path}:13:3: grid " in done.output and "no feasible rate" in done.output
 
 
+def test_a_swept_system_that_cannot_be_deployed_is_placed_at_the_sweep(tmp_path):
+    path = file(
+        tmp_path, backend="packet", fabric__ina="none", sweep={"jobs.0.system": ["ps", "switchml"]}
+    )
+    place = path.read_text().splitlines().index("  jobs.0.system:") + 1
+    done = invoke("validate", path)
+    assert done.exit_code == 2
+    assert f"{path}:{place}:3: switchml " in done.output and "not admitted" in done.output
+
+
 @pytest.mark.parametrize("part", ["product", "zip"])
 def test_a_swept_value_that_cannot_be_deployed_is_placed_at_the_sweep(tmp_path, part):
     path = file(
@@ -386,7 +396,7 @@ def test_a_run_with_a_system_that_is_gone_cannot_be_resumed(tmp_path):
     done = invoke("run", "--resume", directory)
     assert done.exit_code == 2
     assert f"{directory}/experiment.yaml:" in done.output
-    assert "found 'attp', wanted a known system; did you mean \"atp\"?" in done.output
+    assert "found 'attp', wanted a known system; did you mean \"atp\"?; there are no" in done.output
 
 
 @pytest.mark.parametrize("option", [["--retry", "failed"], ["--any-version"]], ids=" ".join)

@@ -206,6 +206,23 @@ def test_a_protocols_number_that_is_none_is_told_with_its_place(here):
     assert re.search(r"own/protocol.py:\d+: PROTOCOL has number = 'a', wanted int", done.stderr)
 
 
+def test_a_protocol_that_is_no_package_is_told(here):
+    invoke("new", "protocol", "own")
+    (here / "extensions/protocols/own/__init__.py").unlink()
+    done = verb("systems", "ring")
+    assert done.returncode == 2
+    assert "protocols/own: found no __init__.py, wanted one; add an empty file" in done.stderr
+
+
+def test_a_file_without_a_system_is_named_where_a_system_is_missing(here):
+    invoke("new", "system", "own")
+    path = here / "extensions/systems/own.py"
+    path.write_text(path.read_text().replace("SYSTEM =", "SYSTM ="))
+    done = verb("systems", "nothere")
+    assert done.returncode == 2
+    assert re.search(r"your own systems are those in .*, where own\.py has no SYSTEM", done.stderr)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -346,7 +363,7 @@ def test_a_wrong_plan_is_an_error_of_the_experiment(plan, words, here):
     words = words.replace("18", str(head[: head.index("def plan(")].count("\n") + 1))
     done = verb("validate", "own.yaml")
     assert done.returncode == 2
-    assert "own.yaml:15:5: own resnet50 repeat 1: " in done.stderr
+    assert "own.yaml:19:3: own resnet50 repeat 1: " in done.stderr
     assert words in done.stderr
 
 

@@ -23,6 +23,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
     (tmp_path / "file").write_text("hi")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "other.json").write_text("{}")
     (tmp_path / "loop").symlink_to("loop")
     swept = tiny.data(tmp_path, sweep={"product": {"jobs.0.workers": [2, 4]}})
     (tmp_path / "swept.yaml").write_text(yaml.safe_dump(swept))
@@ -69,6 +70,11 @@ def folder(tmp_path, monkeypatch):
         ),
         ("bench all-reduce --system nothere", "found 'nothere', wanted a known system"),
         ("bench all-reduce -b 1K -e 1K -o nothere/x.csv", "found no folder nothere"),
+        ("run --resume empty -o out", "found --output beside --resume, wanted one of them"),
+        (
+            "conform other.json --protocol atp",
+            "compiled (.json): no key 'pipelines'",
+        ),
         ("conform x.yaml --protocol nothere", "--protocol: found 'nothere', wanted one of"),
     ],
 )

@@ -166,8 +166,9 @@ def prepared(program: Path, protocol: TreeProtocol) -> tuple[Path, Scene]:
     except CompileError as error:
         raise Unusable(str(error)) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = f"no key {error}" if isinstance(error, KeyError) else error
         raise Unusable(
-            f"found no P4 source (.p4) and no program that p4c-bm2-ss compiled (.json): {error}"
+            f"found no P4 source (.p4) and no program that p4c-bm2-ss compiled (.json): {reason}"
         ) from error
     if lanes not in (wire.FEW, *wire.SIZES):
         raise Unusable(
