@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite, isnan
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
@@ -72,8 +72,8 @@ class Standing:
         return len(self.times)
 
     def __str__(self) -> str:
-        low, high = self.interval
-        between = "" if isnan(low) else f" ({low:.3g} to {high:.3g})"
+        low, high = (f"{each:.3g}" for each in self.interval)
+        between = "" if low == high else f" ({low} to {high})"
         return f"{self.name} {self.jct_s:.3g} s{between}"
 
 
@@ -138,7 +138,10 @@ class Standings:
     def _name(self, row: Record) -> str:
         """A system with the options that the sweep gave it."""
         given = [
-            (path.rpartition(".")[2], value)
+            (
+                path.rpartition(".")[2],
+                counted(len(value), "host") if isinstance(value, list) else value,
+            )
             for path, value in _swept(row).items()
             if _is_of_series(path, row) and not path.endswith(".system") and value
         ]

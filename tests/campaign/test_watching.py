@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from collections import deque
@@ -18,7 +19,7 @@ from testbed import results
 from testbed.campaign import journal as journal_module
 from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journal, read
 from testbed.campaign.resume import held
-from testbed.campaign.standings import Standings, records
+from testbed.campaign.standings import Standing, Standings, records
 from testbed.results import CellEvent
 
 
@@ -248,7 +249,19 @@ def test_the_progress_line_says_who_leads(finished, tmp_path, capsys):
         if line.startswith("[12/12] ") and ": JCT" in line
     )
     assert "; so far " in last
-    assert all(name in last for name in ("Ring ", "ATP ", " to "))
+    assert all(name in last for name in ("Ring ", "ATP "))
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ((2.0,), "A 2 s"),
+        ((2.0, 2.0, 2.0), "A 2 s"),
+        ((1.0, 2.0, 3.0), r"A 2 s \(1\S* to [23]\S*\)"),
+    ],
+)
+def test_an_interval_is_told_if_it_is_one(times, said):
+    assert re.fullmatch(said, str(Standing("A", times)))
 
 
 def test_running_a_campaign_does_not_load_the_library_that_draws():
