@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice
@@ -47,7 +48,7 @@ def _faults(
     aggregating: Collection[str],
 ) -> Iterator[str]:
     if not isinstance(plan, Plan):
-        yield f"found {plan!r}, wanted a Plan: its function has to return one"
+        yield f"found {reprlib.repr(plan)}, wanted a Plan: its function has to return one"
         return
     if plan.system != system:
         yield f"system: found {plan.system!r}, wanted {system!r}"
