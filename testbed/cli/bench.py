@@ -109,5 +109,5 @@ def all_reduce(
             rows.append(row)
         if output is not None:
             study.save(rows, output)
-            click.echo(f"wrote {output}", err=True)
+            click.echo(f"#\n# wrote {output}")
     sys.exit(1 if any(row.error for row in rows) else 0)

@@ -103,7 +103,7 @@ def test_a_page_does_what_it_says(name: str, clone: Path) -> None:
 def test_a_command_that_is_not_run_exists_too(name: str) -> None:
     for step in steps(PAGES[name]):
         if isinstance(step, Command) and "ina-testbed " in step.line:
-            words = step.line.partition("ina-testbed ")[2].partition("  #")[0].split()
+            words = re.split(r"  #| \| ", step.line.partition("ina-testbed ")[2])[0].split()
             command: click.Command = main
             while isinstance(command, click.Group) and words:
                 context = click.Context(command)

@@ -194,7 +194,8 @@ def _options(draw: random.Random, name: str) -> dict[str, Any]:
         if typing.get_origin(field.annotation) is typing.Literal:
             found[option] = draw.choice(typing.get_args(field.annotation))
         elif int in kinds:
-            is_size = (field.examples or [0])[0] >= _LEAST_SIZE
+            sizes = [each for each in field.examples or () if isinstance(each, int)]
+            is_size = max(sizes, default=0) >= _LEAST_SIZE
             found[option] = draw.choice(_SIZES if is_size else [1, 2, 3, 4, 8, 16, 64])
         try:
             system.settle(found)
