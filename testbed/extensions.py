@@ -51,15 +51,20 @@ def searched(kind: str) -> str:
     """Where users' own systems or protocols were searched for, as the end of a message."""
     found = homes(kind)
     if found:
-        without = [
-            path.name
-            for path in sorted(path for home in found for path in Path(home).glob("*.py"))
-            if kind == "systems" and not _SYSTEM.search(path.read_text("utf-8", "replace"))
-        ]
-        others = f", where {', '.join(without)} has no SYSTEM" if without else ""
-        return f"your own {kind} are those in {', '.join(found)}{others}"
+        text = f"your own {kind} are those in {', '.join(found)}"
+        without = [*_without_system(found)] if kind == "systems" else []
+        return f"{text}, where {', '.join(without)} has no SYSTEM" if without else text
     place = f"folder {kind} in those of {VARIABLE}" if is_listed() else f"{FOLDER}/{kind} here"
     return f"there are no {kind} of your own: found no {place}"
+
+
+def _without_system(homes: Iterable[str]) -> Iterator[str]:
+    """The files that set no SYSTEM: modules that systems share, or systems with a mistake."""
+    for home in homes:
+        for module in iter_modules([home]):
+            path = Path(home, f"{module.name}.py")
+            if path.is_file() and not _SYSTEM.search(path.read_text("utf-8", "replace")):
+                yield path.name
 
 
 def load(module: str) -> ModuleType:

@@ -35,8 +35,8 @@ def report(directories: tuple[Path, ...], output: Path | None) -> None:
             found |= {*rows["system"]}
         if strangers := sorted(found - registry.keys()):
             click.echo(
-                f"note: {', '.join(strangers)} is not registered here, so its title, colour and"
-                f" rules are missing; {extensions.searched('systems')}",
+                f"note: not registered here, so without title, colour and rules:"
+                f" {', '.join(strangers)}; {extensions.searched('systems')}",
                 err=True,
             )
         where = output or directories[-1]

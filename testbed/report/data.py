@@ -191,7 +191,7 @@ def _claim(row: Record, base: Record, found: Difference) -> str:
         return "–"
     if found.tie:
         return f"tie: {found.tie}"
-    if row["backend"] != SIMULATED and not found.tested:
+    if found.lacks_repeats:
         return "too few repeats"
     return "faster" if row["jct_s"] < base["jct_s"] else "slower"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.report import canvas, names
-from testbed.report.backends import SHORTLY, SIMULATED
+from testbed.report.backends import SHORTLY
 from testbed.report.ranking import Ranking
 from testbed.report.settings import SETTING
 from testbed.report.system_style import Series, SystemStyle
@@ -78,7 +78,7 @@ def _best(ranking: Ranking, styles: Mapping[Series, SystemStyle]) -> Best:
         text = ""
     else:
         text = f"{lead.ratio:.2f}× {styles[lead.slower['system'], lead.slower['variant']].title}"
-        sure = SURE if lead.tested or ranking.best["backend"] == SIMULATED else FEW
+        sure = FEW if lead.lacks_repeats else SURE
         how = lead.sure
     behind = [
         f"{each.ratio:.2f}× {styles[each.slower['system'], each.slower['variant']].title}"

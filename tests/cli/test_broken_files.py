@@ -86,6 +86,13 @@ def test_a_time_below_zero_is_refused(tmp_path):
     assert "results.csv:3: found '-3.0' as jct_s, wanted a number from 0 on" in done.output
 
 
+def test_a_report_names_systems_that_are_not_registered(tmp_path):
+    directory = made_up.run(tmp_path, made_up.rows("mine", 4.0) + made_up.rows("ring", 3.0))
+    done = invoke("report", directory, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "not registered here, so without title, colour and rules: mine;" in done.output
+
+
 def test_a_run_named_by_two_paths_counts_once(tmp_path):
     directory = made_up.run(tmp_path, made_up.rows("ps", 4.0) + made_up.rows("ring", 3.0))
     another = directory / ".." / directory.name

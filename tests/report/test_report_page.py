@@ -189,6 +189,12 @@ def test_no_rows_at_all_still_make_a_report(tmp_path):
     assert "0 of 0 rows are valid" in text
 
 
+def test_invalid_rows_do_not_count_and_the_page_says_so(tmp_path):
+    made = run(tmp_path, rows("ps", 4.0) + rows("ps", 8.0, verdict="busy"))
+    text, _ = read(build([made], tmp_path / "out", STYLES))
+    assert "Only valid rows are compared." in text
+
+
 def test_a_report_forks_no_process(tmp_path, monkeypatch):
     # A notebook that calls it has threads, and a forked process would inherit their locks.
     def fork():
