@@ -26,14 +26,13 @@ from testbed.backends.packet.loop import Loop
 from testbed.backends.packet.recorder import Recorder, simulation_for
 from testbed.backends.packet.simulation import (
     SECOND,
-    Impairment,
     P4Calls,
     PortCounters,
     Simulation,
     TcpSettings,
     library,
 )
-from testbed.backends.packet.wiring import numbered, port_numbers, share, wire_up
+from testbed.backends.packet.wiring import numbered, port_numbers, wire_up
 from testbed.backends.recording import NOTHING, Recording
 from testbed.backends.timeouts import engine_pace, least_tcp_timeout_s
 from testbed.compiler import BuildError
@@ -119,10 +118,6 @@ def assembled(
             if recording.timeline:
                 ranks = [replace(rank, times_units=True) for rank in ranks]
             loop.add(ranks, [number[host] for host in job.plan.hosts])
-        usual = {
-            ends: Impairment(share(lost.get(ends, 0.0)), share(doubled.get(ends, 0.0)))
-            for ends in ((link.a, link.b) for link in fabric.links)
-        }
         faults.schedule(
             emulation.faults,
             float(emulation.scale),
@@ -131,7 +126,8 @@ def assembled(
             fabric,
             switches,
             entries,
-            usual,
+            lost,
+            doubled,
         )
         try:
             yield Assembled(simulation, loop, switches, allocations)
@@ -205,7 +201,7 @@ def _measured(
 def _counts(counters: PortCounters) -> PortCounts:
     return PortCounts(
         sent=counters.sent_frames,
-        arrived=counters.sent_frames - counters.lost + counters.duplicated,
+        arrived=counters.sent_frames - counters.lost - counters.corrupted + counters.duplicated,
         dropped=counters.dropped,
         most_waiting=counters.most_waiting,
     )
@@ -231,10 +227,16 @@ def _programs(
         simulation.program(
             number[name],
             P4Calls(switch.attach, switch.process),
-            round(fabric.capacity.get(name, 0)),
+            _adding(fabric, name),
         )
         made[name] = switch
     return made
+
+
+def _adding(fabric: Fabric, switch: str) -> int:
+    """How long a switch takes to add the values of a packet, picoseconds; 0 without a limit."""
+    capacity = fabric.capacity.get(switch)
+    return round(32 * fabric.values * SECOND / capacity) if capacity else 0
 
 
 @lru_cache

@@ -3,13 +3,15 @@ that pause or die, packets of strangers."""
 
 from __future__ import annotations
 
+import math
 import random
 import struct
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from testbed.backends.links import ends
+from testbed.backends.links import Shares, ends
 from testbed.backends.packet.loop import Loop
 from testbed.backends.packet.simulation import SECOND, Impairment, Simulation
 from testbed.backends.packet.wiring import numbered, port_numbers, share
@@ -20,6 +22,17 @@ from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 
 _SEQUENCES = 1 << 32
+
+
+@dataclass(frozen=True)
+class _Impaired:
+    """What a link does to frames: shares from 0 to 1, and the longest delay in picoseconds."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    corruption: float = 0.0
+    reordering: float = 0.0
+    longest: int = 1
 
 
 def first_fragment(faults: Sequence[Fault]) -> int:
@@ -35,23 +48,48 @@ def schedule(
     fabric: Fabric,
     switches: Mapping[str, EmbeddedSwitch],
     entries: Mapping[str, SwitchEntries],
-    impairments: Mapping[tuple[str, str], Impairment],
+    lost: Shares,
+    doubled: Shares,
 ) -> None:
     """Make ``faults`` happen during the run of ``loop``; their times are multiplied by ``scale``.
 
-    ``entries``: those of each of the ``switches``. ``impairments``: what each link does to frames
-    before and after a fault.
+    ``entries``: those of each of the ``switches``. ``lost``, ``doubled``: the shares of frames that
+    links lose and deliver twice without a fault.
+
+    Faults may overlap. A link is up once no fault takes it down, and a host continues once no fault
+    pauses it. A link's impairments hit each frame independently of one another.
     """
     number, ports = numbered(fabric), port_numbers(fabric)
+    downs: Counter[frozenset[str]] = Counter()  # of each link: the faults that it is down for
+    pauses: Counter[str] = Counter()  # of each host
+    impaired: defaultdict[tuple[str, str], list[_Impaired]] = defaultdict(list)
 
-    def set_down(links: Sequence[tuple[str, str]], is_down: bool) -> None:
-        for a, b in links:
-            for here, there in ((a, b), (b, a)):
+    def set_down(links: Sequence[tuple[str, str]], change: int) -> None:
+        for link in links:
+            downs[frozenset(link)] += change
+            for here, there in (link, link[::-1]):
+                is_down = downs[frozenset(link)] > 0
                 simulation.set_down(number[here], ports[here][there], is_down)
 
-    def impair(link: tuple[str, str], impairment: Impairment) -> None:
+    def pause(host: str, change: int) -> None:
+        before = pauses[host] > 0
+        pauses[host] += change
+        if (pauses[host] > 0) != before:
+            loop.pause(number[host], not before)
+
+    def impair(link: tuple[str, str]) -> None:
+        usual = _Impaired(lost.get(link, 0.0), doubled.get(link, 0.0))
+        found = _together([usual, *impaired[link]])
         for here, there in (link, link[::-1]):
-            simulation.impair(number[here], ports[here][there], impairment)
+            simulation.impair(number[here], ports[here][there], found)
+
+    def begin_impairing(link: tuple[str, str], added: _Impaired) -> None:
+        impaired[link].append(added)
+        impair(link)
+
+    def end_impairing(link: tuple[str, str], added: _Impaired) -> None:
+        impaired[link].remove(added)
+        impair(link)
 
     restarts: Counter[str] = Counter()  # of each switch
 
@@ -82,9 +120,10 @@ def schedule(
         if fault.link is not None:
             link = ends(fault.link, fabric)
             if fault.impairs:
-                at(fault.at, partial(impair, link, _impairment(fault, scale)))
+                added = _impairment(fault, scale)
+                at(fault.at, partial(begin_impairing, link, added))
                 if fault.until is not None:
-                    at(fault.until, partial(impair, link, impairments[link]))
+                    at(fault.until, partial(end_impairing, link, added))
                 continue
             links = [link]
         elif fault.packet is not None:
@@ -93,8 +132,8 @@ def schedule(
             at(fault.at, partial(simulation.inject, number[fault.host], frame))
             continue
         elif fault.host is not None and fault.until is not None:
-            at(fault.at, partial(loop.pause, number[fault.host], True))
-            at(fault.until, partial(loop.pause, number[fault.host], False))
+            at(fault.at, partial(pause, fault.host, 1))
+            at(fault.until, partial(pause, fault.host, -1))
             continue
         elif fault.tables is not None:
             if fault.switch is not None and fault.switch in switches:
@@ -110,15 +149,35 @@ def schedule(
         if fault.switch is not None and fault.switch in switches:
             at(fault.at, switches[fault.switch].forget)
         if fault.switch is None or fault.until is not None:
-            at(fault.at, partial(set_down, links, True))
+            at(fault.at, partial(set_down, links, 1))
         if fault.until is not None:
-            at(fault.until, partial(set_down, links, False))
+            at(fault.until, partial(set_down, links, -1))
 
 
-def _impairment(fault: Fault, scale: float) -> Impairment:
-    asked = (fault.loss, fault.duplication, fault.corruption, fault.reordering)
-    shares = [share(each or 0.0) for each in asked]
-    return Impairment(*shares, max(1, round(fault.delay * scale * SECOND)))
+def _impairment(fault: Fault, scale: float) -> _Impaired:
+    return _Impaired(
+        fault.loss or 0.0,
+        fault.duplication or 0.0,
+        fault.corruption or 0.0,
+        fault.reordering or 0.0,
+        max(1, round(fault.delay * scale * SECOND)),
+    )
+
+
+def _together(impaired: Sequence[_Impaired]) -> Impairment:
+    """What several impairments do to a frame if each decides on its own."""
+
+    def together(shares: Iterable[float]) -> int:
+        some = [each for each in shares if each]
+        return share(some[0] if len(some) == 1 else 1 - math.prod(1 - each for each in some))
+
+    return Impairment(
+        together(each.loss for each in impaired),
+        together(each.duplication for each in impaired),
+        together(each.corruption for each in impaired),
+        together(each.reordering for each in impaired),
+        max(each.longest for each in impaired),
+    )
 
 
 def _frame(fabric: Fabric, host: str, to: str, port: int, payload: bytes) -> bytes:

@@ -225,12 +225,12 @@ class Simulation:
         """Run an engine after a push."""
         self._library.simulation_pump(self._open, engine)
 
-    def program(self, node: int, calls: P4Calls, capacity: int = 0) -> None:
+    def program(self, node: int, calls: P4Calls, adds: int = 0) -> None:
         """Make a node a switch that runs a P4 program.
 
-        ``capacity``: the gradients that it can add, in bit/s on a link; 0 for no limit.
+        ``adds``: the time that it takes to add the values of one packet; 0 for no limit.
         """
-        self._library.simulation_program(self._open, node, ctypes.byref(calls), capacity)
+        self._library.simulation_program(self._open, node, ctypes.byref(calls), adds)
 
     def carry(self, values_from: int, uncarried: int) -> None:
         """Make UDP packets longer than ``values_from`` bytes count as ``uncarried`` bytes longer on

@@ -57,6 +57,52 @@ def test_a_fault_after_the_end_is_noted(tmp_path):
     assert row.notes.endswith(", before the faults of t0 at 500s")
 
 
+LONG = {"at": "100us", "until": "30ms"}
+SHORT = {"at": "1ms", "until": "2ms"}
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"link": "t0-s0"},
+        {"link": "t0-s0", "loss": 1.0},
+        {"host": "h0"},
+        {"switch": "t0"},
+    ],
+    ids=["down", "impaired", "paused", "off"],
+)
+def test_a_fault_lasts_although_another_one_ends(what, tmp_path):
+    asked = {"jobs__0__system": "switchml", "jobs__0__warmup": 0}
+    runs = {
+        "long": [{**LONG, **what}],
+        "short": [{**SHORT, **what}],
+        "both": [{**LONG, **what}, {**SHORT, **what}],
+    }
+    jct = {
+        name: run(tmp_path, name, faults, **asked).results.jct_s.item()
+        for name, faults in runs.items()
+    }
+    assert jct["both"] > 0.029
+    assert jct["short"] < 0.01
+    assert jct["both"] == pytest.approx(jct["long"], rel=0.05)
+
+
+def test_what_an_impairment_does_not_change_stays(tmp_path):
+    usual = {"jobs__0__system": "switchml", "emulation__loss": {"t0-s0": 0.2}}
+    held_up = {"at": "0s", "link": "t0-s0", "reordering": 0.01}
+    (row,) = run(tmp_path, "both", [held_up], **usual).results.itertuples()
+    assert row.verified
+    assert row.retransmitted > 500
+
+
+def test_packets_for_a_link_that_is_down_are_no_overflow(tmp_path):
+    (row,) = run(
+        tmp_path, "down", [{**LONG, "link": "t0-s0"}], jobs__0__system="switchml"
+    ).results.itertuples()
+    assert row.verified
+    assert "queues dropped" not in row.notes
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

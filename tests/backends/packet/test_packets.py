@@ -391,3 +391,20 @@ def test_a_switch_adds_no_faster_than_its_capacity(system, tmp_path):
         assert found.results.verified.item()
         seconds.append(found.results.jct_s.item())
     assert seconds[1] / seconds[0] == pytest.approx(3, rel=0.07)
+
+
+@pytest.mark.parametrize("values", [64, 256, 1024])
+def test_a_capacity_is_one_of_gradients_without_headers(values, tmp_path):
+    """In each of two iterations, a ToR adds three streams of 8 MB: those of two workers, and the
+    other rack's sums."""
+    found = run(
+        tmp_path,
+        jobs__0__system="atp",
+        jobs__0__workload="synthetic/8MB",
+        jobs__0__placement="spread",
+        emulation__scale="1",
+        fabric__capacity="10Gbit",
+        fabric__values=values,
+        fabric__mtu=9000,
+    )
+    assert found.results.jct_s.item() == pytest.approx(2 * 3 * 64e6 / 10e9, rel=0.01)

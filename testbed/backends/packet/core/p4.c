@@ -84,10 +84,10 @@ static void take(struct node *node, uint32_t port, struct packet *packet, instan
     packet_free(node->network, packet);
 }
 
-void p4_open(struct p4 *p4, struct node *node, const struct p4_calls *calls, int64_t capacity)
+void p4_open(struct p4 *p4, struct node *node, const struct p4_calls *calls, instant adds)
 {
     *p4 = (struct p4){.node = node, .calls = *calls};
-    if (capacity) {
+    if (adds) {
         p4->adder = calloc(1, sizeof *p4->adder);
         if (!p4->adder)
             abort();
@@ -95,7 +95,8 @@ void p4_open(struct p4 *p4, struct node *node, const struct p4_calls *calls, int
             .from = node->number,
             .to = node->number,
             .to_port = FROM_ADDER,
-            .rate = capacity,
+            .rate = INT64_MAX, /* bytes take no time, so headers do not count */
+            .each = adds,
             .limit = ADDER_QUEUE,
         };
         port_open(p4->adder, node->network);

@@ -17,13 +17,13 @@ struct p4_calls {
 struct p4 {
     struct node *node;
     struct p4_calls calls;
-    struct port *adder;   /* passes gradients one after another; NULL without a limit */
+    struct port *adder;   /* passes contributions one after another; NULL without a limit */
     struct packet *taken; /* the packet that the program processes */
     instant now;
 };
 
-/* `capacity`: the gradients that the switch can add, in bit/s on a link; 0 for no limit. */
-void p4_open(struct p4 *p4, struct node *node, const struct p4_calls *calls, int64_t capacity);
+/* `adds`: how long the switch takes to add the values of one packet; 0 for no limit. */
+void p4_open(struct p4 *p4, struct node *node, const struct p4_calls *calls, instant adds);
 
 void p4_close(struct p4 *p4);
 

@@ -122,8 +122,14 @@ instant port_send(struct port *port, struct packet *packet, instant now)
 {
     struct network *network = port->network;
     begin(port, now);
+    if (port->is_down) {
+        port->counters.sent_frames++;
+        port->counters.lost++;
+        packet_free(network, packet);
+        return NEVER;
+    }
     bool is_idle = port->free_at <= now;
-    if (port->is_down || (!is_idle && port->waiting + packet->bytes > port->limit)) {
+    if (!is_idle && port->waiting + packet->bytes > port->limit) {
         port->counters.dropped++;
         if (network->drop)
             network->drop(network, port, packet, now);

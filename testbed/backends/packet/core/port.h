@@ -62,7 +62,7 @@ void port_open(struct port *port, struct network *network);
 void port_close(struct port *port);
 
 /* Queues `packet`, which belongs to the port from then on. Returns when its transmission begins;
-   NEVER if it was dropped. */
+   NEVER if it was dropped, or lost because the link is down. */
 instant port_send(struct port *port, struct packet *packet, instant now);
 
 /* The number of frames that are on the wire, in transmission, waiting or held up. */

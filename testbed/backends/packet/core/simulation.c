@@ -235,12 +235,12 @@ void simulation_pump(struct simulation *simulation, uint32_t engine)
 }
 
 void simulation_program(struct simulation *simulation, uint32_t node, const struct p4_calls *calls,
-                        int64_t capacity)
+                        instant adds)
 {
     struct p4 *p4 = malloc(sizeof *p4);
     if (!p4)
         abort();
-    p4_open(p4, &simulation->network->nodes[node], calls, capacity);
+    p4_open(p4, &simulation->network->nodes[node], calls, adds);
     simulation->network->nodes[node].kind = SWITCH;
     simulation->programs =
         grown(simulation->programs, simulation->programs_count, sizeof *simulation->programs);

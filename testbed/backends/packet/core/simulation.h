@@ -64,9 +64,9 @@ uint32_t simulation_engine(struct simulation *simulation, uint32_t node, void *e
 /* Runs an engine after a push. */
 void simulation_pump(struct simulation *simulation, uint32_t engine);
 
-/* Makes a node a switch that runs a P4 program; `capacity` as in p4.h. */
+/* Makes a node a switch that runs a P4 program; `adds` as in p4.h. */
 void simulation_program(struct simulation *simulation, uint32_t node, const struct p4_calls *calls,
-                        int64_t capacity);
+                        instant adds);
 
 /* How packets with values are counted; see network.h. */
 void simulation_carry(struct simulation *simulation, uint32_t values_from, uint32_t uncarried);
