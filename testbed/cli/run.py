@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from testbed.campaign.local import Executor
 
 
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="list the cells and their expected times, run nothing"
+)
 FORCE = click.option(
     "--force",
     is_flag=True,
@@ -29,9 +32,7 @@ FORCE = click.option(
 @click.command()
 @click.argument("files", nargs=-1, type=FILE, callback=each_once)
 @OUTPUT
-@click.option(
-    "--dry-run", is_flag=True, help="list the cells and their expected times, run nothing"
-)
+@DRY_RUN
 @click.option(
     "--resume",
     metavar="DIR",

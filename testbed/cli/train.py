@@ -10,7 +10,7 @@ import click
 
 from testbed.cli.arguments import FILES, OUTPUT, deploying, experiments
 from testbed.cli.failures import running
-from testbed.cli.run import FORCE, announce, report_on, run_all
+from testbed.cli.run import DRY_RUN, FORCE, announce, report_on, run_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 @click.command()
 @FILES
 @OUTPUT
+@DRY_RUN
 @click.option(
     "--device",
     help="where PyTorch computes gradients, such as cuda, for all jobs  [default: the files' key"
     " training.device, or cpu]",
 )
 @FORCE
-def train(files: tuple[Path, ...], output: Path, device: str | None, force: bool) -> None:
+def train(
+    files: tuple[Path, ...], output: Path, dry_run: bool, device: str | None, force: bool
+) -> None:
     """Train models over the fabric, and report accuracy over time.
 
     PyTorch computes the gradients for real; in virtual time this takes as long as the workload's
@@ -57,7 +60,9 @@ def train(files: tuple[Path, ...], output: Path, device: str | None, force: bool
         for path, experiment in zip(files, wanted, strict=True):
             with deploying(path):
                 evaluations.append(New(experiment, output))
-        announce(evaluations)
+        announce(evaluations, dry_run)
+        if dry_run:
+            return
         if not force:
             refuse([each for evaluation in evaluations for each in evaluation.planned])
     finished = run_all(files, evaluations, NOTHING, Local())

@@ -251,6 +251,13 @@ def test_without_pytorch_one_line_says_so(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dry_run_trains_nothing(traced):
+    found = called("train", file(traced), "--dry-run", "-o", traced / "out")
+    assert found.exit_code == 0, found.output
+    assert "1 cell" in found.output
+    assert not (traced / "out").exists()
+
+
 def test_a_file_without_training_is_refused(tmp_path):
     path = tmp_path / "plain.yaml"
     path.write_text(yaml.safe_dump(data(tmp_path, backend="simulate")))
