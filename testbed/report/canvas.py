@@ -148,7 +148,6 @@ def panels(
     below: float = 0.42,
     left: float = 0.55,
     right: float = 0.1,
-    foot: float = 0.0,
     head: float = 0.0,
     wide: bool = False,
     legend: Sequence[Artist] = (),
@@ -158,8 +157,7 @@ def panels(
 
     Args:
         height: the height of all axes, or of each. ``below``, ``left`` and ``right`` are the space
-            for labels, ``foot`` is the space below all axes, ``head`` the space between each and
-            its title. All in inches.
+            for labels, ``head`` is the space between each and its title. All in inches.
         wide: whether a row has one panel, over the width of the page. Otherwise it has two, or one
             in the width of a column.
         facets: what all values of each panel share (`facets`).
@@ -173,7 +171,7 @@ def panels(
     above = head + 0.17 + 0.13 * max((title.count("\n") for title in titles), default=0)
     heights = [height] * len(titles) if isinstance(height, float) else list(height)
     in_rows = [max(heights[at : at + columns]) for at in range(0, len(heights), columns)]
-    total = top + sum(above + tallest + below for tallest in in_rows) + foot
+    total = top + sum(above + tallest + below for tallest in in_rows)
     figure = plt.figure(figsize=(width, total))
     made = []
     for place, title in enumerate(titles):

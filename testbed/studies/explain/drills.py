@@ -244,9 +244,9 @@ def signs(name: str, record: Record) -> list[Sign]:
     return diagnose(record, normal(name), intended)
 
 
-def hidden(fault: Fault, seed: int = HIDDEN_SEED) -> list[Sign]:
+def hidden(fault: Fault) -> list[Sign]:
     """The diagnosis of a run with a hidden fault."""
-    return signs(fault.intended, observe(fault.hide(INTENDED[fault.intended], seed)))
+    return signs(fault.intended, observe(fault.hide(INTENDED[fault.intended], HIDDEN_SEED)))
 
 
 def healthy(name: str, seed: int) -> list[Sign]:
