@@ -113,12 +113,11 @@ def messages(system: str, options: Mapping[str, str], workers: int) -> int:
     return sum(sent[unit.gathers] for unit in job.units)
 
 
-def measure(system: str, options: Mapping[str, str], workers: int) -> Measured:
+def measure(system: str, options: Mapping[str, str], workers: int, logs: Path) -> Measured:
     bound(SIZES[workers])
     before = process_time()
     deployment = planned(system, options, workers)
-    with TemporaryDirectory() as folder:
-        found = backend.run(deployment, Path(folder))
+    found = backend.run(deployment, logs)
     cpu_s = process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     jct_s = found.seconds / found.dilation / deployment.experiment.emulation.scale
@@ -142,8 +141,9 @@ def main() -> None:
                 with one_process() as process:
                     sent = process.submit(messages, *case).result()
                 print(f"{name:28} {workers:7} {sent:10}", end=" ", flush=True)
-                with one_process() as process:
-                    found = process.submit(measure, *case).result()
+                # The folder is this process's, because the other one may be ended by its limits.
+                with one_process() as process, TemporaryDirectory() as logs:
+                    found = process.submit(measure, *case, Path(logs)).result()
             except (ValueError, DeploymentError) as error:
                 print(f"{name:28} {workers:7} {error}", flush=True)
                 continue
