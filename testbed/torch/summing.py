@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,17 @@ class Summing:
         atexit.register(self.close)
 
     def submit(self, order: Callable[[], None]) -> None:
-        """Call ``order`` in the thread, after all earlier ones. It may call `sum`."""
+        """Call ``order`` in the thread, after all earlier ones. It may call `sum`.
+
+        An order made in the thread itself, by a callback of a sum's future, is called at once. The
+        callback may wait for it, and the thread could not call it before the callback returns.
+        Sums must have the same order at all ranks: scripts must add such a callback before they
+        start another sum. Then a callback's sums come next at every rank, even at one where the
+        future is already complete and the script's own thread calls the callback.
+        """
+        if current_thread() is self._thread:
+            order()
+            return
         self._orders.put(order)
 
     def sum(self, values: Float32, divisor: int = 1) -> None:

@@ -16,6 +16,7 @@ import device
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 import testbed.torch
@@ -220,6 +221,36 @@ def training(rank: int, world: int) -> None:
     for found, also, right in zip(through_switches, by_hook, wanted, strict=True):
         assert np.array_equal(found, right)
         assert np.array_equal(also, right)
+    dist.destroy_process_group()
+
+
+def callbacks(rank: int, world: int) -> None:
+    """Callbacks of a sum's future that sum, while the next sum already waits."""
+    dist.init_process_group("ina")
+    inner = drawn(rank, 9)
+
+    def sum_again(_: object) -> None:
+        dist.all_reduce(inner)
+        dist.all_reduce(inner, async_op=True).get_future().wait()
+
+    large, last = drawn(rank, 700 * PACKET), drawn(rank, 5)
+    done = dist.all_reduce(large, async_op=True).get_future().then(sum_again)
+    dist.all_reduce(last)
+    done.wait()
+    once = block_sum(everyone(world, 9), PACKET)
+    assert np.array_equal(inner.numpy(), block_sum(np.stack([once] * world), PACKET))
+    for found in (large, last):
+        assert np.array_equal(found.numpy(), block_sum(everyone(world, len(found)), PACKET))
+
+    buckets = {"bucket_cap_mb": 0.2}  # several
+    hooked = DistributedDataParallel(model(), **buckets)
+    hooked.register_comm_hook(powerSGD_hook.PowerSGDState(None, 2, 2), powerSGD_hook.powerSGD_hook)
+    parameters = trained(hooked, rank)
+    assert not np.array_equal(parameters[0], model()[0].weight.detach().numpy())
+    for found in parameters:
+        first = torch.from_numpy(found.copy())
+        dist.broadcast(first, 0)
+        assert np.array_equal(found, first.numpy())
     dist.destroy_process_group()
 
 
