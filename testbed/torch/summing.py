@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread, current_thread
+from threading import Lock, Thread, current_thread
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class Summing:
         self._rank, self._world, self._timeout_s, self._agree = rank, world, timeout_s, agree
         self._fabric: Fabric | None = None
         self._closing = False
+        self._queueing = Lock()
         self._failed: BaseException | None = None
         self._wiring, self._memory = self._meet(store)
         host = self._wiring.workers[rank]
@@ -73,11 +74,19 @@ class Summing:
         Sums must have the same order at all ranks: scripts must add such a callback before they
         start another sum. Then a callback's sums come next at every rank, even at one where the
         future is already complete and the script's own thread calls the callback.
+
+        Raises GroupError if the group is closed, or is being closed.
         """
-        if current_thread() is self._thread:
-            order()
-            return
-        self._orders.put(order)
+        with self._queueing:
+            if self._closing:
+                raise GroupError(
+                    "found a group that is closed, wanted one that is open; sum before"
+                    " destroy_process_group, or make a new group"
+                )
+            if current_thread() is not self._thread:
+                self._orders.put(order)
+                return
+        order()
 
     def sum(self, values: Float32, divisor: int = 1) -> None:
         """Replace ``values``, contiguous float32[values], by the sums over all ranks, divided by
@@ -93,12 +102,13 @@ class Summing:
 
     def close(self) -> None:
         """End the thread, and at rank 0 the switches. May be called twice."""
-        if self._closing:
-            return
-        self._closing = True
+        with self._queueing:  # so that no order is queued behind the last, and waited for
+            if self._closing:
+                return
+            self._closing = True
+            self._orders.put(None)
         atexit.unregister(self.close)
         core().bell_ring(self._memory.bell(self._wiring.workers[self._rank]))
-        self._orders.put(None)
         self._thread.join(_PATIENCE_S)
         if self._fabric is not None:
             self._fabric.close()

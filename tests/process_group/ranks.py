@@ -254,6 +254,27 @@ def callbacks(rank: int, world: int) -> None:
     dist.destroy_process_group()
 
 
+def destroyed(rank: int, world: int) -> None:
+    """Sums in a group that has been destroyed."""
+    dist.init_process_group("ina")
+    group = dist.new_group(backend="ina")
+    dist.all_reduce(torch.ones(3), group=group)
+    dist.destroy_process_group(group)
+    assert "found a group that is closed" in refused(group.allreduce, [torch.ones(3)])
+    assert "found a group that is closed" in refused(group.mean, torch.ones(3))
+    try:
+        dist.all_reduce(torch.ones(3), group=group)
+        raise AssertionError("nothing was refused")
+    except (RuntimeError, ValueError) as error:
+        # For an error in such a group PyTorch raises one of its own, and keeps ours as its context.
+        found = error if isinstance(error, RuntimeError) else error.__context__
+        assert "found a group that is closed" in str(found)
+    still = torch.ones(3)
+    dist.all_reduce(still)
+    assert still.tolist() == [float(world)] * 3
+    dist.destroy_process_group()
+
+
 def on_a_device(rank: int, world: int) -> None:
     """Tensors whose memory the host cannot use."""
     counters = device.load(Path(os.environ["DEVICE"]))

@@ -82,6 +82,10 @@ def test_a_callback_of_a_sum_can_wait_for_another_sum_as_powersgd_does(tmp_path)
     ranks("callbacks", 2, tmp_path)
 
 
+def test_a_sum_in_a_destroyed_group_is_refused(tmp_path):
+    ranks("destroyed", 2, tmp_path)
+
+
 def test_an_experiment_says_which_switches_sum_and_how(tmp_path):
     ranks(
         "of_an_experiment",
