@@ -221,10 +221,12 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
     def _replace(self, values: Any, divisor: int) -> None:
         assert self._summing is not None
-        flat = values.contiguous().reshape(-1)
+        # numpy cannot show a tensor whose sign is only marked, such as the imaginary part of a
+        # conjugate.
+        flat = values.resolve_neg().contiguous().reshape(-1)
         if values.numel():
             self._summing.sum(flat.numpy(), divisor)
-        if flat.data_ptr() != values.data_ptr():  # a copy, which was contiguous
+        if flat.data_ptr() != values.data_ptr():  # a copy
             values.copy_(flat.view_as(values))
 
 

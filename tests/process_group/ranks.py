@@ -69,6 +69,12 @@ def collectives(rank: int, world: int) -> None:
     own = np.stack([drawn(r, 6, 4).numpy()[:, 1] for r in range(world)])
     assert np.array_equal(columns[:, 1].numpy(), block_sum(own, PACKET))
     assert np.array_equal(columns[:, 0].numpy(), drawn(rank, 6, 4).numpy()[:, 0])
+    negative = torch.full((3,), rank + 1.0)
+    dist.all_reduce(torch._neg_view(negative))
+    assert negative.tolist() == [sum(range(1, world + 1))] * 3
+    imaginary = torch.full((3,), 2j, dtype=torch.complex64)
+    dist.all_reduce(imaginary.conj().imag)
+    assert imaginary.tolist() == [2j * world] * 3
     zeros = torch.zeros(10)
     dist.all_reduce(zeros)
     assert not zeros.any()
