@@ -60,8 +60,8 @@ def rows(times: dict[tuple[str, int], list[float]], **columns) -> pd.DataFrame:
         asdict(
             Row(
                 "rings", "cell", repeat, 0, system, "synthetic/10MB", "one", workers, 1, 0, 1,
-                "emulate", "", 1.0, 1.0, 3, jct_s=time, expected_jct_s=2.0, algbw_gbit_s=8 / time,
-                verified=True, verdict="valid",
+                "emulate", "", 1.0, 1.0, 3, jct_s=time, expected_jct_s=2.0,
+                algbw_gbit_s=8 / (time or 1), verified=True, verdict="valid",
                 settings=json.dumps({"jobs.0.system": system, "jobs.0.workers": workers}),
             )
         )
@@ -287,6 +287,43 @@ def test_parts_of_hardly_any_change_mean_nothing():
     found = judge(claim("midway"), EXPERIMENT, rows(times))
     assert (found.word, found.number) == (CANNOT, None)
     assert "+2.5%" in found.reason
+
+
+@pytest.mark.parametrize("number", ["mean", "most", "least"])
+def test_a_number_may_be_0(number):
+    found = judge(claim(number), EXPERIMENT, rows(both(0, 2, repeats=3)))
+    assert (found.number.value, found.number.low, found.number.high) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_nothing_is_divided_by_0(repeats):
+    found = judge(claim(**OVER), EXPERIMENT, rows(both(3, 0, repeats)))
+    assert (found.word, found.number) == (CANNOT, None)
+    assert found.reason == "No ratio: what it divides by is 0, or too close to 0."
+    # The mean of all repeats is above 0, but that of some drawn with replacement is 0.
+    some = both(3, 2, 3) | {("ring", 4): [0.0, 0.0, 2.0]}
+    assert judge(claim(**OVER), EXPERIMENT, rows(some)).word == CANNOT
+
+
+@pytest.mark.parametrize(
+    ("number", "values"),
+    [
+        ("slope", [0.0, 1.0, 2.0]),
+        ("step", [1.0, 0.0, 2.0]),
+        ("spread", [1.0, 0.0, 2.0]),
+        ("midway", [0.0, 1.0, 0.0]),
+    ],
+)
+def test_points_of_0_have_no_number_that_divides_by_them(number, values):
+    times = {("ps", workers): [time] for workers, time in zip((2, 4, 8), values, strict=True)}
+    found = judge(claim(number), EXPERIMENT, rows(times))
+    assert (found.word, found.number) == (CANNOT, None)
+    assert f"No {number} of the points {values[0]:g}, {values[1]:g}, {values[2]:g}" in found.reason
+
+
+def test_a_change_from_0_has_a_half():
+    times = {("ps", 2): [0.0], ("ps", 4): [1.0], ("ps", 8): [4.0]}
+    assert judge(claim("midway"), EXPERIMENT, rows(times)).number.value == 0.25
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,8 @@ def measured(measure: Measure, experiment: Experiment, rows: pd.DataFrame | str)
     of_cell = by_settings(rows)
     samples = [_sample(measure, experiment, point, of_cell, at) for at, point in enumerate(points)]
     along = [point.at for point in points]
-    change = samples[-1].value / samples[0].value - 1
-    if measure.number == "midway" and abs(change) < LEAST_CHANGE:
+    first, last = samples[0].value, samples[-1].value
+    if measure.number == "midway" and first and abs(change := last / first - 1) < LEAST_CHANGE:
         raise Lacking(CANNOT, f"The whole change is {change:+.1%}, too small to divide.")
     return Number(
         summary(measure.number, along, [sample.value for sample in samples]),
@@ -190,8 +190,21 @@ def _brief(value: Any) -> str:
 
 
 def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
-    """One number from the points' ``values`` at places ``along``; see `measures.Measure`."""
+    """One number from the points' ``values`` at places ``along``; see `measures.Measure`.
+
+    Raises Lacking if it would divide by 0.
+    """
     found = np.array(values)
+    possible = {
+        "slope": found > 0,
+        "midway": found[-1:] != found[:1],
+        "step": found[:-1] != 0,
+        "spread": found != 0,
+    }
+    if not np.all(possible.get(name, True)):
+        points = ", ".join(f"{each:.3g}" for each in found)
+        why = "take the logarithm of 0" if name == "slope" else "divide by 0"
+        raise Lacking(CANNOT, f"No {name} of the points {points}: it would {why}.")
     if name == "slope":
         exponent, _ = np.polyfit(np.log(np.array(along, float)), np.log(found), 1)
         return float(exponent)
@@ -277,7 +290,7 @@ def _sample(
         )
         for cell, beside in point.pairs
     ]
-    ratios = np.array([of.mean() / over.mean() / formula for of, over, formula in pairs])
+    ratios = np.array([_divided(of.mean(), over.mean() * formula) for of, over, formula in pairs])
     resampled = None
     if len(pairs) > 1:
         if len(pairs) >= LEAST:
@@ -286,8 +299,17 @@ def _sample(
         return _Sample(float(ratios.mean()), resampled, f"{len(pairs)} seeds")
     of, over, formula = pairs[0]
     if min(len(of), len(over)) >= LEAST:
-        resampled = _means(of, 2 * number) / _means(over, 2 * number + 1) / formula
+        resampled = _divided(_means(of, 2 * number), _means(over, 2 * number + 1) * formula)
     return _Sample(float(ratios[0]), resampled, counted(len(of), "repeat"))
+
+
+def _divided(of: Floats, over: Floats) -> Floats:
+    """The ratio of two means, or of as many. Raises Lacking if one is not finite."""
+    with np.errstate(all="ignore"):
+        found: Floats = of / over
+    if not np.isfinite(found).all():
+        raise Lacking(CANNOT, "No ratio: what it divides by is 0, or too close to 0.")
+    return found
 
 
 def _metric(measure: Measure, cell: sweep.Settings, rows: Mapping[str, pd.DataFrame]) -> Floats:
