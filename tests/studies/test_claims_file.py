@@ -141,6 +141,14 @@ def test_claims_need_their_experiments_only(tmp_path):
          "a list of bars"),
         ("name: slower", "name: faster", "found the name 'faster' again"),
         ("number: mean", "reference: servers-apart", "found both over and reference"),
+        ("number: mean", "job: 5",
+         "rings.yaml:30:12: claims.0.measure.job: found 5, wanted 0, the only job of rings"),
+        ("number: mean", "job: [0, 1]", "rings.yaml:30:16: claims.0.measure.job.1: found 1"),
+        ("number: mean", "job: []", "claims.0.measure.job"),
+        ("a time}\n    bars", "a time, job: 1}\n    bars",
+         "figures.0.measure.job: found 1"),
+        ("2, of: {jobs.0.system: atp}", "2, job: 1, of: {jobs.0.system: atp}",
+         "figures.0.bars.0.job: found 1"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(tmp_path, old, new, said):

@@ -47,7 +47,8 @@ def load(
             problems.append(located.problem(place, message))
         experiments[experiment.name] = experiment
     if not problems:
-        for found in _placed(content, experiments):
+        # A figure has a measure for each bar and place, and several may have the same error.
+        for found in dict.fromkeys(_placed(content, experiments)):
             problems.append(located.problem(found.place, found.message, at_key=found.at_key))
     if problems:
         raise Invalid(problems)
@@ -77,7 +78,9 @@ def _placed(content: ClaimsFile, experiments: Mapping[str, Experiment]) -> Itera
         for number, measure in enumerate(figure.measures):
             bar = number // len(figure.places)
             for found in _unmeasurable(measure, experiments):
-                own = ("bars", bar) if found.place[:1] == ("of",) else ("measure",)
+                in_bar = found.place[:1] == ("of",)
+                in_bar |= found.place == ("job",) and figure.bars[bar].job is not None
+                own = ("bars", bar) if in_bar else ("measure",)
                 yield Finding(("figures", at, *own, *found.place), found.message, found.at_key)
 
 
@@ -125,6 +128,14 @@ def _unmeasurable(measure: Measure, experiments: Mapping[str, Experiment]) -> It
     experiment = experiments[measure.experiment]
     swept = experiment.sweep.values if experiment.sweep is not None else {}
     wrong = False
+    for number, job in enumerate(measure.jobs or []):
+        if job >= len(experiment.jobs):
+            last = len(experiment.jobs) - 1
+            wanted = f"0, the only job of {experiment.name}"
+            if last:
+                wanted = f"one of the jobs 0 to {last} of {experiment.name}"
+            place: Place = ("job", number) if isinstance(measure.job, list) else ("job",)
+            yield Finding(place, f"found {job}, wanted {wanted}")
     for key in ("of", "over", "where"):
         for path, value in (getattr(measure, key) or {}).items():
             if path not in swept:

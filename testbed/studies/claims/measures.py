@@ -83,7 +83,7 @@ class Measure(Model):
         " script's metric at the end and at its best",
         examples=["throughput_samples_s"],
     )
-    job: _Job | list[_Job] | None = Field(
+    job: _Job | Annotated[list[_Job], Field(min_length=1)] | None = Field(
         default=None,
         description="the job whose rows count, a whole number, or several in a list, whose mean"
         " counts; without it the mean of all jobs",
