@@ -18,10 +18,13 @@ def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:
 
     A run replaces an earlier one's rows of a cell if code or inputs have changed in between. In
     virtual time it also replaces the same repeat of the same code, which is no other sample.
-    Within a run all rows count, because `resume` looks after their versions.
+    Within a run all rows count, because `resume` looks after their versions. The rows of a run that
+    was copied count once.
     """
     order = sorted(about, key=lambda run: (about[run].started, run))
     place = rows["run"].map({run: at for at, run in enumerate(order)})
+    rows = _without_copies(rows, place)
+    place = place[rows.index]
     newest = place.groupby(rows["cell"]).transform("max") == place
     versions = rows["version"].fillna("")
     made = pd.Series([*zip(rows["cell"], versions, strict=True)], index=rows.index)
@@ -29,6 +32,13 @@ def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:
     last = current.groupby(["cell", "repeat", "job"])["place"].transform("max")
     kept = current[(current["place"] == last) | (current["backend"] == "emulate")]
     return kept.drop(columns="place")
+
+
+def _without_copies(rows: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
+    """``rows`` without those that a run at a later ``place`` has, too, with all their figures."""
+    same = rows.loc[place.sort_values(kind="stable").index, rows.columns.drop("run")]
+    copied = same.duplicated(keep="last")
+    return rows[~copied.reindex(rows.index)]
 
 
 def once(rows: pd.DataFrame, labels: Sequence[str] = _LABELS) -> pd.DataFrame:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 from made_up import EXPERIMENT, STYLES, labelled, rows, run
 
@@ -219,18 +222,42 @@ def test_jobs_side_by_side_say_what_was_swept_in_any_of_them(tmp_path):
     assert table["conditions"].eq("").all()
 
 
+def run_on(root, day, all_rows, name="made-up"):
+    """The directory of a run that began on this day."""
+    directory = run(root, all_rows, name, EXPERIMENT)
+    began = {"started_at": f"2026-01-0{day}T00:00:00Z"}
+    (directory / "run.json").write_text(json.dumps(began))
+    return directory
+
+
+def latest(directories):
+    about = {str(each): runs.read(each) for each in directories}
+    return again.latest(run_tables.read(directories).results, about)
+
+
+@pytest.mark.parametrize("backend", ["emulate", "packet"])
+def test_a_copy_of_a_run_gives_no_other_samples(tmp_path, backend):
+    ring = rows("ring", 1.0, 2.0, 3.0, backend=backend, started_at="then")
+    failed = rows("ps", 1.0, backend=backend, error="no memory", started_at="then")
+    failed = [replace(row, jct_s=None, verified=None) for row in failed]
+    one = run_on(tmp_path, 2, ring + failed)
+    whole = tmp_path / "a copy"
+    shutil.copytree(one, whole)
+    # Copied before the run was resumed
+    part = run_on(tmp_path / "b", 1, ring[:2])
+    wanted = latest([one]).drop(columns="run")
+    for several in ([one, whole], [whole, one], [one, part], [part, one, whole]):
+        found = latest(several)
+        assert found["run"].nunique() == 1
+        found = found.drop(columns="run").reset_index(drop=True)
+        pd.testing.assert_frame_equal(found, wanted)
+
+
 def test_a_later_run_replaces_rows_of_the_same_cell(tmp_path):
     """In virtual time the same repeat is no other sample; of other code, no row is one."""
 
     def ran(name, day, **fields):
-        directory = run(tmp_path, rows("ps", 1.0, 2.0, **fields), name, EXPERIMENT)
-        began = {"started_at": f"2026-01-0{day}T00:00:00Z"}
-        (directory / "run.json").write_text(json.dumps(began))
-        return directory
-
-    def latest(directories):
-        about = {str(each): runs.read(each) for each in directories}
-        return again.latest(run_tables.read(directories).results, about)
+        return run_on(tmp_path, day, rows("ps", 1.0, 2.0, **fields), name)
 
     # Rows in virtual time have no time of their own, and names tell nothing.
     virtual = [
@@ -240,7 +267,7 @@ def test_a_later_run_replaces_rows_of_the_same_cell(tmp_path):
     ]
     found = latest(virtual)
     assert set(found["run"]) == {str(virtual[0])} and len(found) == 2
-    real = [ran(f"e{day}", day, version="new") for day in (1, 2)]
+    real = [ran(f"e{day}", day, version="new", started_at=f"day {day}") for day in (1, 2)]
     assert len(latest(real)) == 4
     real.append(ran("changed", 3, version="newer"))
     assert set(latest(real)["run"]) == {str(real[-1])}
