@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
@@ -53,6 +53,17 @@ _FILLED = {
     if each.default is MISSING and each.name not in _TEXT | _TRUTHS
 }
 """Columns with a number in each row."""
+_WHOLE = {
+    tuple(each.name for each in fields(table)): {
+        each.name for each in fields(table) if each.type in ("int", "int | None")
+    }
+    for table in _TABLES
+}
+"""The columns of each table, by its columns, with whole numbers."""
+MOST = 1e100
+"""No number of a table is that large. Means and squares of smaller ones are finite."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Characters that figures and pages cannot contain."""
 
 
 class Unreadable(ValueError):
@@ -169,16 +180,19 @@ def _fields(path: Path, needed: Collection[str]) -> tuple[list[str], list[list[s
     machine went down before anything was written."""
     whole = path.read_bytes().rpartition(b"\n")[0]
     try:
-        table = csv.reader(io.StringIO(whole.decode(), newline=""))
+        text = whole.decode()
     except UnicodeDecodeError as error:
         raise Unreadable(f"{path}: found no text ({error}), {_WANTED}") from None
-    rows = []
+    table, rows = csv.reader(io.StringIO(text, newline="")), []
+    has_control = _CONTROL.search(text) is not None
     try:
         columns = next(table, [])
         for row in table:
             if len(row) != len(columns):
                 said = f"{len(row)} fields under {len(columns)} columns"
                 raise Unreadable(f"{path}:{table.line_num}: found {said}, {_WANTED}")
+            if has_control:
+                row = _printable(row, columns, f"{path}:{table.line_num}")
             rows.append(row)
     except csv.Error as error:
         raise Unreadable(f"{path}:{table.line_num}: found no table ({error}), {_WANTED}") from None
@@ -187,6 +201,17 @@ def _fields(path: Path, needed: Collection[str]) -> tuple[list[str], list[list[s
     if columns and (absent := sorted({*needed}.difference(columns))):
         raise Unreadable(f"{path}:1: found no column {', '.join(absent)}, {_WANTED}")
     return columns, rows
+
+
+def _printable(row: list[str], columns: list[str], place: str) -> list[str]:
+    """``row`` without control characters in its error, which may be the message of a user's code.
+    Raises Unreadable if it has them elsewhere."""
+    for name, text in zip(columns, row, strict=True):
+        if name != "error" and _CONTROL.search(text):
+            found = f"{text[:40]!r} as {name}"
+            wanted = "text without control characters"
+            raise Unreadable(f"{place}: found {found}, wanted {wanted}, as `run` wrote it")
+    return [_CONTROL.sub("\ufffd", text) for text in row]
 
 
 def _table(runs: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -224,12 +249,19 @@ def _typed(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
             table[column] = pd.Series(map(said.get, text), table.index, object)
         elif column not in _TEXT:
             numbers = pd.to_numeric(text, errors="coerce")
-            wrong = (numbers.isna() & (text != "")) | (numbers.abs() == math.inf)
+            wrong = numbers.isna() & (text != "")
             if column in _FILLED & {*header} and columns in (COLUMNS, ITERATION_COLUMNS):
                 wrong |= numbers.isna()
             refuse(column, wrong, "a number")
+            refuse(column, numbers.abs() >= MOST, f"a number below {MOST:g}")
             if columns == COLUMNS:
                 refuse(column, numbers < 0, "a number from 0 on")
+            if column in _WHOLE[columns]:
+                refuse(column, numbers % 1 > 0, "a whole number")
+            if columns == COLUMNS and column == "jct_s":
+                refuse(column, numbers <= 0, "a number above 0")
+            if columns == COLUMNS and column == "tors":
+                refuse(column, numbers < 1, "a number from 1 on")
             table[column] = numbers
     return table
 

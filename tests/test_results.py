@@ -28,6 +28,7 @@ from testbed.results import (
     RunDirectory,
 )
 from testbed.run_tables import read
+from testbed.studies.watching import look
 
 ROW = Row(
     experiment="quick",
@@ -240,6 +241,36 @@ def test_settings_that_are_no_mapping(text: str, run: RunDirectory) -> None:
     run.append([replace(ROW, settings=text)])
     with pytest.raises(run_tables.Unreadable, match=r":2: found .* as settings, wanted a JSON obj"):
         read(run.path)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"jct_s": 0.0}, "'0.0' as jct_s, wanted a number above 0"),
+        ({"jct_s": 1e308}, "'1e+308' as jct_s, wanted a number below 1e+100"),
+        ({"tors": 0}, "'0' as tors, wanted a number from 1 on"),
+        ({"workers": 2.5}, "'2.5' as workers, wanted a whole number"),
+        ({"retransmitted": 0.5}, "'0.5' as retransmitted, wanted a whole number"),
+        ({"workload": "a\0b"}, "'a\\x00b' as workload, wanted text without control characters"),
+    ],
+)
+def test_figures_that_no_run_has(change: dict, said: str, run: RunDirectory) -> None:
+    run.append([replace(ROW, repeat=1), replace(ROW, **change)])
+    with pytest.raises(run_tables.Unreadable) as raised:
+        read(run.path)
+    assert str(raised.value) == f"{run.path}/results.csv:3: found {said}, as `run` wrote it"
+
+
+@pytest.mark.parametrize("jct_s", [0.0, 1e308])
+def test_who_watches_a_run_is_told_of_such_times_too(jct_s: float, run: RunDirectory) -> None:
+    run.append([replace(ROW, jct_s=jct_s, repeat=repeat) for repeat in range(2)])
+    with pytest.raises(run_tables.Unreadable, match=r":2: found .* as jct_s, wanted seconds above"):
+        look(run.path)
+
+
+def test_the_error_of_a_users_code_may_have_any_characters(run: RunDirectory) -> None:
+    run.append([replace(ROW, jct_s=None, error="a\0b\x1b[0m")])
+    assert read(run.path).results["error"].tolist() == ["a\ufffdb\ufffd[0m"]
 
 
 def _write_forever(path: Path) -> None:

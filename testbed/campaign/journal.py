@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.results import CELLS, CellEvent
-from testbed.run_tables import read_text
+from testbed.run_tables import MOST, read_text
 
 SESSION, PLANNED, STARTED, FINISHED = "session", "planned", "started", "finished"
 
@@ -189,12 +189,18 @@ def _event(row: dict[str, str]) -> CellEvent | None:
     """The event in a line of the table; None if it is not as `run` writes it."""
     try:
         return CellEvent(
-            at=float(row["at"]),
+            at=_seconds(row["at"]),
             event=row["event"],
             cell=row["cell"],
             repeat=int(row["repeat"]),
-            expected_s=float(row["expected_s"]),
+            expected_s=_seconds(row["expected_s"]),
             title=row["title"],
         )
     except (KeyError, ValueError):
         return None
+
+
+def _seconds(text: str) -> float:
+    if not abs(seconds := float(text)) < MOST:
+        raise ValueError
+    return seconds

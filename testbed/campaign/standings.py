@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
@@ -19,7 +18,7 @@ from testbed.report.backends import SIMULATED, mark
 from testbed.report.names import of_any, variant
 from testbed.report.statistics import mean_interval
 from testbed.results import RESULTS
-from testbed.run_tables import Unreadable, read_text
+from testbed.run_tables import MOST, Unreadable, read_text
 from testbed.workload.catalogue import title
 
 Record: TypeAlias = Mapping[str, str]
@@ -39,13 +38,14 @@ def records(run: Path) -> Iterator[Record]:
     for line, row in enumerate(read_text(path, _READ), 2):
         if row["verdict"] == VALID and not _is_time(row["jct_s"]):
             found = repr(row["jct_s"][:40])
-            raise Unreadable(f"{path}:{line}: found {found} as jct_s, wanted a number of seconds")
+            wanted = f"seconds above 0 and below {MOST:g}"
+            raise Unreadable(f"{path}:{line}: found {found} as jct_s, wanted {wanted}")
         yield row
 
 
 def _is_time(text: str) -> bool:
     try:
-        return isfinite(float(text))
+        return 0 < float(text) < MOST
     except ValueError:
         return False
 

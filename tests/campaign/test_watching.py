@@ -136,6 +136,15 @@ def test_a_new_session_forgets_the_one_before():
     assert journal.left_s(9.0) == pytest.approx(5.0)
 
 
+@pytest.mark.parametrize("expected_s", [float("inf"), float("nan"), 1e308])
+def test_an_event_with_a_time_that_no_cell_takes_does_not_count(tmp_path, expected_s):
+    run = results.RunDirectory.create(tmp_path, "tiny")
+    run.append_events([CellEvent(0.0, PLANNED, "a", 0, expected_s), CellEvent(0.0, PLANNED, "b")])
+    found = read(run.path)
+    assert [*found.titles] == [("b", 0)]
+    assert found.left_s(1.0) == 0
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run of two systems at two shares of INA, with three repeats."""
