@@ -29,7 +29,7 @@ from testbed.report.names import fabric, settings
 from testbed.report.ranking import Ranking, fastest, rankings
 from testbed.report.settings import PLACE, SERIES, SETTING
 from testbed.report.system_style import Series, Styles
-from testbed.report.tables import Table, interval, number
+from testbed.report.tables import Table, interval, md, number
 from testbed.workload.catalogue import title
 
 WINNERS = "winners.md"
@@ -215,6 +215,4 @@ def markdown(table: Table) -> str:
     """A table in Markdown."""
     columns, rows = table
     lines = [columns, ["---"] * len(columns), *rows]
-    return "".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
-    )
+    return "".join("| " + " | ".join(map(md, line)) + " |\n" for line in lines)

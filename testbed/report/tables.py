@@ -29,6 +29,11 @@ def number(value: Any, aligned: bool = False) -> str:
     return f"{value:#.3g}".rstrip(".") if aligned else f"{value:.3g}"
 
 
+def md(text: Any) -> str:
+    """Text for Markdown, where it would otherwise be taken for HTML or for the end of a cell."""
+    return str(text).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+
+
 def count(value: Any) -> str:
     return "–" if pd.isna(value) else str(int(value))
 

@@ -1,4 +1,5 @@
-"""The pages' templates: HTML templates escape their values, Markdown templates do not."""
+"""The pages' templates: HTML templates escape their values, Markdown templates those that the
+filter ``md`` gets."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import jinja2
 
-from testbed.report.tables import number
+from testbed.report.tables import md, number
 
 
 @cache
@@ -21,7 +22,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters |= {"fraction": fraction, "number": number}
+    made.filters |= {"fraction": fraction, "md": md, "number": number}
     return made
 
 

@@ -1,6 +1,6 @@
 import pandas as pd
 
-from testbed.report.answer import above, often_first
+from testbed.report.answer import above, markdown, often_first
 from testbed.report.differences import Difference
 from testbed.report.ranking import Ranking
 from testbed.report.settings import PLACE, SERIES, SETTING
@@ -49,3 +49,13 @@ def test_means_far_above_the_closed_form_are_listed_with_their_notes():
     assert told["system"] == "PS"
     assert (told["times as long"], told["retransmitted"]) == ("1.2", "7")
     assert told["seen"] == "TCP timed out 3 times"
+
+
+def test_a_cell_of_markdown_is_text():
+    table = (["a|b", "c"], [["x < y", "p & q"], ["1 | 2", "plain"]])
+    assert markdown(table).splitlines() == [
+        "| a\\|b | c |",
+        "| --- | --- |",
+        "| x &lt; y | p &amp; q |",
+        "| 1 \\| 2 | plain |",
+    ]

@@ -79,7 +79,7 @@ def test_the_page_needs_nothing_else_and_says_what_failed(tmp_path, systems):
     title = STYLES[systems[0]].title if systems[0] in STYLES else systems[0]
     markdown = (tmp_path / "out" / "report.md").read_text()
     assert f"| {title} |" in markdown
-    assert "rank 3 <died> \\| 1" in markdown
+    assert "rank 3 &lt;died> \\| 1" in markdown
     names = {"jct", "exposed", "closed-form", "iterations", "timeline-1", "links", "fabric-1"}
     names |= {"speed-up"} if "ring" in systems else set()
     figures = tmp_path / "out" / "figures"

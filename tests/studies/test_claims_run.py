@@ -68,7 +68,7 @@ claims:
   - {name: greener, claimed: It is greener., read: x, theirs: x, cannot: Nobody measured power.}
 observations:
   - name: seconds
-    asked: How long does it take?
+    asked: How long does it take? <2 | 3> & more
     ours: two and four workers
     measure: {experiment: packets, metric: jct_s, reads: mean time}
 figures:
@@ -146,6 +146,7 @@ def test_claims_are_run_judged_and_shown(folder, tmp_path):
     assert "Ring at 4: published" not in drawn
     assert "| Ring | 4 | – |" in text
     assert "A ring \\| is faster." in text
+    assert "| How long does it take? &lt;2 \\| 3> &amp; more |" in text
 
     again = invoke(*asked)
     assert "cells" not in again.stderr
