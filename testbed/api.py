@@ -13,7 +13,7 @@ fails raises nothing: its row has the reason in ``error``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -98,7 +98,7 @@ def run(
     output: File = "results",
     *,
     executor: str = "local",
-    captures: Sequence[str] = (),
+    captures: str | Collection[str] = (),
     series: str | None = None,
     timeline: bool = False,
     force: bool = False,
@@ -109,7 +109,7 @@ def run(
     Args:
         output: where the results directory is made; the column ``run`` of the tables names it.
         executor: "local", or "dask:ADDRESS" for the machines of a Dask scheduler.
-        captures: links such as h0-t0 whose packets are stored in the cells' logs.
+        captures: a link such as "h0-t0", or several, whose packets are stored in the cells' logs.
         series: an interval of simulated time such as "10us", at which the state of queues, windows
             and slots is stored in the cells' logs.
         timeline: whether to store in the cells' logs when ranks, links and switches were busy.
@@ -117,7 +117,7 @@ def run(
         progress: whether to report on stderr which cell runs, and its result.
     """
     evaluated = evaluation.New(validate(experiment), Path(output))
-    return _run(evaluated, recorded(captures, series, timeline), executor, force, progress)
+    return _run(evaluated, recorded(_links(captures), series, timeline), executor, force, progress)
 
 
 def resume(
@@ -128,7 +128,7 @@ def resume(
     any_version: bool = False,
     adopt: bool = False,
     executor: str = "local",
-    captures: Sequence[str] = (),
+    captures: str | Collection[str] = (),
     series: str | None = None,
     timeline: bool = False,
     force: bool = False,
@@ -147,7 +147,15 @@ def resume(
     rules = Rules([retry] if isinstance(retry, str) else retry, any_version, adopt)
     asked = None if experiment is None else validate(experiment)
     evaluated = evaluation.Resumed(Path(directory), asked, rules)
-    return _run(evaluated, recorded(captures, series, timeline), executor, force, progress)
+    return _run(evaluated, recorded(_links(captures), series, timeline), executor, force, progress)
+
+
+def _links(captures: Any) -> list[str]:
+    """The links in ``captures``, which may be a single one."""
+    links = [captures] if isinstance(captures, str) else captures
+    if isinstance(links, Collection) and all(isinstance(each, str) for each in links):
+        return [*links]
+    raise TypeError(f'captures: found {captures!r}, wanted a link such as "h0-t0", or a list')
 
 
 def _run(

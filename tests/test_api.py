@@ -175,3 +175,23 @@ def test_what_is_retried_is_a_known_word(tmp_path):
         testbed.resume(tmp_path, retry=["fail"])
     with pytest.raises(ValueError, match="found no directory"):
         testbed.read()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_captured_is_one_link_or_several(tmp_path, again):
+    asked = data(tmp_path, backend="packet")
+    one = testbed.run(asked, tmp_path / "out") if again else None
+
+    def run(captures):
+        if one is None:
+            return testbed.run(asked, tmp_path / "out", captures=captures)
+        more = asked | {"emulation": asked["emulation"] | {"repeats": 2}}
+        return testbed.resume(one.results.run[0], more, captures=captures)
+
+    for one_link in ("h0-t9", ["h0-t9"], ("h0-t9",)):
+        with pytest.raises(testbed.DeploymentError, match="--pcap h0-t9: "):
+            run(one_link)
+    wrong: list[object] = [5, None, ["h0-t0", 5], b"h0-t0"]
+    for captures in wrong:
+        with pytest.raises(TypeError, match=r"captures: found .*, wanted a link such as"):
+            run(captures)
