@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ina_loopback import NET
 from patience import PATIENCE_S, awaited
 
 from testbed.deployment.tasks import role
@@ -28,9 +29,6 @@ from testbed.workload.quantise import BlockExponent, Factor
 from testbed.workload.values import load as load_sample
 
 ELEMENTS = 3 * 4 * 256
-
-# Ports are fixed, so each process uses its own loopback addresses.
-NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 UNITS = (Unit(0, ELEMENTS, 0.01), Unit(1, ELEMENTS, 0.03))
 
 

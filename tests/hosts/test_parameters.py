@@ -3,7 +3,6 @@ keeps to the bound on staleness."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 import virtual
 from hypothesis import given
 from hypothesis import strategies as st
+from ina_loopback import NET
 from patience import PATIENCE_S
 
 from testbed.hosts.driver import drive
@@ -28,8 +28,6 @@ from testbed.systems import Assignment, registry
 from testbed.topology.builders import leaf_spine
 from testbed.workload.gradients import Gradients
 
-# Ports are fixed, so each process uses its own loopback addresses.
-NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 UNITS = (Unit(0, 3001, 0.002), Unit(0, 2000, 0.002), Unit(1, 777, 0.005))
 ELEMENTS = 5778
 COMPUTE = 0.006

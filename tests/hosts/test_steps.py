@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from multiprocessing import Pipe
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ina_loopback import NET
 from patience import awaited
 
 from testbed.hosts import driver
@@ -23,7 +23,6 @@ from testbed.plan.trees import Tree
 from testbed.plan.units import Unit
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 
-NET = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
 TREE = Tree("switch", {"h0": 0, "h1": 1}, {"h0": "switch", "h1": "switch"}, SWITCHML)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import selectors
 import socket
 import sys
@@ -13,6 +12,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import numpy as np
+from ina_loopback import NET
 
 import testbed.protocols
 from testbed import wire
@@ -144,8 +144,7 @@ class Loopback(Addressing):
 
     def __init__(self, fabric: Fabric) -> None:
         super().__init__(fabric)
-        net = f"127.{os.getpid() // 250 % 250 + 2}.{os.getpid() % 250}"
-        self.addresses = {node: f"{net}.{at + 1}" for at, node in enumerate(fabric.nodes)}
+        self.addresses = {node: f"{NET}.{at + 1}" for at, node in enumerate(fabric.nodes)}
         self._ip = {node: IPv4Address(ip) for node, ip in self.addresses.items()}
 
     def routes(self, switch: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
-from ina_traffic import address, values
+from ina_traffic import headers, values
 
 from testbed import wire
 from testbed.plan.trees import Tree
@@ -24,8 +24,6 @@ from testbed.switches.frames import (
     FIRST,
     IS_SUM,
     LAST,
-    LINK,
-    UDP,
     Packet,
     number,
     set_number,
@@ -87,10 +85,8 @@ class Host:
         return 1 + (s + 3 * self.allocation.number) % wire.MOST_PRIORITY if counts else 0
 
     def packet(self, kind: int, s: int, to: str, bitmap: int, **fields: int) -> Packet:
-        link, udp, ina = np.zeros(1, LINK), np.zeros(1, UDP), np.zeros(1, wire.HEADER)
-        link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
-        link["src"] = address(self.addressing.ip(self.name))
-        link["dst"] = address(self.addressing.ip(to))
+        link, udp = headers(self.addressing.ip_number(self.name), self.addressing.ip_number(to))
+        ina = np.zeros(1, wire.HEADER)
         udp["sport"] = udp["dport"] = wire.PORT
         ina["kind"], ina["tree"], ina["bitmap"] = kind, self.allocation.number, bitmap
         ina["sequence"] = (FIRST_SEQUENCE + s) % (1 << 32)

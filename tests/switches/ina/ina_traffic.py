@@ -198,14 +198,11 @@ class Traffic:
         return self._finished(packet, sender)
 
     def _headers(self, sender: str, to: str, port: int) -> tuple[np.ndarray, np.ndarray]:
-        link, udp = np.zeros(1, LINK), np.zeros(1, UDP)
+        link, udp = headers(ADDRESSING.ip_number(sender), address(to))
         link["to_mac"] = np.void(ADDRESSING.mac(SWITCH).to_bytes(6, "big"))
         link["from_mac"] = np.void(ADDRESSING.mac(sender).to_bytes(6, "big"))
-        link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
         link["tos"] = self.random.choice((0, 2, 3, 0xB8))
         link["ttl"] = self.random.choice((64, 64, 64, 64, 2, 1))
-        link["src"] = address(ADDRESSING.ip(sender))
-        link["dst"] = address(to)
         udp["sport"], udp["dport"], udp["checksum"] = port, port, self.random.getrandbits(16)
         return link, udp
 
@@ -232,6 +229,25 @@ class Traffic:
             # Ethernet addresses have no effect.
             changed[self.random.randrange(12, min(90, len(frame)))] = self.random.getrandbits(8)
         return port, bytes(changed)
+
+
+def headers(source: int, to: int) -> tuple[np.ndarray, np.ndarray]:
+    """The headers of a UDP packet from one address to another."""
+    link, udp = np.zeros(1, LINK), np.zeros(1, UDP)
+    link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
+    link["src"], link["dst"] = source, to
+    return link, udp
+
+
+def data_packet(host: str, allocation: Allocation, sequence: int, values: np.ndarray) -> Packet:
+    """What a member sends to the switch."""
+    link, udp = headers(ADDRESSING.ip_number(host), ADDRESSING.ip_number(SWITCH))
+    ina = np.zeros(1, wire.HEADER)
+    udp["dport"] = wire.PORT
+    ina["kind"], ina["tree"], ina["sequence"] = wire.KIND_DATA, allocation.number, sequence
+    ina["slot"] = sequence % allocation.slots
+    ina["bitmap"] = allocation.tree.bits(host)
+    return Packet(link, udp, ina=ina, values=values.astype(">i4"))
 
 
 def address(text: str) -> int:

@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from ina_scene import ADDRESSING, ALLOCATIONS, ENTRIES, FABRIC, SWITCH, forget
-from ina_traffic import Traffic, address
+from ina_traffic import Traffic, data_packet
 
 from testbed import wire
 from testbed.compiler import cache
 from testbed.protocols.atp.protocol import PROTOCOL as ATP
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import COMPILER, PROGRAMS, compile_program, sources_digest
-from testbed.switches.frames import LINK, UDP, Packet, parse
+from testbed.switches.frames import Packet, parse
 from testbed.switches.native.target import NativeSwitch
 from testbed.switches.reference import ReferenceSwitch
 from testbed.switches.wired import wired_bmv2
@@ -109,21 +109,14 @@ def add(switch, allocation, contributions):
     """The switch's sum of ``contributions`` (members × lanes), and its flags."""
     sequence = next(fragments)
     for host, values in zip(MEMBERS, contributions, strict=True):
-        link, udp, ina = np.zeros(1, LINK), np.zeros(1, UDP), np.zeros(1, wire.HEADER)
-        link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
-        link["src"], link["dst"] = address(ADDRESSING.ip(host)), address(ADDRESSING.ip(SWITCH))
-        udp["dport"] = wire.PORT
-        ina["kind"], ina["tree"], ina["sequence"] = wire.KIND_DATA, allocation.number, sequence
-        ina["slot"] = sequence % allocation.slots
-        ina["bitmap"] = 1 << allocation.tree.rank_of[host]
-        packet = Packet(link, udp, ina=ina, values=values.astype(">i4"))
+        packet = data_packet(host, allocation, sequence, values)
         left = switch.process(ADDRESSING.port(SWITCH, host), bytes(packet))
         assert bool(left) == (host == MEMBERS[-1])
     sums = [parse(frame, contributions.shape[1]) for _, frame in left]
     assert all((each.values == sums[0].values).all() for each in sums)
     if allocation is WATCHED:  # the root's result frees the slot
-        ina["kind"] = wire.KIND_ACK
-        switch.process(4, bytes(Packet(link, udp, ina=ina)))
+        packet.ina["kind"] = wire.KIND_ACK
+        switch.process(4, bytes(Packet(packet.link, packet.udp, ina=packet.ina)))
     return sums[0].values, int(sums[0].ina["flags"][0])
 
 

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from ina_scene import ADDRESSING, ALLOCATIONS, FABRIC, SWITCH
-from ina_traffic import address
+from ina_traffic import data_packet
 
 from testbed import wire
 from testbed.protocols.flare.protocol import PROTOCOL
@@ -17,7 +17,7 @@ from testbed.protocols.flare.reference import NOTHING, merge
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
 from testbed.switches.compile import PROGRAMS
 from testbed.switches.entries import derive
-from testbed.switches.frames import LINK, UDP, Packet, parse
+from testbed.switches.frames import parse
 from testbed.switches.native.target import NativeSwitch
 from testbed.switches.wired import wired_bmv2
 
@@ -83,14 +83,7 @@ def test_the_switch_merges_entry_by_entry(target):
     for sequence in range(20):
         packets = [drawn(random, lanes // 2) for _ in MEMBERS]
         for host, values in zip(MEMBERS, packets, strict=True):
-            link, udp, ina = np.zeros(1, LINK), np.zeros(1, UDP), np.zeros(1, wire.HEADER)
-            link["type"], link["version_ihl"], link["ttl"], link["protocol"] = 0x0800, 0x45, 64, 17
-            link["src"], link["dst"] = address(ADDRESSING.ip(host)), address(ADDRESSING.ip(SWITCH))
-            udp["dport"] = wire.PORT
-            ina["kind"], ina["tree"], ina["sequence"] = wire.KIND_DATA, told.number, sequence
-            ina["slot"] = sequence % told.slots
-            ina["bitmap"] = told.tree.bits(host)
-            packet = Packet(link, udp, ina=ina, values=values.astype(">i4"))
+            packet = data_packet(host, told, sequence, values)
             left = switch.process(ADDRESSING.port(SWITCH, host), bytes(packet))
             assert bool(left) == (host == MEMBERS[-1])
         for _, frame in left:
