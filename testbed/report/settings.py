@@ -294,10 +294,14 @@ def _others(rows: pd.DataFrame) -> pd.Series:
 
 
 def _beside(rows: pd.DataFrame) -> pd.Series:
-    """The systems and workloads of the jobs that ran side by side with each row's job."""
+    """The systems and workloads of the jobs that ran side by side with each row's job.
+
+    They are in the order of the jobs: stored baselines have their rows in another order.
+    """
     beside = pd.Series("", index=rows.index)
     shared = rows.groupby(["run", "cell", "repeat"])["job"].transform("nunique") > 1
-    for _, together in rows[shared].groupby(["run", "cell", "repeat"]):
+    in_order = rows[shared].sort_values("job")
+    for _, together in in_order.groupby(["run", "cell", "repeat"]):
         names = (together["system"] + " " + together["workload"]).to_dict()
         for own in together.index:
             beside[own] = " + ".join(name for at, name in names.items() if at != own)

@@ -201,6 +201,21 @@ def test_jobs_that_share_a_fabric_are_compared_with_their_like(tmp_path):
     assert all("beside ps tiny" in each.setting for each in found.moved)
 
 
+@pytest.mark.parametrize("systems", ["ring switchml atp", "atp ring atp"])
+def test_three_jobs_that_share_a_fabric_are_compared_with_their_baseline(systems, tmp_path):
+    trace = str(tmp_path / "tiny.trace")
+    jobs = [{"system": each, "workload": trace, "workers": 2} for each in systems.split()]
+    times = dict.fromkeys(systems.split(), 2.0)
+    base = made_up(tmp_path, times, jobs=jobs, fabric__hosts_per_leaf=[5, 5], sweep=None)
+    file = tmp_path / "baseline.json"
+    assert invoke("baseline", base, "-o", file).exit_code == 0
+    for one, other in ((base, file), (file, base)):
+        done = invoke("compare", one, other, "--tolerance", "0")
+        assert done.exit_code == 0, done.output
+        assert "only in" not in done.output
+        assert "0 of 6 figures moved" in done.output
+
+
 def test_a_stored_baseline_says_the_same_as_the_directory(base, tmp_path):
     file = tmp_path / "baseline.json"
     done = invoke("baseline", base, "-o", file)
