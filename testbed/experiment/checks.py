@@ -237,6 +237,8 @@ def _without_packets(
                 "found faults at given times, wanted none; write backend: packet or emulate, or"
                 " remove them",
             )
+    if emulation is not None and not emulated:
+        yield from _not_simulated(emulation)
     for what, names in (
         ("a delay of single packets", ("link_delay", "pipeline_latency")),
         ("a cost of hosts", ("packet_cost", "message_cost")),
@@ -246,6 +248,20 @@ def _without_packets(
                 yield Finding(
                     ("fabric", name),
                     f"found {what}, wanted none; write backend: packet, or remove it",
+                )
+
+
+def _not_simulated(emulation: Emulation) -> Iterator[Finding]:
+    """The simulator has no packets to lose or to copy."""
+    for what in ("loss", "duplication"):
+        asked = getattr(emulation, what)
+        by_link = asked.items() if isinstance(asked, Mapping) else [(None, asked)]
+        for link, share in by_link:
+            if share:
+                yield Finding(
+                    ("emulation", what) if link is None else ("emulation", what, link),
+                    f"found {share:g}, wanted 0 with backend: simulate, where there are no packets;"
+                    " write backend: packet or emulate, or remove it",
                 )
 
 

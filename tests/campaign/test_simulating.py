@@ -9,6 +9,8 @@ import pytest
 from tiny import experiment, file
 from verbs import invoke
 
+from testbed.backends.flow import backend
+from testbed.backends.measurements import Stalled
 from testbed.campaign.cell import run_cell
 from testbed.campaign.planning import plan
 from testbed.deployment.errors import DeploymentError
@@ -100,12 +102,18 @@ def test_too_little_memory_is_found_as_in_emulation(tmp_path):
 
 
 def test_loss_is_refused_in_words(tmp_path):
+    """A file with it does not load, but an experiment may be changed after that."""
+    lossy = experiment(tmp_path, emulation__loss="1/100")
     with pytest.raises(DeploymentError, match="wanted 0 with backend: simulate"):
-        row(tmp_path, emulation__loss="1/100")
+        simulated(lossy.model_copy(update={"backend": "simulate"}), tmp_path)
 
 
-def test_one_cell_that_fails_is_counted_as_one(tmp_path):
-    path = file(tmp_path, backend="simulate", emulation__loss="1/100")
+def test_one_cell_that_fails_is_counted_as_one(tmp_path, monkeypatch):
+    def fails(*_):
+        raise Stalled("its ranks wait for ever")
+
+    monkeypatch.setattr(backend, "simulate", fails)
+    path = file(tmp_path, backend="simulate")
     done = invoke("run", path, "-o", tmp_path / "out")
     assert done.exit_code == 1
     assert "1 cell failed; see the report" in done.output

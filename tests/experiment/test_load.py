@@ -85,7 +85,7 @@ jobs:
     servers: [h1]
     colocated: true
     compute: {stragglers: {workers: 1, slowdown: 2}}
-backend: simulate
+backend: packet
 emulation:
   target: native
   dilation: 12.5
@@ -172,7 +172,7 @@ def test_all_keys() -> None:
     assert (second.system, second.workers, second.iterations) == ("ps", ("h0", "h1"), 7)
     assert experiment.emulation.scale == 1 / 3
     assert experiment.emulation.loss == 0.001
-    assert experiment.backend == "simulate"
+    assert experiment.backend == "packet"
     assert experiment.fabric.capacity == {"t1": 9e9, "s0": 1.5e9}
     assert experiment.fabric.step_latency == 12.5e-6
     assert first.compute is not None
