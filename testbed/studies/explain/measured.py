@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,12 @@ def lines(run: Path, rows: pd.DataFrame) -> Iterator[str]:
         found = parts.parts(row, tables.iterations)
         titles = ("compute", "plan's busiest link", "ECMP, retransmitted", "other")
         for title, seconds in zip(titles, found, strict=True):
-            yield f"  {title:19} {seconds:9.4g} s {seconds / row.jct_s:6.1%}"
-        yield f"  {'sum':19} {sum(found):9.4g} s {1:6.1%}"
+            if isnan(seconds):
+                yield f"  {title:19} {'–':>9}    not measured for this job alone; in the last part"
+            else:
+                yield f"  {title:19} {seconds:9.4g} s {seconds / row.jct_s:6.1%}"
+        known = sum(seconds for seconds in found if not isnan(seconds))
+        yield f"  {'sum':19} {known:9.4g} s {1:6.1%}"
         yield from _seen(row, tables, cells.get(row.cell))
         yield _UNKNOWN.get(row.backend, "")
         yield ""
@@ -74,7 +79,7 @@ def _seen(row: Any, tables: run_tables.Tables, experiment: Experiment | None) ->
     if experiment is not None and len(experiment.jobs) > 1:
         yield (
             f"other jobs: {len(experiment.jobs)} ran at once, and a link's bytes are those of all"
-            " jobs; what they cost one another is in the last two parts."
+            " jobs; what they cost one another is in the last part."
         )
     iterations = own(tables.iterations)
     iterations = iterations[iterations["job"] == row.job]

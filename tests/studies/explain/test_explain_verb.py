@@ -67,6 +67,20 @@ def test_rows_of_other_back_ends_are_explained_by_their_tables(tmp_path):
     assert "--job: found 99, wanted at most 0" in done.output
 
 
+def test_a_part_that_was_not_measured_is_left_out_of_the_sum(tmp_path):
+    """A link's bytes are measured for all jobs together."""
+    job = {"system": "ring", "workload": str(tmp_path / "tiny.trace"), "workers": 2}
+    path = file(tmp_path, backend="simulate", jobs=[job, job])
+    found = testbed.run(path, tmp_path / "results").results
+    done = invoke("explain", found.run[0])
+    assert done.exit_code == 0, done.output
+    assert "nan" not in done.output
+    seconds = {line[2:21].strip(): line[22:].split() for line in done.output.splitlines()[1:6]}
+    assert seconds["ECMP, retransmitted"][:2] == ["–", "not"]
+    assert seconds["sum"] == [f"{found.jct_s[0]:.4g}", "s", "100.0%"]
+    assert "cost one another is in the last part" in done.output
+
+
 def test_an_emulated_row_says_what_was_measured_and_what_is_not_known(tmp_path):
     """The tables are those of a run in packets, marked as emulated: they have the same columns."""
     paused = {"at": "400us", "until": "2ms", "host": "h0"}
