@@ -26,8 +26,8 @@ from testbed.cli.failures import reading, running
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="how many cells to explain: the slowest of a RUN, relative to their closed form, or the"
-    " first of a FILE",
+    help="how many cells to explain: the slowest of a RUN, on all back ends together, relative to"
+    " their closed form, or the first of a FILE",
 )
 @click.option(
     "-o",

@@ -30,9 +30,8 @@ def of_experiment(experiment: Experiment, asked: str | None, most: int) -> list[
 
 
 def of_run(run: Path, asked: str | None, most: int, job: int) -> tuple[list[Cell], pd.DataFrame]:
-    """The ``most`` cells in packets whose ``job`` is slowest relative to its closed form, and that
-    job's rows of as many cells on other back ends. With ``asked``, only cells whose ids begin with
-    it count.
+    """The ``most`` cells whose ``job`` is slowest relative to its closed form: those in packets,
+    and that job's rows of the others. With ``asked``, only cells whose ids begin with it count.
 
     Raises Unreadable or FileNotFoundError if the directory has no results.
     """
@@ -51,11 +50,12 @@ def of_run(run: Path, asked: str | None, most: int, job: int) -> tuple[list[Cell
         raise NoCell(f"--job: found {job}, wanted at most {last}, the last job")
     rows = rows.assign(over=rows["jct_s"] / rows["expected_jct_s"])
     rows = rows.sort_values("over", ascending=False, kind="stable").drop_duplicates("cell")
+    rows = rows.head(most)
     in_packets = rows[rows["backend"] == "packet"]
     known = {(cell.id, cell.repeat): cell for cell in expand(read(run / results.EXPERIMENT))}
-    wanted = [(row.cell, int(row.repeat)) for row in in_packets.head(most).itertuples()]
+    wanted = [(row.cell, int(row.repeat)) for row in in_packets.itertuples()]
     cells = [known[key] for key in wanted if key in known]
-    others = rows[rows["backend"] != "packet"].head(most)
+    others = rows[rows["backend"] != "packet"]
     if not cells and not len(others):
         raise NoCell(f"{run}: found no cell of its {results.EXPERIMENT}, wanted one")
     return cells, others

@@ -46,6 +46,20 @@ def test_of_a_run_it_explains_the_slowest_cell(tmp_path):
     assert invoke("explain", slowest.run, "--cell", other.cell[:6]).output.startswith(other.cell)
 
 
+def test_cells_of_all_back_ends_are_ranked_together(tmp_path):
+    path = ring(tmp_path, backend="packet", sweep={"backend": ["packet", "simulate"]})
+    found = testbed.run(path, tmp_path / "results").results
+    found = found.assign(over=found.jct_s / found.expected_jct_s).sort_values("over")
+
+    def explained(most):
+        done = invoke("explain", found.run[0], "--most", most)
+        assert done.exit_code == 0, done.output
+        return {cell for cell in found.cell if f"{cell}  " in done.output}
+
+    assert explained(1) == {found.cell.iloc[-1]}
+    assert explained(2) == {*found.cell}
+
+
 def test_endless_queues_have_a_mark_that_switches_can_hold(tmp_path):
     """ATP marks packets of long queues, and `explain` asks how long it took without full ones."""
     deployment = Deployments().of(experiment(tmp_path, backend="packet"))
