@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from testbed.located import Invalid
 from testbed.studies.claims.load import load
@@ -128,7 +130,8 @@ def test_claims_need_their_experiments_only(tmp_path):
         ("gain: 1.5", "gain: 0.8", "found 0.8, wanted a number above 1"),
         ("gain: 1.5", "gain: [1.6, 1.5]", "wanted a number above 1, or the lowest and"),
         ("gain: 1.5", "gain: 1.5, value: 2", "found 2 of gain, value and trend, wanted one"),
-        ("gain: 1.5, because: it is said", "trend: {at_least: 1}", "a trend without because"),
+        ("gain: 1.5, because: it is said", "trend: {at_least: 1}",
+         "a trend without because, wanted the reason for its bounds; add for example `because:"),
         ("    published: {gain: 1.5, because: it is said}\n", "", "wanted both"),
         ("varied: fabric.ina", "varied: fabric.ino", 'did you mean "fabric.ina"?'),
         ("of: {jobs.0.system: atp}\n        over", "of: {jobs.0.system: no}\n        over",
@@ -156,6 +159,15 @@ def test_mistakes_are_told_with_their_place(tmp_path, old, new, said):
         loaded(tmp_path, (old, new))
     else:
         assert said in message(tmp_path, (old, new))
+
+
+def test_the_tutorials_forms_of_a_published_figure_load():
+    page = Path(__file__).parents[2] / "docs/tutorials/judge-a-paper.md"
+    (row,) = re.findall(r"^\| `published` \|(.*)\|$", page.read_text(), re.MULTILINE)
+    forms = re.findall(r"`(.*?)`", row)
+    assert len(forms) == 3
+    for form in forms:
+        Published.model_validate(yaml.safe_load(form))
 
 
 def test_a_file_cannot_hold_its_own_verdict(tmp_path):

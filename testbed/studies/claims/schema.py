@@ -78,7 +78,10 @@ class Published(Model):
         if len(kinds) != 1:
             raise ValueError(f"found {len(kinds)} of gain, value and trend, wanted one")
         if self.trend is not None and not self.because:
-            raise ValueError("found a trend without because, wanted the reason for its bounds")
+            raise ValueError(
+                "found a trend without because, wanted the reason for its bounds; add for example"
+                " `because: No loss is a ratio of 1.`"
+            )
         return self
 
     @property
