@@ -44,7 +44,8 @@ from testbed.switches.native.emit import emit
 from testbed.switches.native.reader import read
 from testbed.switches.native.target import NativeSwitch
 
-WORKERS, FRAGMENTS = 4, 500
+WORKERS, FRAGMENTS, VALUES = 4, 500, 256
+SECONDS = 2.0
 STAGES = {
     "parser": "parse",
     "ingress: tables, style, record": "ingress",
@@ -108,7 +109,7 @@ def instructions(style: TreeProtocol) -> dict[str, float]:
     """Instructions per incoming packet, by stage. The egress and later stages run once per copy."""
     with tempfile.TemporaryDirectory() as folder:
         counts, packets = Path(folder) / "counts", 0
-        with Counted(ina(256), counts) as switch:
+        with Counted(ina(VALUES), counts) as switch:
             switch.multicast_group(GROUP, [Replica(PORT, 1)])
             for entry in ina_entries(style, WORKERS):
                 switch.insert(entry)
@@ -146,9 +147,9 @@ def print_instructions() -> None:
     print("| all | " + " | ".join(f"{table[s]['process']:.0f}" for s in styles) + " |")
 
 
-def print_way(values: int = 256, seconds: float = 2.0) -> None:
+def print_way() -> None:
     """The time that a packet takes: each row adds a step to the row above."""
-    program = ina(values)
+    program = ina(VALUES)
     print("| | packets/s | generator, µs/packet | switch, µs/packet | of that in the kernel |")
     print("| --- | --- | --- | --- | --- |")
     cases = {
@@ -159,15 +160,16 @@ def print_way(values: int = 256, seconds: float = 2.0) -> None:
     }
     for title, (told, workers, window) in cases.items():
         with OneSwitch("native", program, SWITCHML, workers, told=told) as switch:
-            found = switch.load(values, window, 1, seconds)
+            found = switch.load(VALUES, window, 1, SECONDS)
         print(
             f"| {title} | {found.rate:,.0f} | {found.load_us:.2f} | {found.switch_us:.2f} "
             f"| {found.kernel_share:.0%} |"
         )
 
 
-def print_memory(rounds: int = 50) -> None:
+def print_memory() -> None:
     """The time to read and write a packet's values once, in memory as large as a packet ring."""
+    rounds = 50
     ring = np.zeros((4096, wire.VALUES), np.int32)
     other = np.empty_like(ring)
     start = time.perf_counter()

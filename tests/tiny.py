@@ -15,10 +15,10 @@ from testbed.workload.trace_file import save
 FRAGMENTS = 240
 
 
-def trace_file(folder: Path, fragments: int = FRAGMENTS, compute_s: float = 2e-4) -> Path:
-    """A trace of ``fragments`` packets' worth of gradient in six tensors."""
+def trace_file(folder: Path, fragments: int = FRAGMENTS) -> Path:
+    """A trace of ``fragments`` packets' worth of gradient in six tensors, and 0.2 ms of compute."""
     path = folder / "tiny.trace"
-    save(synthetic(fragments * 1024, compute_s, 6), path)
+    save(synthetic(fragments * 1024, 2e-4, 6), path)
     return path
 
 

@@ -25,6 +25,7 @@ UPWARDS = f"{NET}.201"
 WORKERS = 3
 TREE = 7
 SLOT = 100
+HELD = 20
 
 _pushed: WeakKeyDictionary[Engine, list[np.ndarray]] = WeakKeyDictionary()
 
@@ -129,13 +130,13 @@ class Relay(threading.Thread):
     """Forwards packets between members and root. It loses a share ``harm`` of them, repeats as many
     and delays as many.
 
-    A delayed packet leaves after some of the following packets, fewer than ``held``.
+    A delayed packet leaves after some of the following packets, fewer than ``HELD``.
     """
 
-    def __init__(self, harm: float, seed: int, held: int = 20) -> None:
+    def __init__(self, harm: float, seed: int) -> None:
         super().__init__()
         self.passed = self.lost = 0
-        self._harm, self._held = harm, held
+        self._harm = harm
         self._random = np.random.default_rng(seed)
         self._ways = [(bound(UPWARDS), ROOT)]
         self._ways += [(bound(downwards(rank)), address(rank)) for rank in range(WORKERS)]
@@ -173,7 +174,7 @@ class Relay(threading.Thread):
             if lost:
                 continue
             if delayed:
-                due = self.passed + int(self._random.integers(1, self._held))
+                due = self.passed + int(self._random.integers(1, HELD))
                 self._delayed.append((due, packet, way, to))
             else:
                 way.sendto(packet, (to, wire.PORT))

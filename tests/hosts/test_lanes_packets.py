@@ -13,6 +13,8 @@ from testbed.hosts.aggregation import Engine, Operation
 from testbed.protocols.omnireduce.protocol import PROTOCOL
 from testbed.protocols.roles import Member
 
+LANES = 64
+
 
 def sparse(workers, fragments, density, seed=1):
     random = np.random.default_rng(seed)
@@ -90,30 +92,30 @@ def test_a_rank_that_waits_for_others_asks_for_few_fragments():
         assert engine.counters(0).retransmitted <= 1 + 2 + 4 + 8  # after 0.2, 0.6, 1.4, ... s
 
 
-def _sum(fragment, lanes):
+def _sum(fragment):
     made = np.zeros(1, wire.HEADER)
     made["kind"], made["tree"], made["sequence"] = wire.KIND_RESULT, TREE, fragment
-    made["slot"], made["next_slot"] = fragment % (2 * lanes), fragment + lanes
+    made["slot"], made["next_slot"] = fragment % (2 * LANES), fragment + LANES
     return made.tobytes() + bytes(4 * VALUES)
 
 
-def _sent_again(times, until, lanes=64):
+def _sent_again(times, until):
     """Which fragments a host sends again, and how many times in total, up to ``until`` seconds
     after it began. One fragment in each lane leaves at once; those in ``times`` are answered at
     these times."""
     with Engine(VALUES) as engine:
-        engine.add(Member(TREE, PROTOCOL, lanes, [0], 0, SWITCH))
-        values = np.ones(lanes * VALUES, np.int32)
+        engine.add(Member(TREE, PROTOCOL, LANES, [0], 0, SWITCH))
+        values = np.ones(LANES * VALUES, np.int32)
         engine.push(0, Operation.ALL_REDUCE, values.ctypes.data, values.size)
         due = engine.pump(1000.0)
-        assert len(list(engine.packets())) == lanes
+        assert len(list(engine.packets())) == LANES
         again = set()
         for fragment, at in [*times.items(), (None, until)]:
             while due < 1000.0 + at:
                 due = engine.pump(due)
                 again.update(_fragments(engine))
             if fragment is not None:
-                engine.take(_sum(fragment, lanes), 1000.0 + at)
+                engine.take(_sum(fragment), 1000.0 + at)
                 due = engine.pump(1000.0 + at)
                 again.update(_fragments(engine))
         return again, engine.counters(0).retransmitted
@@ -130,7 +132,7 @@ def test_a_queue_longer_than_any_round_trip_is_no_loss(pause):
     """A link takes 3 ms per packet. The answers pause, so that a probe is sent. The answer to the
     probed fragment's first sending comes soon after, and does not show that anything else is
     lost."""
-    times = {each: 0.005 + 0.003 * each + (pause if each >= 8 else 0) for each in range(64)}
+    times = {each: 0.005 + 0.003 * each + (pause if each >= 8 else 0) for each in range(LANES)}
     again, count = _sent_again(times, until=max(times.values()))
     assert 1 <= count <= 3
     assert again <= set(range(8, 12))
@@ -140,7 +142,7 @@ def test_what_is_missing_after_the_answer_to_a_probe_is_sent_again():
     """All packets after the eighth are lost."""
     times = {each: 0.005 + 0.003 * each for each in range(8)}
     again, _ = _sent_again({**times, 8: 0.1}, until=1.0)
-    assert again == set(range(8, 64))
+    assert again == set(range(8, LANES))
 
 
 def test_nonsense_changes_nothing():

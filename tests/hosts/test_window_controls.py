@@ -18,11 +18,11 @@ COUNT = 2000
 ROUND_TRIP = 0.01
 
 
-def played_through(style, flags, count=COUNT):
+def played_through(style, flags):
     """Answer each fragment a round trip after it was sent, with ``flags(fragment)``. Returns the
     flags with which each was first sent, and how many were in flight at each answer."""
     sent, in_flight = {}, []
-    with a_member(style, drawn(count, wire.VALUES), window=WINDOW) as played:
+    with a_member(style, drawn(COUNT, wire.VALUES), window=WINDOW) as played:
         waiting = deque()
 
         def note(packets):
@@ -37,7 +37,7 @@ def played_through(style, flags, count=COUNT):
             in_flight.append(len(waiting) + 1)
             note(played.hear(after=max(0.0, due - played.now)))
             note(played.hear(result(fragment, 7, flags=flags(fragment))))
-        assert played.engine.done(played.flow) == count
+        assert played.engine.done(played.flow) == COUNT
     return sent, in_flight
 
 
@@ -58,13 +58,12 @@ def test_panama_shrinks_with_the_share_of_marks_and_grows_by_one_a_window():
     assert 40 <= max(in_flight[10 * WINDOW : 12 * WINDOW]) <= 52
 
 
-def aggregated(contended):
-    """A2TP's second window after each of its windows, if a share of answers is ``contended``."""
+def aggregated():
+    """A2TP's second window after each of its windows, if all answers are contended."""
     window, share, found = float(WINDOW), 0.0, []
     for _ in range(8):
-        share = 7 / 8 * share + 1 / 8 * min(1, contended * WINDOW / window)
-        window = window * (1 - (share - 0.1) / 1.9) if contended and share > 0.1 else window + 1
-        window = min(max(window, 1), WINDOW)
+        share = 7 / 8 * share + 1 / 8
+        window = max(window * (1 - (share - 0.1) / 1.9), 1)
         found.append(int(window))
     return found
 
@@ -78,7 +77,7 @@ def past_the_switches(sent, window):
 def test_a2tp_sends_past_the_switches_what_its_second_window_leaves():
     sent, in_flight = played_through(A2TP, lambda fragment: wire.FLAG_CONTENDED)
     assert past_the_switches(sent, 0) == 0, "a tensor's first window always uses aggregators"
-    expected = [WINDOW - each for each in aggregated(1.0)]
+    expected = [WINDOW - each for each in aggregated()]
     found = [past_the_switches(sent, window) for window in range(2, 9)]
     assert expected[-2] > 15
     assert all(abs(ours - theirs) <= 2 for ours, theirs in zip(found, expected, strict=False))

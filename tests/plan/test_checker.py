@@ -95,9 +95,9 @@ def test_a_program_too_few_is_found():
     assert "2 programs for 3 ranks" in faults(short)
 
 
-def switched(parent, root="h2", ranks=None, programs=3):
-    tree = Tree(root, ranks or {"h0": 0, "h1": 1}, parent, ATP, root_rank=2)
-    return plan(*(((SwitchAllReduce(0, 0),),) * programs), workers=2, trees=(tree,))
+def switched(parent, ranks=None):
+    tree = Tree("h2", ranks or {"h0": 0, "h1": 1}, parent, ATP, root_rank=2)
+    return plan(*(((SwitchAllReduce(0, 0),),) * 3), workers=2, trees=(tree,))
 
 
 def test_a_tree_with_a_server_at_its_root_is_right():

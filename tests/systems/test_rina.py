@@ -28,8 +28,8 @@ HOSTS = FABRIC.hosts
 INA = 1 / Framing().ina_efficiency
 
 
-def rina(workers, ina, reading="agent", groups="always", **options):
-    asked = options | {"reading": reading, "groups": groups}
+def rina(workers, ina, reading="agent", **options):
+    asked = options | {"reading": reading, "groups": "always"}
     job = Assignment(tuple(workers), options=RINA.settle(asked))
     plan = RINA.plan(job, FABRIC.with_ina(ina))
     check(plan)

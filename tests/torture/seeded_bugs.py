@@ -97,7 +97,7 @@ def mutated(bug: Bug, sources: Mapping[str, str]) -> dict[str, str]:
     return {**sources, bug.file: made}
 
 
-def schedules(bug: Bug, most: int = MOST) -> tuple[int, str]:
+def schedules(bug: Bug) -> tuple[int, str]:
     """The schedules until the bug is found, and what failed; 0 if none did."""
 
     def compiled(
@@ -112,7 +112,7 @@ def schedules(bug: Bug, most: int = MOST) -> tuple[int, str]:
         patch.object(simulation, "compiled", compiled),
         patch.object(build, "compiled", compiled),
     ):
-        found = judged(blocks([bug.system], 0, most), 1)
+        found = judged(blocks([bug.system], 0, MOST), 1)
         for number, (_, _, verdict) in enumerate(found, start=1):
             if verdict.failure:
                 found.close()
