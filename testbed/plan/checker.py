@@ -20,6 +20,7 @@ from functools import cache, reduce
 from operator import add
 from typing import NamedTuple, TypeAlias
 
+from testbed.plan.faults import listed
 from testbed.plan.program import (
     Multicast,
     Operation,
@@ -36,7 +37,7 @@ from testbed.plan.trees import Tree
 
 
 class PlanError(Exception):
-    """The plan does not compute the sum; the message lists every fault found."""
+    """The plan does not compute the sum; the message names the first faults."""
 
 
 WHOLE = 64
@@ -44,6 +45,9 @@ WHOLE = 64
 
 FOLLOWED = 4096
 """In larger plans, about this many chunks are followed, counted at all workers together."""
+
+_SHOWN = 8
+"""So many faults are named; the others are only counted."""
 
 
 def check(plan: Plan) -> None:
@@ -77,7 +81,7 @@ def check(plan: Plan) -> None:
         if not faults:
             faults = _Run(each, chunks, uses, owner, bool(gathers)).faults()
     if faults:
-        raise PlanError(f"{plan.system}: " + "; ".join(faults))
+        raise PlanError(f"{plan.system}: {listed(faults, _SHOWN)}")
 
 
 def _sample(plan: Plan) -> Sequence[int]:
@@ -271,7 +275,8 @@ class _Run:
             if queue
         ]
         wrong = [
-            f"rank {rank} ends with {self.held[rank, chunk].seen_by(rank)} in chunk {chunk}"
+            f"rank {rank} ends with {self.held[rank, chunk].seen_by(rank)} in chunk {chunk},"
+            f" wanted {self._wanted(rank)}"
             for rank, chunk in self._final()
             if not self._is_right(rank, chunk)
         ]
@@ -299,9 +304,16 @@ class _Run:
         workers = [(rank, chunk) for rank in range(self.plan.workers) for chunk in self.chunks]
         return workers + sorted(servers)
 
+    def _holds_all(self, rank: int) -> bool:
+        """Whether ``rank`` must end with all contributions, and not only with its own."""
+        return self.plan.consistency is None or rank >= self.plan.workers
+
+    def _wanted(self, rank: int) -> str:
+        return "each worker's once" if self._holds_all(rank) else "its own once, and none twice"
+
     def _is_right(self, rank: int, chunk: int) -> bool:
         held = self.held[rank, chunk]
-        if self.plan.consistency is None or rank >= self.plan.workers:
+        if self._holds_all(rank):
             return held == self.everyone
         return held.count(rank) == 1 and held + self.everyone == (self.everyone.once, held.once)
 

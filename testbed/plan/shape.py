@@ -5,9 +5,9 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import islice
 from typing import get_args
 
+from testbed.plan.faults import listed
 from testbed.plan.program import Consistency, Operation, Pipelining, Plan, Sharding
 from testbed.plan.stages import Stages
 from testbed.plan.trees import Rules, Tree
@@ -34,10 +34,7 @@ def misshapen(
     It takes time for each operation, and is meant for users' systems. Stages are made by this
     package, and are not looked at.
     """
-    found = _faults(plan, system, workers, hosts, aggregating)
-    named = [*islice(found, _SHOWN)]
-    more = sum(1 for _ in found)
-    return "; ".join([*named, *([f"and {more} more"] if more else [])]) or None
+    return listed(_faults(plan, system, workers, hosts, aggregating), _SHOWN) or None
 
 
 def _faults(

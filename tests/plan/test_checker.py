@@ -56,6 +56,15 @@ def test_nothing_done_is_not_enough():
     assert "rank 1 ends with {1: 1} in chunk 0" in said
 
 
+def test_of_many_faults_the_first_are_named():
+    said = faults(plan(*[()] * 6, chunks=6))
+    assert said.count("ends with") == 8
+    assert said.startswith(
+        "made up: rank 0 ends with {0: 1} in chunk 0, wanted each worker's once; rank 0"
+    )
+    assert said.endswith("; and 28 more")
+
+
 def test_a_replacement_loses_what_was_there():
     lost = (Send(0, 1), Receive(0, 1, reduce=False))
     assert "rank 0 ends with {1: 1}" in faults(plan(lost, swap(1)))
@@ -225,7 +234,9 @@ def test_updates_are_right_whatever_binds_them(consistency):
 
 
 def test_an_update_that_a_worker_leaves_out_is_missed_at_the_server():
-    assert "rank 2 ends with {0: 1} in chunk 0" in faults(updating((Update(0, 2),), ()))
+    said = faults(updating((Update(0, 2),), ()))
+    assert "rank 1 ends with {1: 1} in chunk 0" not in said
+    assert "rank 2 ends with {0: 1} in chunk 0, wanted each worker's once" in said
 
 
 def test_an_update_added_twice_is_counted_twice():
