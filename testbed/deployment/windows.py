@@ -8,7 +8,6 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
-from testbed.deployment.errors import DeploymentError
 from testbed.plan.program import Plan
 from testbed.plan.trees import Tree
 from testbed.plan.units import Unit
@@ -30,7 +29,8 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
 
     That is a fair share of half a port's queue for all streams that may meet there, or of a whole
     one as far as a round trip needs it. ECMP may put a flow on any link of its paths, so a stream
-    counts on all of them. Raises DeploymentError if a switch's memory is too small for the window.
+    counts on all of them. Whether a switch's memory is large enough is known only with the windows
+    of all jobs (`memory.allocate`).
     """
     if not plan.trees:
         return Window(0)
@@ -47,21 +47,21 @@ def window(plan: Plan, fabric: Fabric, options: Mapping[str, Any]) -> Window:
     # A message leaves when a whole other one is back, and its packets arrive in a bunch.
     needed *= OF_MESSAGES if protocol.window(options, 2)[1] else 1
     queued = max(2, min(room // 2, LARGEST_WINDOW), min(room, ceil(needed)))
+    sums = any(tree.switches for tree in plan.trees)
+    fair = cut(plan, queued, fabric.slots) if sums else queued
+    rate = min(fabric.link(*ends).rate for ends in streams)
+    fragments, message = protocol.window(options, fair)
+    drain_s = fragments * busiest.streams * frame * 8 / rate
+    return Window(fragments, message, drain_s, queued if fragments == fair < queued else 0)
+
+
+def cut(plan: Plan, queued: int, slots: int) -> int:
+    """The fragments of a default window if queues hold ``queued`` and switches have ``slots``."""
     # A pool has two versions of each slot, and every such tree at a switch has a pool of its own.
     pools = Counter(
         switch for tree in plan.trees if protocol_of(tree).own_slots(1) for switch in tree.switches
     )
-    sums = any(tree.switches for tree in plan.trees)
-    most = fabric.slots // (2 * max(pools.values(), default=1)) if sums else queued
-    fair = max(2, min(queued, most))
-    rate = min(fabric.link(*ends).rate for ends in streams)
-    fragments, message = protocol.window(options, fair)
-    if sums and fragments > fabric.slots:
-        raise DeploymentError(
-            f"fabric.slots: found {fabric.slots}, wanted at least {fragments} for the job's window"
-        )
-    drain_s = fragments * busiest.streams * frame * 8 / rate
-    return Window(fragments, message, drain_s, queued if fragments == fair < queued else 0)
+    return max(2, min(queued, slots // (2 * max(pools.values(), default=1))))
 
 
 def _needed(trees: Sequence[Tree], fabric: Fabric, paths: EvenPaths) -> float:

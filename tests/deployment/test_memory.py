@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from testbed import wire
+from testbed.campaign.planning import check_slots
+from testbed.deployment.deploy import deploy
 from testbed.deployment.errors import DeploymentError
 from testbed.deployment.memory import allocate
+from testbed.experiment.schema import Experiment
+from testbed.placement.fabric import build_fabric
 from testbed.plan.program import Plan
 from testbed.plan.trees import Tree
 from testbed.protocols.allocation import Window
@@ -47,6 +55,58 @@ def test_slots_that_all_trees_of_a_protocol_share_are_no_other_trees():
     ((own, both),) = allocate([(plan(tree("t1", "t0"), shared), Window(4))], 64)
     assert (both.first, both.slots) == (0, 56)
     assert own.first >= 56
+
+
+def deployed(slots, jobs):
+    """Three jobs, or fewer, on two racks whose switches all sum, with enough or too few slots."""
+    fabric = {"kind": "leaf-spine", "spines": 1, "leaves": 2, "hosts_per_leaf": 8}
+    experiment = Experiment.model_validate(
+        {
+            "schema_version": 1,
+            "name": "memory",
+            "backend": "simulate",
+            "fabric": {**fabric, "host_rate": "10Gbit", "ina": "all", "slots": slots},
+            "jobs": jobs,
+        }
+    )
+    check_slots(deploy(experiment, build_fabric(experiment)))
+
+
+@given(
+    st.lists(st.sampled_from(["switchml", "atp", "flare", "rina"]), min_size=1, max_size=3),
+    st.integers(1, 40),
+    st.sampled_from(["spread", "packed"]),
+)
+@example(["switchml"] * 3, 12, "spread")
+@example(["switchml"], 1, "spread")
+@settings(max_examples=25, deadline=None)
+def test_advice_that_is_followed_is_accepted(systems, slots, placement):
+    common = {"workload": "synthetic/1MB", "workers": 4, "placement": placement}
+    jobs = [{"system": system, **common} for system in systems]
+    try:
+        deployed(slots, jobs)
+    except DeploymentError as error:
+        said = str(error)
+    else:
+        return
+    (more,) = re.findall(r"write fabric.slots: (\d+)", said)
+    deployed(int(more), jobs)
+    with pytest.raises(DeploymentError):
+        deployed(int(more) - 1, jobs)
+    for window in map(int, re.findall(r"window: (\d+)", said)):
+        deployed(slots, [{**job, "options": {"window": window}} for job in jobs])
+        with pytest.raises(DeploymentError):
+            deployed(slots, [{**job, "options": {"window": window + 1}} for job in jobs])
+
+
+def test_jobs_for_which_no_slots_are_enough_are_told_so():
+    jobs = [(plan(tree("t0")), Window(1500))] * 2
+    with pytest.raises(
+        DeploymentError, match=r"wanted at least 6000 .*; write options: {window: 1024}, or"
+    ):
+        allocate(jobs, 4096)
+    with pytest.raises(DeploymentError, match=r"wanted at least 6000 .*; run fewer jobs at once"):
+        allocate([(made, replace(window, message=10)) for made, window in jobs], 4096)
 
 
 def test_a_switch_knows_only_so_many_trees():
