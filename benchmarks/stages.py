@@ -102,7 +102,7 @@ class Counted(NativeSwitch):
         sources["switch.c"] = separate_stages(emit(read(program)))
         self._executable = compiled("stages", sources, [*build._FLAGS, "-g"])
         options = ["--tool=callgrind", f"--callgrind-out-file={counts}"]
-        self._launch(["valgrind", "-q", *options, "--toggle-collect=process"], [], 0, 1, 0.0, 0)
+        self._launch(["valgrind", "-q", *options, "--toggle-collect=process"], [], 0, 1, 0.0)
 
 
 def instructions(style: TreeProtocol) -> dict[str, float]:

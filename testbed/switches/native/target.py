@@ -22,6 +22,14 @@ from testbed.switches.native.requests import REFUSALS, Requests
 
 _PATIENCE = 30.0  # seconds that an answer may take
 
+_RING_FRAMES = 1024
+"""How many unread frames a port holds."""
+
+_GATHER_S = 100e-6
+"""How many seconds packets may gather before the rings are read again. It is the most that the
+switch adds to a packet's latency. It saves processor time, because a wake-up costs more than a
+packet."""
+
 
 @dataclass(frozen=True)
 class PortStatistics:
@@ -54,10 +62,10 @@ class NativeSwitch(Requests):
         self._socket: socket.socket | None = None
 
     @classmethod
-    def offline(cls, json_path: Path, sanitize: bool = False, seed: int = 0) -> NativeSwitch:
+    def offline(cls, json_path: Path, sanitize: bool = False) -> NativeSwitch:
         """A switch without interfaces, whose packets come and go through ``process``."""
         switch = cls(json_path, sanitize)
-        switch._launch([], [], 0, 0, 0.0, seed)
+        switch._launch([], [], 0, 0, 0.0)
         return switch
 
     def start(
@@ -65,23 +73,17 @@ class NativeSwitch(Requests):
         interfaces: Mapping[int, str],
         prefix_command: Sequence[str] = (),
         superframe: int = 1,
-        ring_frames: int = 1024,
-        gather: float = 100e-6,
-        seed: int = 0,
     ) -> None:
         """Starts switching packets between ``interfaces`` (by port number), and returns once it
         does.
 
         ``prefix_command`` starts the process elsewhere, such as ``["mnexec", "-a", pid]`` in a
         network namespace. ``superframe`` is how many packets may arrive or leave as one frame that
-        hardware would segment (segmentation offload), and ``ring_frames`` how many unread frames a
-        port holds. ``gather`` is how many seconds packets may gather before the rings are read
-        again. It is the most that the switch adds to a packet's latency. It saves processor time,
-        because a wake-up costs more than a packet. Raises ``ControlError`` with the process's
+        hardware would segment (segmentation offload). Raises ``ControlError`` with the process's
         output if it does not start.
         """
         ports = [f"{port}={name}" for port, name in interfaces.items()]
-        self._launch(prefix_command, ports, ring_frames, superframe, gather, seed)
+        self._launch(prefix_command, ports, _RING_FRAMES, superframe, _GATHER_S)
 
     def _launch(
         self,
@@ -90,13 +92,12 @@ class NativeSwitch(Requests):
         frames: int,
         superframe: int,
         gather: float,
-        seed: int,
     ) -> None:
         if self._process is not None:
             raise ControlError("the switch is already running")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.settimeout(_PATIENCE)
-        figures = [str(frames), str(superframe), str(int(gather * 1e9)), str(seed)]
+        figures = [str(frames), str(superframe), str(int(gather * 1e9)), "0"]  # the seed is 0
         command = [*prefix, str(self._executable), *figures, *ports]
         with theirs:
             self._process = subprocess.Popen(
