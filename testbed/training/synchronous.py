@@ -102,10 +102,6 @@ class Synchronous(Gradients):
     def total(self, iteration: int, start: int, stop: int) -> Int32:
         return self._sum_of(iteration)[start:stop]
 
-    def wrong(self, received: Int32, start: int, iteration: int) -> int:
-        expected = self.total(iteration, start, start + len(received))
-        return int(np.count_nonzero(received != expected))
-
     def _sum_of(self, iteration: int) -> Int32:
         if iteration < 0:
             return np.zeros(self.elements, np.int32)

@@ -3,7 +3,7 @@
 In iteration t, rank r contributes ``v[r, t] = g[r] + b(r, t)``, as int32 with wrap-around. This is
 the rank's base vector, of normally distributed or of real gradient values, plus a small constant
 for the iteration. The sum over ranks is then the sum of the bases, which is computed once, plus one
-number, ``offset(t)``. So checking an iteration takes one pass over the received values.
+number, `Gradients.offset_of`. So checking an iteration takes one pass over the received values.
 
 The constants reveal errors: b is positive and odd, and steps through all odd 16-bit numbers. So a
 rank's contributions differ in any two iterations fewer than 32768 apart, and whole sums differ in
@@ -165,7 +165,7 @@ class Gradients:
     def quantisation_error(self, total: Float64) -> float:
         """Relative L2 distance of a received sum from the exact sum of real gradients.
 
-        ``total`` is the integers' sum minus the iteration's `offset`. Raises ValueError if
+        ``total`` is the integers' sum minus the iteration's `offset_of`. Raises ValueError if
         gradients are not real.
         """
         exact = self.exact_total()
@@ -173,13 +173,9 @@ class Gradients:
         distance = float(np.linalg.norm(self.quantiser.restore(total) - exact))
         return distance / norm if norm else distance
 
-    def offset(self, iteration: int) -> np.int32:
-        """The constant that ``iteration`` adds to every value of the sum."""
-        return _wrapped(sum(self._constant(rank, iteration) for rank in range(self.ranks)))
-
     def offset_of(self, iteration: int, start: int, stop: int) -> np.int32 | Int32:
-        """What ``iteration`` adds to values ``start`` to ``stop`` of the sum."""
-        return self.offset(iteration)
+        """What ``iteration`` adds to values ``start`` to ``stop`` of the sum: here one constant."""
+        return _wrapped(sum(self._constant(rank, iteration) for rank in range(self.ranks)))
 
     def accumulated(self, counts: Sequence[int], start: int, stop: int) -> Int32:
         """int32[stop - start]: the sum of the first ``counts[rank]`` gradients of every rank.
@@ -203,25 +199,21 @@ class Gradients:
         return self.expected_total()[start:stop] + self.offset_of(iteration, start, stop)
 
     def wrong(self, received: Int32, start: int, iteration: int) -> int:
-        """The number of wrong values in ``received``, the sum's values from ``start`` on."""
-        total = self.expected_total()[start : start + len(received)]
-        return self.mismatches(received, total, iteration)
+        """The number of wrong values in ``received``, the sum's values from ``start`` on.
+
+        Raises TypeError for values that are not int32, and ValueError for more values than the sum
+        has, because both could hide a wrong value.
+        """
+        total = self.total(iteration, start, start + len(received))
+        if received.dtype != np.int32 or total.dtype != np.int32:
+            raise TypeError(f"wanted int32, found {received.dtype} and {total.dtype}")
+        if received.shape != total.shape:
+            raise ValueError(f"received {received.shape} values for {total.shape}")
+        return int(np.count_nonzero(received != total))
 
     def take(self, rank: int, iteration: int, received: Int32) -> None:
         """Note that ``rank`` has received all sums of ``iteration``. Values that are drawn do not
         depend on them."""
-
-    def mismatches(self, received: Int32, total_slice: Int32, iteration: int) -> int:
-        """The number of wrong ``received`` sums.
-
-        ``total_slice`` is the same span of ``expected_total()``. Raises TypeError for values that
-        are not int32, and ValueError for different shapes, because both could hide a wrong value.
-        """
-        if received.dtype != np.int32 or total_slice.dtype != np.int32:
-            raise TypeError(f"wanted int32, found {received.dtype} and {total_slice.dtype}")
-        if received.shape != total_slice.shape:
-            raise ValueError(f"received {received.shape} values for {total_slice.shape}")
-        return int(np.count_nonzero(received != total_slice + self.offset(iteration)))
 
     def _draw(self, rank: int) -> Int32:
         if self.sample is None:

@@ -75,12 +75,6 @@ class SparseGradients(Gradients):
         assert self.filled.size
         assert self._block_of.size
 
-    def wrong(self, received: Int32, start: int, iteration: int) -> int:
-        if received.dtype != np.int32:
-            raise TypeError(f"wanted int32, found {received.dtype}")
-        total = self.total(iteration, start, start + len(received))
-        return int(np.count_nonzero(received != total))
-
     def offset_of(self, iteration: int, start: int, stop: int) -> Int32:
         if self._offsets is None or self._offsets[0] != iteration:
             constants = [self._constant(rank, iteration) for rank in range(self.ranks)]
