@@ -24,16 +24,19 @@ Message = tuple[float, Callable[..., None], tuple[Any, ...]]
 _INSTANT = 1e-12
 """Times this close, relative to the clock, are equal."""
 
+_RESOLUTION = 1e-6
+"""A message counts as sent when at most this part of it remains, so that messages that end nearly
+together end together."""
+
 
 class Channels:
     """All channels of all jobs.
 
-    ``resolution``: a message counts as sent when at most this part of it remains. ``next`` is when
-    the next message or unit will have been sent; infinity if there is none.
+    ``next`` is when the next message or unit will have been sent; infinity if there is none.
     """
 
-    def __init__(self, capacity: Floats, agenda: Agenda, resolution: float) -> None:
-        self._sharing, self._agenda, self._resolution = Sharing(capacity), agenda, resolution
+    def __init__(self, capacity: Floats, agenda: Agenda) -> None:
+        self._sharing, self._agenda = Sharing(capacity), agenda
         self._queues: list[deque[Message]] = []
         self._cycles: dict[int, Cycle] = {}
         self._latency: list[float] = []
@@ -118,7 +121,7 @@ class Channels:
         self._send_until(time)
         active = self._active
         # Bytes that take less time than the clock can resolve count as sent.
-        least = self._resolution * self._bytes[active] + self._rate[active] * time * _INSTANT
+        least = _RESOLUTION * self._bytes[active] + self._rate[active] * time * _INSTANT
         together: dict[float, list[Message]] = {}
         for channel in active[self._left[active] <= least].tolist():
             queue = self._queues[channel]
@@ -136,7 +139,7 @@ class Channels:
 
     def _end_turns(self, cycle: Cycle, time: float) -> None:
         for turn in tuple(cycle.going):
-            if turn.left <= self._resolution * turn.bytes + turn.rate * time * _INSTANT:
+            if turn.left <= _RESOLUTION * turn.bytes + turn.rate * time * _INSTANT:
                 cycle.turns.remove(turn)
                 self._agenda.at(time, turn.arrived, *turn.arguments)
                 self._changed = True

@@ -66,8 +66,6 @@ class Assumptions:
             closed stretches instead of operation by operation.
         most_transfers: other plans with up to this many transfers per unit are simulated operation
             by operation; larger ones are approximated by closed stretches.
-        resolution: a message counts as sent when at most this part of it remains, so that messages
-            that end nearly together end together.
     """
 
     ecmp: Literal["hash", "even"] = "hash"
@@ -76,7 +74,6 @@ class Assumptions:
     scale: float = 1.0
     closed_from: int = 33
     most_transfers: int = 100_000
-    resolution: float = 1e-6
 
 
 @dataclass(frozen=True)
@@ -103,15 +100,6 @@ class Timeline:
         """Mean length of all workers' iterations."""
         lengths = [each.end - each.start for own in self.iterations[job] for each in own]
         return sum(lengths) / len(lengths)
-
-    def utilisation(self, rates: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-        """The mean share of its rate in ``rates`` (bit/s) that each link used, for links that
-        carried bytes."""
-        if self.end_s == 0:
-            return {}
-        return {
-            link: 8 * carried / (rates[link] * self.end_s) for link, carried in self.carried.items()
-        }
 
 
 def of(job: DeployedJob) -> Job:

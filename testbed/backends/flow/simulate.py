@@ -39,7 +39,7 @@ def simulate(
     """
     agenda = Agenda()
     links = Links(fabric)
-    channels = Channels(links.capacity, agenda, assumptions.resolution)
+    channels = Channels(links.capacity, agenda)
     trainings = []
     for number, job in enumerate(jobs):
         training = Training(job, agenda)
