@@ -59,40 +59,35 @@ class Node:
         return bool(self.attributes.get("is_cpu_op", 0))
 
 
-def save(trace: Trace, path: Path, iterations: int = 1) -> None:
-    """Write ``iterations`` of ``trace`` as one worker's execution trace."""
+def save(trace: Trace, path: Path) -> None:
+    """Write an iteration of ``trace`` as one worker's execution trace."""
     facts: Attributes = {"name": trace.name, "batch": trace.batch, "dtype_bytes": trace.dtype_bytes}
     metadata = protobuf.field(1, VERSION) + _attributes(facts)
-    nodes = [_message(node) for node in _graph(trace, iterations)]
+    nodes = [_message(node) for node in _graph(trace)]
     path.write_bytes(protobuf.delimited([metadata, *nodes]))
 
 
-def _graph(trace: Trace, iterations: int) -> Iterator[Node]:
-    reduced: dict[int, int] = {}
+def _graph(trace: Trace) -> Iterator[Node]:
     number, last = 0, -1
     end_s, end = 0.0, 0
     forward = [(i, "FWD", tensor.forward_s) for i, tensor in enumerate(trace.tensors)]
     backward = [(i, "BWD", trace.tensors[i].backward_s) for i in trace.ready]
-    for _ in range(iterations):
-        for index, phase, seconds in forward + backward:
-            name = trace.tensors[index].name
-            # End times are rounded, not durations, so that rounding errors do not add up.
-            end_s += seconds
-            begun, end = end, round(end_s * 1e6)
-            parents = [last] if last >= 0 else []
-            if phase == "FWD" and index in reduced:
-                parents.append(reduced[index])
-            comp = Node(number, f"COMP_NODE_{name}_{phase}", _COMP, parents, 0, end - begun)
-            comp.attributes["is_cpu_op"] = 0
-            yield comp
-            last, number = number, number + 1
-            if phase == "BWD":
-                reduce = Node(number, f"COMM_COLL_NODE_{name}_ALLREDUCE", _COLLECTIVE, [last])
-                size = trace.tensors[index].elements * trace.dtype_bytes
-                reduce.attributes |= {"comm_type": _ALL_REDUCE, "comm_size": size}
-                yield reduce
-                reduced[index] = number
-                number += 1
+    for index, phase, seconds in forward + backward:
+        name = trace.tensors[index].name
+        # End times are rounded, not durations, so that rounding errors do not add up.
+        end_s += seconds
+        begun, end = end, round(end_s * 1e6)
+        parents = [last] if last >= 0 else []
+        comp = Node(number, f"COMP_NODE_{name}_{phase}", _COMP, parents, 0, end - begun)
+        comp.attributes["is_cpu_op"] = 0
+        yield comp
+        last, number = number, number + 1
+        if phase == "BWD":
+            reduce = Node(number, f"COMM_COLL_NODE_{name}_ALLREDUCE", _COLLECTIVE, [last])
+            size = trace.tensors[index].elements * trace.dtype_bytes
+            reduce.attributes |= {"comm_type": _ALL_REDUCE, "comm_size": size}
+            yield reduce
+            number += 1
 
 
 def _message(node: Node) -> bytes:
