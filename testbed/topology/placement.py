@@ -8,8 +8,6 @@ from fractions import Fraction
 
 from testbed.topology.fabric import Fabric
 
-POLICIES = ("packed", "spread", "random")
-
 
 def ina_switches(
     fabric: Fabric,

@@ -22,11 +22,10 @@ _FORWARD = 1 / 3
 products."""
 _BATCHES = 8
 _WARMUP, _PASSES = 5, 30
+_SEED = 1
 
 
-def trace_of(
-    path: Path, compute_s: float | None, batch: int, seed: int = 1, device: str | None = None
-) -> Trace:
+def trace_of(path: Path, compute_s: float | None, batch: int, device: str | None = None) -> Trace:
     """The trace of a script's model, whose iteration on a ``batch`` computes for ``compute_s``, or,
     without that, for as long as ``device`` does: a name of PyTorch's, such as cuda, or cpu, which
     means one thread. The default is the GPU where there is one.
@@ -38,7 +37,7 @@ def trace_of(
     """
     require_torch()
     loaded = script.load(path)
-    computation = Computation(loaded, 1, batch, seed)
+    computation = Computation(loaded, 1, batch, _SEED)
     parameters = computation.initial
     products = np.zeros(len(parameters))
     count = min(_BATCHES, max(1, computation.samples // batch))
@@ -50,7 +49,7 @@ def trace_of(
     sizes = [elements for _, elements in computation.tensors]
     if compute_s is None:
         clock = _clock(device)
-        forward_s, backward, ready = _measured(loaded, batch, seed, clock)
+        forward_s, backward, ready = _measured(loaded, batch, clock)
         forward = [size * (forward_s / len(parameters)) for size in sizes]
         contents = f"layer sizes of a training script, with times measured on {clock.place}"
         iteration_time = (
@@ -78,7 +77,7 @@ def trace_of(
         provenance={
             "contents": contents,
             "model": f"{path.name}, model()",
-            "seed": str(seed),
+            "seed": str(_SEED),
             "iteration_time": iteration_time,
             "pgp": " ".join(f"{share:.6g}" for share in shares),
         },
@@ -131,7 +130,7 @@ def _clock(device: str | None) -> _Thread | _Events:
 
 
 def _measured(
-    loaded: Script, batch: int, seed: int, clock: _Thread | _Events
+    loaded: Script, batch: int, clock: _Thread | _Events
 ) -> tuple[float, list[float], tuple[int, ...]]:
     """Seconds of the forward pass, and of the backward pass for each tensor; and the order in which
     gradients become ready.
@@ -142,7 +141,7 @@ def _measured(
 
     # A GPU's deterministic algorithms need a setting of CUDA's, and are not those of users.
     torch.use_deterministic_algorithms(clock.device == CPU)
-    torch.manual_seed(seed)
+    torch.manual_seed(_SEED)
     model = loaded.call("model").to(clock.device).train()
     inputs, targets = (each[:batch].to(clock.device) for each in loaded.call("data", 0, 1))
     parameters = [each for each in model.parameters() if each.requires_grad]

@@ -31,17 +31,15 @@ _MOST_TENSORS = 100_000
 _MOST_BYTES, _MOST_S = 10 * 10**12, 1000 * 3600
 
 
-def synthetic(
-    size_bytes: int, compute_s: float = 0.0, tensors: int = 1, dtype_bytes: int = 4
-) -> Trace:
+def synthetic(size_bytes: int, compute_s: float = 0.0, tensors: int = 1) -> Trace:
     """A model of ``size_bytes`` (rounded up to whole values) in ``tensors`` nearly equal tensors.
 
     An iteration computes for ``compute_s`` seconds, a third of it forward, spread evenly over the
     tensors. Raises ValueError if a tensor would be empty or a time negative.
     """
-    elements = -(-size_bytes // dtype_bytes)
+    elements = -(-size_bytes // 4)
     if tensors < 1 or elements < tensors:
-        raise ValueError(f"{size_bytes} bytes cannot fill {tensors} tensors of {dtype_bytes} bytes")
+        raise ValueError(f"{size_bytes} bytes cannot fill {tensors} tensors of 4 bytes")
     if not 0 <= compute_s < float("inf"):
         raise ValueError(f"compute time {compute_s} s, wanted a time that is not negative")
     forward = compute_s * _FORWARD / tensors
@@ -54,7 +52,6 @@ def synthetic(
         tensors=tuple(
             Tensor(f"tensor{i}", cuts[i + 1] - cuts[i], forward, backward) for i in range(tensors)
         ),
-        dtype_bytes=dtype_bytes,
         provenance={"contents": "synthetic: equal tensors, even timing"},
     )
 

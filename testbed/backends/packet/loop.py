@@ -30,7 +30,7 @@ class _Job:
         pace: float,
         begins: int,
     ) -> None:
-        self.tasks, self.nodes = tasks, nodes
+        self.nodes = nodes
         self.streams = Streams(simulation, nodes, tasks[0].layout.message_bytes)
         self.transports = [
             VirtualTransport(task, node, simulation, self.streams, pace, begins)
