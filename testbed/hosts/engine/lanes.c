@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static const double FIRST_SILENCE = 0.2, LONGEST_SILENCE = 1.0;
+static const double FIRST_SILENCE = 0.2;
 enum { REORDERING = 3 };
 
 int lanes_open(struct flow *flow, const struct role *role, const struct lane_rules *rules)
@@ -174,8 +174,10 @@ static void send_ready(struct lanes *all, double now)
             return;
         lane->sent = true;
         lane->turn = all->turns++;
-        if (!all->in_flight++)
+        if (!all->in_flight++) {
+            all->heard = now;
             all->probe_at = now + all->silence;
+        }
     }
 }
 
@@ -186,7 +188,7 @@ static void end_silence(struct lanes *all, double now)
 {
     const double answered = all->answered;
     all->answered = -INFINITY;
-    all->silence = fmin(2 * all->silence, LONGEST_SILENCE);
+    all->silence = fmax(all->silence, fmin(2 * all->silence, rtt_longest(&all->flow.rtt)));
     all->probe_at = now + all->silence;
     if (answered > all->newest && resend_missing(all, answered, true, now))
         return;
@@ -217,6 +219,9 @@ static void settle(struct lanes *all, double now)
     if (rtt->smoothed > 0)
         all->silence =
             fmax(rtt->smoothed + fmax(rtt->smoothed, 2 * rtt->variation), LEAST_SILENCE);
+    else /* as in window.c */
+        all->silence = fmax(all->silence, 2 * (now - all->heard));
+    all->heard = now;
     all->probes = 1;
     all->probe_at = now + all->silence;
     if (all->first_answers)

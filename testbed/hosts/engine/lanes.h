@@ -33,6 +33,7 @@ struct lanes {
     double answered;      /* and among those that were sent twice, if its answer may be to that */
     bool first_answers;   /* to lanes that were sent once have come since the last pump */
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
+    double heard;             /* when the latest answer came, or the first in flight was sent */
     uint32_t probes;          /* fragments to retransmit then */
     bool touched;             /* answers have come since the last pump */
 };

@@ -24,6 +24,12 @@ static inline void rtt_sample(struct rtt *rtt, double sample)
     }
 }
 
+/* How long a timeout may be that follows from round trips, or that doubled. */
+static inline double rtt_longest(const struct rtt *rtt)
+{
+    return fmax(LONGEST_TIMEOUT, 2 * rtt->smoothed);
+}
+
 static inline double rtt_or(const struct rtt *rtt, double unknown)
 {
     return rtt->smoothed > 0 ? rtt->smoothed : unknown;

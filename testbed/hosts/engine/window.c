@@ -113,13 +113,15 @@ static void resend_late(struct tree *tree, double now)
         struct place *place = place_of(tree, s);
         if (!place->sent || place->done || place->sent_at >= now - window->timeout)
             continue;
-        if (!count++)
+        /* Before the first round trip is known, it may only be longer than the timeout. */
+        if (!count++ && tree->flow.rtt.smoothed > 0)
             congestion->control->slow_down(congestion, now, window_round_trip(tree));
         resend(tree, s, now);
     }
     if (count) {
         window->stalled = now;
-        window->timeout = fmin(2 * window->timeout, LONGEST_TIMEOUT);
+        window->timeout =
+            fmax(window->timeout, fmin(2 * window->timeout, rtt_longest(&tree->flow.rtt)));
     }
     if (count > 1) {
         window->lost_before = now;
@@ -330,12 +332,18 @@ static void settle(struct tree *tree, double now)
     else if (window->answered > window->newest)
         /* On a slow link the next answer may take as long as this one did. */
         window->probe_at = now + fmax(window->silence, 2 * (now - window->heard));
+    if (rtt->smoothed > 0) {
+        /* Any answer ends the doubling of the timeout. */
+        double timeout = 4 * rtt->smoothed;
+        if (first_answers)
+            timeout = fmax(timeout, window->silence); /* answers arrive, so a queue is long */
+        window->timeout = fmin(fmax(timeout, LEAST_TIMEOUT), rtt_longest(rtt));
+    } else {
+        /* No round trip could be measured, because all was retransmitted before its answer came.
+           So the timeout stays (Karn), and is longer than this answer took. */
+        window->timeout = fmax(window->timeout, 2 * (now - window->heard));
+    }
     window->heard = now;
-    /* Any answer ends the doubling of the timeout. */
-    double timeout = rtt->smoothed > 0 ? 4 * rtt->smoothed : FIRST_TIMEOUT;
-    if (first_answers && rtt->smoothed > 0)
-        timeout = fmax(timeout, window->silence); /* answers arrive, so a queue is long */
-    window->timeout = fmin(fmax(timeout, LEAST_TIMEOUT), LONGEST_TIMEOUT);
     window->look_again = now + window->timeout;
     window->settled = true;
 }

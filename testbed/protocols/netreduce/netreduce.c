@@ -32,6 +32,7 @@ struct ring {
     double timeout, look_again;
     double silence, probe_at; /* the longest silence allowed, and when it will be over */
     double stalled;           /* when the last silence was noticed */
+    double heard;             /* when progress was last made, or the first in flight was sent */
     struct rtt with_repairs;  /* round trips, also those that losses made longer */
     uint32_t gathered;        /* packets that are not acknowledged yet */
     bool answer;              /* an acknowledgement is due */
@@ -224,15 +225,21 @@ static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
         rtt_sample(&ring->flow.rtt, now - sent_at);
 }
 
-/* Any progress ends a silence, and resets the times that grew during it. */
+/* Any progress ends a silence, and resets the times that grew during it. If everything was
+   retransmitted before its answer came, no round trip is known. Then these times stay (Karn), and
+   are longer than this answer took. */
 static void hear(struct ring *ring, double now)
 {
-    const double round_trip = ring->flow.rtt.smoothed;
-    ring->timeout = ring->silence = FIRST_TIMEOUT;
-    if (round_trip > 0) {
-        ring->timeout = fmin(fmax(4 * round_trip, LEAST_TIMEOUT), LONGEST_TIMEOUT);
-        ring->silence = fmax(2 * round_trip, LEAST_SILENCE);
+    const struct rtt *rtt = &ring->flow.rtt;
+    if (rtt->smoothed > 0) {
+        ring->timeout = fmin(fmax(4 * rtt->smoothed, LEAST_TIMEOUT), rtt_longest(rtt));
+        ring->silence = fmax(2 * rtt->smoothed, LEAST_SILENCE);
+    } else {
+        const double least = 2 * (now - ring->heard);
+        ring->timeout = fmax(ring->timeout, least);
+        ring->silence = fmax(ring->silence, least);
     }
+    ring->heard = now;
     ring->probe_at = now + ring->silence;
 }
 
@@ -353,8 +360,10 @@ static void send_new(struct ring *ring, double now)
         uint64_t open = lowest ? message_of(ring, lowest, ring->received) : ring->messages;
         if (message >= open + ring->window || !send_fragment(ring, ring->next, false, now))
             return;
-        if (ring->acked == ring->next++)
+        if (ring->acked == ring->next++) {
+            ring->heard = now;
             ring->probe_at = now + ring->silence;
+        }
     }
 }
 
@@ -370,7 +379,7 @@ static void resend_late(struct ring *ring, double now)
                 break;
         }
     if (late)
-        ring->timeout = fmin(2 * ring->timeout, LONGEST_TIMEOUT);
+        ring->timeout = fmax(ring->timeout, fmin(2 * ring->timeout, rtt_longest(&ring->flow.rtt)));
     ring->look_again = now + ring->timeout / 2;
 }
 
@@ -397,7 +406,7 @@ static void end_silence(struct ring *ring, double now)
             break;
     }
     ring->stalled = now;
-    ring->silence = fmin(2 * ring->silence, LONGEST_TIMEOUT);
+    ring->silence = fmax(ring->silence, fmin(2 * ring->silence, rtt_longest(&ring->flow.rtt)));
     ring->probe_at = now + ring->silence;
 }
 
