@@ -10,6 +10,7 @@ from testbed.backends.shaping import burst_bytes
 from testbed.topology import fabric as topology
 from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric, Kind
+from testbed.topology.framing import framing
 from testbed.topology.paths import Routes, diverted
 
 HOST_QUEUE = 1 << 40
@@ -39,7 +40,6 @@ def wire_up(
     scale: float,
     loss: Shares,
     duplication: Shares,
-    jitter: int,
     dilation: float | None,
     routes: Routes,
 ) -> None:
@@ -53,7 +53,6 @@ def wire_up(
         dilation: links send bursts as an emulator's shapers do at this dilation; None for no
             bursts.
         routes: flows with a path of their own.
-        jitter: the most picoseconds that pass before an idle host starts to send.
     """
     number, addressing = numbered(fabric), Addressing(fabric)
     for name, node in fabric.nodes.items():
@@ -68,6 +67,9 @@ def wire_up(
     ports = port_numbers(fabric)
     for link in fabric.links:
         hosts = [fabric.nodes[end].kind is Kind.HOST for end in (link.a, link.b)]
+        # The time of a full frame. Without it, hosts that run in step make one another lose whole
+        # windows (Floyd and Jacobson, 1991).
+        jitter = round(framing(fabric).full_frame * 8 * SECOND / link.rate)
         limits = [HOST_QUEUE if is_host else link.queue for is_host in hosts]
         simulation.link(
             Link(
