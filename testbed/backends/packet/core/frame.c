@@ -56,7 +56,7 @@ static void frame_ipv4(uint8_t *bytes, const struct flow_key *key, size_t size)
 struct packet *packet_with_data(struct network *network)
 {
     struct packet *packet = packet_new(network);
-    packet->data = (uint8_t *)(packet + 1);
+    packet->data = packet_data(packet);
     packet->length = 0;
     return packet;
 }

@@ -64,7 +64,7 @@ struct packet *packet_new(struct network *network)
     struct packet *packet = network->free_packets;
     if (!packet) {
         network->packets_count++;
-        return arena_take(&network->arena, sizeof(struct packet) + network->data_room);
+        return arena_take(&network->arena, sizeof(struct packet) + DATA_PADDING + network->data_room);
     }
     network->free_packets = packet->next;
     return packet;
@@ -75,7 +75,7 @@ struct packet *packet_copy(struct network *network, const struct packet *packet)
     struct packet *copy = packet_new(network);
     *copy = *packet;
     if (packet->key.protocol == PROTOCOL_UDP) {
-        copy->data = (uint8_t *)(copy + 1);
+        copy->data = packet_data(copy);
         memcpy(copy->data, packet->data, packet->length);
     }
     return copy;

@@ -44,4 +44,13 @@ struct packet {
     };
 };
 
+/* So that what follows the headers of UDP is aligned to 8 bytes, as the hosts' engine reads it. */
+enum { DATA_PADDING = 6 };
+
+/* Where a packet's own data is, if it has any. */
+static inline uint8_t *packet_data(struct packet *packet)
+{
+    return (uint8_t *)(packet + 1) + DATA_PADDING;
+}
+
 #endif

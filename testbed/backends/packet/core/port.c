@@ -52,6 +52,11 @@ struct late {
 static void arrive_late(struct event *event, instant now)
 {
     struct late *late = (struct late *)(void *)event;
+    if (late->port->is_down) {
+        late->port->counters.lost++;
+        packet_free(late->port->network, late->packet);
+        return;
+    }
     deliver(late->port, late->packet, now);
 }
 
