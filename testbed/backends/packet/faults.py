@@ -8,7 +8,6 @@ import random
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from testbed.backends.links import Shares, ends
@@ -22,17 +21,6 @@ from testbed.topology.addressing import Addressing
 from testbed.topology.fabric import Fabric
 
 _SEQUENCES = 1 << 32
-
-
-@dataclass(frozen=True)
-class _Impaired:
-    """What a link does to frames: shares from 0 to 1, and the longest delay in picoseconds."""
-
-    loss: float = 0.0
-    duplication: float = 0.0
-    corruption: float = 0.0
-    reordering: float = 0.0
-    longest: int = 1
 
 
 def first_fragment(faults: Sequence[Fault]) -> int:
@@ -62,7 +50,7 @@ def schedule(
     number, ports = numbered(fabric), port_numbers(fabric)
     downs: Counter[frozenset[str]] = Counter()  # of each link: the faults that it is down for
     pauses: Counter[str] = Counter()  # of each host
-    impaired: defaultdict[tuple[str, str], list[_Impaired]] = defaultdict(list)
+    impairing: defaultdict[tuple[str, str], list[Fault]] = defaultdict(list)  # each link
 
     def set_down(links: Sequence[tuple[str, str]], change: int) -> None:
         for link in links:
@@ -78,17 +66,17 @@ def schedule(
             loop.pause(number[host], not before)
 
     def impair(link: tuple[str, str]) -> None:
-        usual = _Impaired(lost.get(link, 0.0), doubled.get(link, 0.0))
-        found = _together([usual, *impaired[link]])
+        usual = lost.get(link, 0.0), doubled.get(link, 0.0)
+        found = _together(*usual, impairing[link], scale)
         for here, there in (link, link[::-1]):
             simulation.impair(number[here], ports[here][there], found)
 
-    def begin_impairing(link: tuple[str, str], added: _Impaired) -> None:
-        impaired[link].append(added)
+    def begin_impairing(link: tuple[str, str], fault: Fault) -> None:
+        impairing[link].append(fault)
         impair(link)
 
-    def end_impairing(link: tuple[str, str], added: _Impaired) -> None:
-        impaired[link].remove(added)
+    def end_impairing(link: tuple[str, str], fault: Fault) -> None:
+        impairing[link].remove(fault)
         impair(link)
 
     restarts: Counter[str] = Counter()  # of each switch
@@ -120,10 +108,9 @@ def schedule(
         if fault.link is not None:
             link = ends(fault.link, fabric)
             if fault.impairs:
-                added = _impairment(fault, scale)
-                at(fault.at, partial(begin_impairing, link, added))
+                at(fault.at, partial(begin_impairing, link, fault))
                 if fault.until is not None:
-                    at(fault.until, partial(end_impairing, link, added))
+                    at(fault.until, partial(end_impairing, link, fault))
                 continue
             links = [link]
         elif fault.packet is not None:
@@ -154,30 +141,22 @@ def schedule(
             at(fault.until, partial(set_down, links, -1))
 
 
-def _impairment(fault: Fault, scale: float) -> _Impaired:
-    return _Impaired(
-        fault.loss or 0.0,
-        fault.duplication or 0.0,
-        fault.corruption or 0.0,
-        fault.reordering or 0.0,
-        max(1, round(fault.delay * scale * SECOND)),
-    )
-
-
-def _together(impaired: Sequence[_Impaired]) -> Impairment:
-    """What several impairments do to a frame if each decides on its own."""
-
-    def together(shares: Iterable[float]) -> int:
-        some = [each for each in shares if each]
-        return share(some[0] if len(some) == 1 else 1 - math.prod(1 - each for each in some))
-
+def _together(loss: float, duplication: float, faults: Sequence[Fault], scale: float) -> Impairment:
+    """What a link's usual shares and its faults do to a frame if each decides on its own."""
+    delays = [fault.delay for fault in faults if fault.reordering]
     return Impairment(
-        together(each.loss for each in impaired),
-        together(each.duplication for each in impaired),
-        together(each.corruption for each in impaired),
-        together(each.reordering for each in impaired),
-        max(each.longest for each in impaired),
+        _any([loss, *(fault.loss for fault in faults)]),
+        _any([duplication, *(fault.duplication for fault in faults)]),
+        _any([fault.corruption for fault in faults]),
+        _any([fault.reordering for fault in faults]),
+        max(1, round(max(delays, default=0.0) * scale * SECOND)),
     )
+
+
+def _any(shares: Iterable[float | None]) -> int:
+    """The share that at least one of independent events has."""
+    some = [each for each in shares if each]
+    return share(some[0] if len(some) == 1 else 1 - math.prod(1 - each for each in some))
 
 
 def _frame(fabric: Fabric, host: str, to: str, port: int, payload: bytes) -> bytes:
