@@ -22,7 +22,7 @@ from testbed.backends.measurements import (
 )
 from testbed.backends.outages import gone, missed
 from testbed.backends.packet import faults
-from testbed.backends.packet.loop import Loop
+from testbed.backends.packet.loop import LONGEST_SILENCE, Loop
 from testbed.backends.packet.recorder import Recorder, simulation_for
 from testbed.backends.packet.simulation import (
     SECOND,
@@ -106,7 +106,6 @@ def assembled(
             float(emulation.scale),
             lost,
             doubled,
-            _jitter(fabric),
             None if emulation.timers == "real" else _dilation(emulation),
             routes(deployment),
         )
@@ -147,7 +146,7 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
             recording, deployment, made.simulation, made.switches, made.allocations, log_dir
         ) as recorder:
             try:
-                made.loop.run()
+                made.loop.run(_longest_silence(deployment))
             except (Stalled, BrokenConnection) as error:
                 now_s = made.simulation.now / SECOND / float(emulation.scale)
                 raise type(error)(f"{gone(emulation.faults, now_s)}{error}") from None
@@ -155,6 +154,17 @@ def run(deployment: Deployment, log_dir: Path, recording: Recording = NOTHING) -
             recorder.write_timeline(outcomes)
             recorder.write_packets()
         return _measured(deployment, made, outcomes)
+
+
+def _longest_silence(deployment: Deployment) -> int:
+    """How long ranks may wait for one another: picoseconds. All may wait for messages that share
+    the slowest link."""
+    slowest = min(link.rate for link in deployment.fabric.links)
+    most = sum(
+        len(job.plan.hosts) * max((unit.elements for unit in job.units), default=0)
+        for job in deployment.jobs
+    )
+    return LONGEST_SILENCE + round(most * 4 * 8 * SECOND / slowest)
 
 
 def _measured(
@@ -315,13 +325,6 @@ def tcp_settings(fabric: Fabric, dilation: float = 1.0) -> TcpSettings:
         acknowledge_delay=time(min(0.04, least_tcp_timeout_s(dilation) - LONGEST_TICK_S)),
         gather_time=time(GATHER_S) if dilation == 1 else time(LONGEST_TICK_S),
     )
-
-
-def _jitter(fabric: Fabric) -> int:
-    """The time of a full frame on the slowest link of a host. Without jitter, hosts that run in
-    step make one another lose whole windows (Floyd and Jacobson, 1991)."""
-    slowest = min(fabric.link(host, fabric.tor_of(host)).rate for host in fabric.hosts)
-    return round(framing(fabric).full_frame * 8 * SECOND / slowest)
 
 
 def _events(switches: Iterable[EmbeddedSwitch], job: int) -> Counter[Event]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from scapy.layers.inet import IP
+from scapy.utils import PcapReader
 from tiny import data
 
 import testbed
 from testbed.located import Invalid
 
 
-def run(folder, name="one", faults=(), **changes):
+def run(folder, name="one", faults=(), captures=(), **changes):
     asked = data(folder, backend="packet", fabric__spines=1, fabric__ina="all", **changes)
     asked["emulation"]["faults"] = list(faults)
-    return testbed.run(asked, folder / name)
+    return testbed.run(asked, folder / name, captures=captures)
 
 
 def undisturbed(folder, system):
@@ -93,6 +95,30 @@ def test_what_an_impairment_does_not_change_stays(tmp_path):
     (row,) = run(tmp_path, "both", [held_up], **usual).results.itertuples()
     assert row.verified
     assert row.retransmitted > 500
+
+
+def test_a_link_that_is_down_delivers_no_frame_that_it_held_up(tmp_path):
+    faults = [
+        {"at": "200us", "until": "400us", "link": "h0-t0", "reordering": 0.5, "delay": "5ms"},
+        {"at": "400us", "until": "5ms", "link": "h0-t0"},
+    ]
+    run(tmp_path, "one", faults, ["h0-t0"], jobs__0__system="ring", jobs__0__warmup=0)
+    (found,) = (tmp_path / "one").rglob("h0-t0.pcap")
+    with PcapReader(str(found)) as packets:
+        times = [float(packet.time) for packet in packets if packet[IP].dst == "10.0.0.1"]
+    assert min(times) < 400e-6
+    assert max(times) > 5e-3
+    assert not [each for each in times if 410e-6 < each < 5e-3]
+
+
+def test_a_delay_is_of_those_faults_that_reorder(tmp_path):
+    """The default is 100 us, for faults that reorder nothing, too."""
+    held_up = {"at": "0s", "link": "t0-s0", "reordering": 1.0, "delay": "1us"}
+    other = {"at": "0s", "link": "t0-s0", "loss": 1e-9}
+    asked = {"jobs__0__system": "switchml"}
+    alone = run(tmp_path, "alone", [held_up], **asked).results
+    beside = run(tmp_path, "beside", [held_up, other], **asked).results
+    assert beside.jct_s.item() == pytest.approx(alone.jct_s.item(), rel=0.01)
 
 
 def test_packets_for_a_link_that_is_down_are_no_overflow(tmp_path):

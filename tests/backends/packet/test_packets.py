@@ -285,6 +285,50 @@ def test_a_delay_of_links_is_added_at_every_hop(tmp_path):
     assert seconds[1] > seconds[0] + 4e-4
 
 
+@pytest.mark.parametrize(
+    ("system", "longer"), [("atp", 30), ("panama", 30), ("netreduce", 30), ("omnireduce", 200)]
+)
+def test_a_round_trip_longer_than_the_first_timeout_is_measured(system, longer, tmp_path):
+    """Otherwise everything is retransmitted before its answer comes, again and again."""
+    rows = [
+        valid_row(
+            tmp_path,
+            f"{microseconds}",
+            jobs__0__system=system,
+            jobs__0__workload="synthetic/1MB",
+            jobs__0__iterations=3,
+            fabric__link_delay=f"{microseconds}us",
+        )
+        for microseconds in (100, 100 * longer)
+    ]
+    assert rows[0].retransmitted == 0
+    assert rows[1].retransmitted < 6_500
+    assert rows[1].jct_s < 1.1 * longer * rows[0].jct_s
+
+
+@pytest.mark.parametrize("rate", ["1Gbit", "100Mbit"])
+def test_another_hosts_slow_link_changes_nothing(rate, tmp_path):
+    switches = {"s": [f"h{number}" for number in range(5)]}
+    jct = {
+        each: valid_row(
+            tmp_path,
+            each,
+            fabric={
+                "kind": "graph",
+                "host_rate": "10Gbit",
+                "queue": "1MB",
+                "switches": switches,
+                "links": [{"ends": ["h4", "s"], "rate": each}],
+            },
+            jobs__0__system="atp",
+            jobs__0__workers=["h0", "h1", "h2"],
+            jobs__0__servers=["h3"],
+        ).jct_s
+        for each in ("10Gbit", rate)
+    }
+    assert jct[rate] == jct["10Gbit"]
+
+
 @pytest.mark.parametrize("system", ["switchml", "rina", "netreduce", "ring", "ssp"])
 def test_few_values_take_exactly_as_long_as_all(system, tmp_path):
     """Even with losses: every event is the same."""
@@ -310,6 +354,20 @@ def test_few_values_take_exactly_as_long_as_all(system, tmp_path):
 def test_each_repeat_draws_anew(tmp_path):
     found = run(tmp_path, jobs__0__system="ring", emulation__loss=0.01, emulation__repeats=3)
     assert len(set(found.results.jct_s)) == 3
+
+
+def test_a_message_may_take_longer_than_ranks_may_be_silent_for(tmp_path):
+    row = valid_row(
+        tmp_path,
+        fabric__host_rate="100Kbit",
+        jobs__0__system="ring",
+        jobs__0__workload="synthetic/32MB",
+        jobs__0__workers=2,
+        jobs__0__bucket="1GB",
+        jobs__0__first_bucket="1GB",
+        **ONE,
+    )
+    assert row.jct_s > 2000
 
 
 def test_a_host_that_is_cut_off_is_an_error_in_bounded_time(tmp_path):
