@@ -84,6 +84,9 @@ SYSTEM = System(
         "comes to such parts on average. The window counts for each server.",
         "Congestion control is on, as in the paper; in the released code it is switched off. The "
         "largest window is what the fabric's queues and the switch's slots allow.",
+        "ECN and timeouts halve the window, as in the paper. A gap in the answers takes an eighth "
+        "of a fragment for each one missing, where the paper halves it: under random loss there is "
+        "always a gap, because each worker sees the losses of all.",
     ),
     servers=(1, 64),
     aggregates=True,

@@ -9,6 +9,7 @@ from pydantic import Field
 from testbed import wire
 from testbed.experiment.options import Options
 from testbed.plan.program import Plan, SwitchAllReduce
+from testbed.protocols.netreduce.protocol import PACKETS
 from testbed.protocols.netreduce.protocol import PROTOCOL as NETREDUCE
 from testbed.systems import ring
 from testbed.systems.racks import root, tree_to
@@ -16,7 +17,6 @@ from testbed.systems.system import Assignment, System
 from testbed.topology.fabric import Fabric
 
 MESSAGES = 2
-PACKETS = 170
 
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
@@ -27,9 +27,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     top = root(job.workers, fabric)
     if top is None:
         return replace(ring.plan(replace(job, options={}), fabric), system="netreduce")
-    window = job.options.get("window", MESSAGES)
-    message = job.options.get("message", PACKETS)
-    if (needed := 2 * window * message) > fabric.slots:
+    window, message = job.options.get("window", MESSAGES), job.options.get("message")
+    if message and (needed := 2 * window * message) > fabric.slots:
         raise ValueError(
             f"netreduce: found a window of {window} messages of {message} packets, wanted at most "
             f"{fabric.slots // 2} packets in flight, half of a switch's {fabric.slots} slots: a "
@@ -56,17 +55,19 @@ class NetReduceOptions(Options):
         description=f"the messages in flight, a whole number from 1 to {wire.LIVE_MESSAGES}",
         examples=[MESSAGES],
     )
-    message: int = Field(
-        default=PACKETS,
+    message: int | None = Field(
+        default=None,
         ge=1,
-        description="the packets of a message, a whole number of at least 1",
+        description=f"the packets of a message, a whole number of at least 1; unset, {PACKETS}, or"
+        " fewer if the queues on the way or the switches' slots hold no more",
         examples=[PACKETS],
     )
 
     def least_slots(self) -> int:
         """The fewest slots that it needs: two for each packet, because a slot's last sum is kept
-        while the next is made."""
-        return 2 * self.window * self.message
+        while the next is made. A message of which only the number is set has one packet at least.
+        """
+        return 2 * self.window * (self.message or 1)
 
 
 SYSTEM = System(
@@ -89,6 +90,8 @@ SYSTEM = System(
     reading=(
         "The paper's text was not available to us, only abstracts and quotations. The last of the "
         "rules above is from memory.",
+        "Where the queues on the way hold less than the paper's window, messages have fewer "
+        "packets; the option message sets their size.",
         "Workers form the ring in rank order.",
         "For workers in one rack, their ToR is the root. For several racks, the root is the INA "
         "switch above the ToRs that is nearest to all of them; without one, the INA ToR with the "

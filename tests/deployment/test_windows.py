@@ -82,6 +82,12 @@ def test_a_default_window_is_enough_for_a_round_trip(delay, wanted):
 
 def test_a_window_of_messages_is_larger():
     made, fabric = racks(8, NETREDUCE, link_delay=LINK_S)
-    found = window(made, fabric, {"window": 2, "message": 170})
+    found = window(made, fabric, {"window": 2})
     wanted = OF_MESSAGES * (2 * 3 * 2 / 7 + 2)
     assert found.fragments == min(64_000 // (FRAME * 7), ceil(wanted)) == 2 * found.message
+
+
+def test_messages_are_as_large_as_asked_for():
+    made, fabric = racks(8, NETREDUCE, link_delay=LINK_S)
+    found = window(made, fabric, {"window": 2, "message": 170})
+    assert (found.fragments, found.message) == (340, 170)

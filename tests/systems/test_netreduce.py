@@ -94,7 +94,9 @@ def test_the_ring_of_connections_is_in_the_order_of_ranks():
     assert [found.predecessor(host) for host in ("h5", "h0", "h4")] == ["h4", "h5", "h0"]
 
 
-@pytest.mark.parametrize(("options", "slots"), [({}, 680), ({"window": 3, "message": 10}, 60)])
+@pytest.mark.parametrize(
+    ("options", "slots"), [({"message": 170}, 680), ({"window": 3, "message": 10}, 60)]
+)
 def test_a_window_larger_than_memory_is_refused(options, slots):
     hosts = FABRIC.hosts
     plan(hosts, FABRIC.tors, replace(FABRIC, slots=slots), **options)

@@ -55,6 +55,10 @@ PROTOCOL = Atp(
         "otherwise; the paper has a bitmap of 32 for each level. What a switch of a larger tree "
         "has not summed passes the switches above.",
         "The root counts each worker once, however often its packets arrive.",
+        "The window starts at its largest, and is at least 8 fragments. ECN and timeouts halve it. "
+        "A gap in the answers takes an eighth of a fragment for each one missing, where the paper "
+        "halves the window: under random loss there is always a gap, because each member sees the "
+        "losses of all.",
     ),
     loss="A member that misses a result retransmits the fragment, marked; the root sums what "
     "arrives and answers that member alone. Switch memory may be lost as well.",

@@ -12,14 +12,18 @@ from testbed.protocols.protocol import TreeProtocol
 from testbed.protocols.roles import Neighbours, Place, Role
 from testbed.protocols.tables import Exact, TableEntry
 
+PACKETS = 170
+"""The packets of a message in the paper."""
+
 
 class NetReduce(TreeProtocol):
     """Each host has a connection to the next on a ring; switches know connections by number."""
 
     def window(self, options: Mapping[str, Any], fair: int) -> tuple[int, int]:
-        """Whole messages. They have fewer packets than asked for if the queues allow no more."""
+        """Whole messages. Unless their size is asked for, they have fewer packets than in the paper
+        if the queues allow no more."""
         messages = int(options["window"])
-        message = max(1, min(int(options["message"]), fair // messages))
+        message = options.get("message") or max(1, min(PACKETS, fair // messages))
         return messages * message, message
 
     def role(self, place: Place) -> Role | Neighbours:
