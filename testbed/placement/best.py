@@ -9,6 +9,7 @@ from testbed.backends.flow import scenario
 from testbed.backends.flow.scenario import Job
 from testbed.deployment.deploy import DeployedJob, deploy
 from testbed.deployment.errors import DeploymentError
+from testbed.deployment.memory import allocate
 from testbed.experiment.schema import Experiment
 from testbed.placement.search import EVEN, Placed, place
 from testbed.topology.fabric import Fabric
@@ -23,7 +24,9 @@ def best_switches(experiment: Experiment, fabric: Fabric, budget: int) -> Placed
 
     def jobs(fabric: Fabric) -> Sequence[Job]:
         try:
-            return [_measured(job) for job in deploy(experiment, fabric).jobs]
+            deployed = deploy(experiment, fabric).jobs
+            allocate([(job.plan, job.window) for job in deployed], fabric.slots)
+            return [_measured(job) for job in deployed]
         except DeploymentError as error:
             raise ValueError(str(error)) from error
 
