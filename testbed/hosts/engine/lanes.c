@@ -188,7 +188,7 @@ static void end_silence(struct lanes *all, double now)
 {
     const double answered = all->answered;
     all->answered = -INFINITY;
-    all->silence = fmax(all->silence, fmin(2 * all->silence, rtt_longest(&all->flow.rtt)));
+    all->silence = rtt_doubled(&all->flow.rtt, all->silence);
     all->probe_at = now + all->silence;
     if (answered > all->newest && resend_missing(all, answered, true, now))
         return;
@@ -219,8 +219,8 @@ static void settle(struct lanes *all, double now)
     if (rtt->smoothed > 0)
         all->silence =
             fmax(rtt->smoothed + fmax(rtt->smoothed, 2 * rtt->variation), LEAST_SILENCE);
-    else /* as in window.c */
-        all->silence = fmax(all->silence, 2 * (now - all->heard));
+    else
+        all->silence = rtt_unknown(all->silence, now - all->heard);
     all->heard = now;
     all->probes = 1;
     all->probe_at = now + all->silence;

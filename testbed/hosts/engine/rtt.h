@@ -12,6 +12,7 @@
 
 struct rtt {
     double smoothed, variation; /* 0 before the first sample */
+    double least;               /* of recent samples, see rtt_longest */
 };
 
 static inline void rtt_sample(struct rtt *rtt, double sample)
@@ -19,15 +20,31 @@ static inline void rtt_sample(struct rtt *rtt, double sample)
     if (rtt->smoothed > 0) {
         rtt->variation = 0.75 * rtt->variation + 0.25 * fabs(sample - rtt->smoothed);
         rtt->smoothed = 0.875 * rtt->smoothed + 0.125 * sample;
+        rtt->least = fmin(sample, rtt->least + (sample - rtt->least) / 64);
     } else {
-        rtt->smoothed = sample;
+        rtt->smoothed = rtt->least = sample;
     }
 }
 
-/* How long a timeout may be that follows from round trips, or that doubled. */
+/* How long a timeout may be that follows from round trips, or that doubled. A loss that another
+   rank repairs lengthens some round trips, and must not lengthen the timeouts beyond
+   LONGEST_TIMEOUT. A long link or queue lengthens all of them, and with them the least. */
 static inline double rtt_longest(const struct rtt *rtt)
 {
-    return fmax(LONGEST_TIMEOUT, 2 * rtt->smoothed);
+    return fmax(LONGEST_TIMEOUT, 2 * rtt->least);
+}
+
+/* A timeout that has passed, doubled. */
+static inline double rtt_doubled(const struct rtt *rtt, double timeout)
+{
+    return fmax(timeout, fmin(2 * timeout, rtt_longest(rtt)));
+}
+
+/* A timeout while no round trip is known, because everything was retransmitted before its answer
+   came: it stays (Karn), and is longer than this answer took. */
+static inline double rtt_unknown(double timeout, double took)
+{
+    return fmax(timeout, 2 * took);
 }
 
 static inline double rtt_or(const struct rtt *rtt, double unknown)

@@ -120,8 +120,7 @@ static void resend_late(struct tree *tree, double now)
     }
     if (count) {
         window->stalled = now;
-        window->timeout =
-            fmax(window->timeout, fmin(2 * window->timeout, rtt_longest(&tree->flow.rtt)));
+        window->timeout = rtt_doubled(&tree->flow.rtt, window->timeout);
     }
     if (count > 1) {
         window->lost_before = now;
@@ -339,9 +338,7 @@ static void settle(struct tree *tree, double now)
             timeout = fmax(timeout, window->silence); /* answers arrive, so a queue is long */
         window->timeout = fmin(fmax(timeout, LEAST_TIMEOUT), rtt_longest(rtt));
     } else {
-        /* No round trip could be measured, because all was retransmitted before its answer came.
-           So the timeout stays (Karn), and is longer than this answer took. */
-        window->timeout = fmax(window->timeout, 2 * (now - window->heard));
+        window->timeout = rtt_unknown(window->timeout, now - window->heard);
     }
     window->heard = now;
     window->look_again = now + window->timeout;

@@ -225,9 +225,7 @@ static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
         rtt_sample(&ring->flow.rtt, now - sent_at);
 }
 
-/* Any progress ends a silence, and resets the times that grew during it. If everything was
-   retransmitted before its answer came, no round trip is known. Then these times stay (Karn), and
-   are longer than this answer took. */
+/* Any progress ends a silence, and resets the times that grew during it. */
 static void hear(struct ring *ring, double now)
 {
     const struct rtt *rtt = &ring->flow.rtt;
@@ -235,9 +233,8 @@ static void hear(struct ring *ring, double now)
         ring->timeout = fmin(fmax(4 * rtt->smoothed, LEAST_TIMEOUT), rtt_longest(rtt));
         ring->silence = fmax(2 * rtt->smoothed, LEAST_SILENCE);
     } else {
-        const double least = 2 * (now - ring->heard);
-        ring->timeout = fmax(ring->timeout, least);
-        ring->silence = fmax(ring->silence, least);
+        ring->timeout = rtt_unknown(ring->timeout, now - ring->heard);
+        ring->silence = rtt_unknown(ring->silence, now - ring->heard);
     }
     ring->heard = now;
     ring->probe_at = now + ring->silence;
@@ -379,7 +376,7 @@ static void resend_late(struct ring *ring, double now)
                 break;
         }
     if (late)
-        ring->timeout = fmax(ring->timeout, fmin(2 * ring->timeout, rtt_longest(&ring->flow.rtt)));
+        ring->timeout = rtt_doubled(&ring->flow.rtt, ring->timeout);
     ring->look_again = now + ring->timeout / 2;
 }
 
@@ -406,7 +403,7 @@ static void end_silence(struct ring *ring, double now)
             break;
     }
     ring->stalled = now;
-    ring->silence = fmax(ring->silence, fmin(2 * ring->silence, rtt_longest(&ring->flow.rtt)));
+    ring->silence = rtt_doubled(&ring->flow.rtt, ring->silence);
     ring->probe_at = now + ring->silence;
 }
 

@@ -49,12 +49,17 @@ struct late {
     struct late *next;
 };
 
+static void lose(struct port *port, struct packet *packet)
+{
+    port->counters.lost++;
+    packet_free(port->network, packet);
+}
+
 static void arrive_late(struct event *event, instant now)
 {
     struct late *late = (struct late *)(void *)event;
     if (late->port->is_down) {
-        late->port->counters.lost++;
-        packet_free(late->port->network, late->packet);
+        lose(late->port, late->packet);
         return;
     }
     deliver(late->port, late->packet, now);
@@ -86,8 +91,7 @@ static void arrive(struct event *event, instant now)
     if (!ring_is_empty(&port->frames))
         set_arrival(port);
     if (port->is_down || happens(port, port->impaired.loss)) {
-        port->counters.lost++;
-        packet_free(port->network, packet);
+        lose(port, packet);
         return;
     }
     if (happens(port, port->impaired.corruption)) {
@@ -129,8 +133,7 @@ instant port_send(struct port *port, struct packet *packet, instant now)
     begin(port, now);
     if (port->is_down) {
         port->counters.sent_frames++;
-        port->counters.lost++;
-        packet_free(network, packet);
+        lose(port, packet);
         return NEVER;
     }
     bool is_idle = port->free_at <= now;
