@@ -49,8 +49,8 @@ latest() {
 }
 runs=()
 for name in evaluation{,-fat-tree,-large,-large-fat-tree,-100g} \
-    factor-{batch,loss,packets,routing,scale,slots,steps,stragglers,tiers} sensitivity emulated{,-fat-tree,-bmv2} \
-    evaluation-k8; do
+    factor-{batch,loss,packets,placement,routing,scale,slots,steps,stragglers,tiers} sensitivity \
+    emulated{,-fat-tree,-bmv2} evaluation-k8; do
     before="$(latest "$name")"
     if [[ -z $before && -e reports/reference/$name/iterations.csv ]]; then
         mkdir -p "results/reference/$name"

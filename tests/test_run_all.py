@@ -55,6 +55,13 @@ def test_every_run_is_on_the_page(reference, code):
         assert f" results/reference/{name}/" in page
 
 
+def test_every_published_run_is_made_again(reference):
+    _, (*runs, _, _) = reference(0)
+    published = {path.parent.name for path in (ROOT / "reports/reference").glob("*/run.json")}
+    made = {Path(call.split()[-1]).stem for call in runs}
+    assert made | {"emulated-bmv2"} == published  # that one needs BMv2
+
+
 def test_a_signal_to_a_run_ends_it_all(reference):
     ended, calls = reference(130)
     assert ended == 130
