@@ -46,11 +46,12 @@ _LONGEST = 32  # characters of a value in a label, at most
 
 
 def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """``rows`` with the columns of SETTING, PLACE and SERIES, ``beside`` and ``others``.
+    """``rows`` with the columns of SETTING, PLACE and SERIES, ``beside``, ``others`` and ``seed``.
 
     ``experiments`` are the contents of ``experiment.yaml`` by run. ``beside`` names the jobs that
     ran side by side with a row's own; it is empty if that was alone. ``others`` says in which
-    fields, of any of these jobs, cells differ that would otherwise look alike.
+    fields, of any of these jobs, cells differ that would otherwise look alike. ``seed`` is the
+    cell's, empty if unknown. It is no label: cells that differ only in it are samples.
     """
     fields = _fields(rows, experiments)
     shape = [name for name in fields if name.startswith("fabric.") and name not in _INA]
@@ -62,7 +63,8 @@ def label(rows: pd.DataFrame, experiments: Mapping[str, Mapping[str, Any]]) -> p
     fields["iterations"] = rows["iterations"].astype(str)
     fields["servers"] = rows["servers"].astype(str)
 
-    rows = rows.assign(beside=_beside(rows))
+    seed = fields[SEED].fillna("") if SEED in fields else ""
+    rows = rows.assign(beside=_beside(rows), seed=seed)
     fields["hosts"] = _listed(fields, "job.workers").where(rows["beside"] == "", "")
     fields["server_hosts"] = _listed(fields, "job.servers")
     rows["fabric"] = _joined(rows["topology"], _told_apart(rows, fields, ["topology"], shape))

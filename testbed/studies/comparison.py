@@ -80,7 +80,7 @@ class Comparison:
         parted: (setting, system, difference) of runs in virtual time that are not the same event by
             event, for the first repeat that differs. They count as moved only if their figures did.
         unpaired: how many valid rows in virtual time do not count, because the other side does not
-            have their repeat.
+            have their seed or repeat.
     """
 
     quantities: Sequence[Quantity]
@@ -205,7 +205,7 @@ def _parted(
 ) -> Iterator[tuple[str, str, str]]:
     """The runs that diverge, as in `Comparison.parted`. ``experiments`` are those of NEW: the first
     cells that diverge are run again, to see their packets."""
-    found: dict[tuple[Key, int, int], Record] = {}
+    found: dict[tuple[Key, str, int, int], Record] = {}
     told: set[Key] = set()
     packets = rows[rows["backend"] == "packet"]
     for side in (BASE, NEW):
@@ -215,7 +215,7 @@ def _parted(
             record = records[side].get((run, row.cell, row.repeat, row.job))
             if record is None:
                 continue
-            before = found.setdefault((key, row.repeat, row.job), record)
+            before = found.setdefault((key, row.seed, row.repeat, row.job), record)
             if side == NEW and key not in told and (said := divergence.first(before, record)):
                 told.add(key)
                 among = divergence.packets(before, record)
@@ -241,8 +241,9 @@ def _together(base: Outcome, new: Outcome) -> pd.DataFrame:
 
 def _paired(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """The valid ``rows`` to compare, and how many are left out because the other side lacks their
-    repeat. That concerns virtual time: repeats differ by their draws, so the same ones count."""
-    sides = rows.groupby([*_KEYS, "repeat"])["side"].transform("nunique")
+    seed or repeat. That concerns virtual time: these differ by their draws, so the same ones
+    count."""
+    sides = rows.groupby([*_KEYS, "seed", "repeat"])["side"].transform("nunique")
     paired = sides.groupby([rows[name] for name in _KEYS]).transform("max") > 1
     alone = rows["backend"].isin(VIRTUAL) & paired & (sides < 2)
     return rows[~alone], int(alone.sum())
@@ -329,7 +330,7 @@ def lines(comparison: Comparison, everything: bool = False) -> Iterator[str]:
         yield f"only in {side}: {place}: {', '.join(system for (system,) in own)}"
     if comparison.unpaired:
         rows = counted(comparison.unpaired, "valid row")
-        yield f"not compared: {rows} of repeats that only {BASE} or only {NEW} has"
+        yield f"not compared: {rows} of repeats or seeds that only {BASE} or only {NEW} has"
     yield comparison.verdict
 
 

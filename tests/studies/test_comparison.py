@@ -293,7 +293,49 @@ def test_in_virtual_time_the_same_repeats_are_compared(tmp_path):
     for one, other in ((base, fewer), (fewer, base)):
         done = invoke("compare", one, other)
         assert done.exit_code == 0, done.output
-        assert "not compared: 3 valid rows of repeats that only BASE or only NEW has" in done.output
+        rows = "3 valid rows of repeats or seeds that only BASE or only NEW has"
+        assert f"not compared: {rows}" in done.output
+
+
+@pytest.fixture(scope="module")
+def with_seeds(tmp_path_factory) -> Path:
+    """Seeds 1 to 3 of a ring that loses packets."""
+    folder = tmp_path_factory.mktemp("seeds")
+    asked = {"backend": "packet", "jobs__0__system": "ring", "emulation__loss": 0.01}
+    made = experiment(folder, **asked, sweep={"emulation.seed": [1, 2, 3]})
+    directory, failures = New(made, folder).run(NOTHING, local.Local(), quiet=True)
+    assert not failures
+    return directory
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_same_seeds_are_compared(stored, with_seeds, tmp_path):
+    """In virtual time a seed is another draw, as a repeat is."""
+
+    def kept(name, left):
+        side = baseline.load(with_seeds)
+        seeds = side.rows["settings"].map(lambda text: json.loads(text)["emulation.seed"])
+        side = replace(side, rows=side.rows[seeds.isin(left)])
+        if stored:
+            baseline.save(side, tmp_path / name)
+            side = baseline.load(tmp_path / name)
+        return side
+
+    base, fewer = kept("base", [1, 2, 3]), kept("fewer", [1, 2])
+    assert base.rows["jct_s"].nunique() == 3
+    for one, other, alone in ((base, base, 0), (base, fewer, 1), (fewer, base, 1)):
+        found = compare(one, other, tolerances(["0"]))
+        assert (found.moved, found.parted, found.only) == ([], [], [])
+        assert found.unpaired == alone
+
+
+def test_an_experiments_own_seed_is_paired_with_a_swept_one(with_seeds, tmp_path):
+    asked = {"backend": "packet", "jobs__0__system": "ring", "emulation__loss": 0.01}
+    trace = {"jobs__0__workload": str(with_seeds.parents[1] / "tiny.trace")}
+    made = experiment(tmp_path, **asked, **trace, emulation__seed=2)
+    alone, _ = New(made, tmp_path).run(NOTHING, local.Local(), quiet=True)
+    found = compare(baseline.load(with_seeds), baseline.load(alone), tolerances(["0"]))
+    assert (found.moved, found.parted, found.unpaired) == ([], [], 2)
 
 
 def test_results_that_have_nothing_in_common_are_not_equal(base, tmp_path):
