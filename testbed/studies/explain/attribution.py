@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from testbed.backends.measurements import BrokenConnection, Measurements, Stalled
+from testbed.backends.measurements import BrokenConnection, Measurements, Stalled, SumMismatch
 from testbed.backends.packet import backend
 from testbed.deployment.deploy import Deployment
 from testbed.deployment.errors import DeploymentError
@@ -72,12 +72,20 @@ class Explanation:
     runs: int
 
 
+class _NotRemoved(Exception):
+    """A run without ``cause``, and perhaps without others that were removed before, failed."""
+
+    def __init__(self, cause: Cause, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
 def explain(deployment: Deployment, number: int = 0) -> Explanation:
     """Explain job ``number`` of a deployment. Raises what the run itself raises."""
     with TemporaryDirectory() as folder:
         measured = backend.run(deployment, Path(folder))
     jct = times(deployment, measured, number).jct_s
-    present = [cause for cause in CAUSES if cause.present(deployment, number, measured)]
+    causes = [cause for cause in CAUSES if cause.present(deployment, number, measured)]
     runs = 1
 
     @cache
@@ -88,14 +96,15 @@ def explain(deployment: Deployment, number: int = 0) -> Explanation:
         runs += 1
         return _jct(removed(deployment, number, gone), number)
 
-    causes, unknown, alone = [], [], {}
-    for cause in present:
+    unknown = []
+    while True:
         try:
-            alone[cause] = jct - without(frozenset({cause}))
-            causes.append(cause)
-        except (DeploymentError, Stalled, BrokenConnection) as error:
-            unknown.append(f"{cause.name}: the run without it failed: {error}")
-    forwards, backwards = _gains(causes, without), _gains(causes[::-1], without)
+            alone = {cause: _gains([cause], without)[cause] for cause in causes}
+            forwards, backwards = _gains(causes, without), _gains(causes[::-1], without)
+            break
+        except _NotRemoved as failed:  # both orders need the same causes
+            causes.remove(failed.cause)
+            unknown.append(str(failed))
     parts = []
     for cause in causes:
         each = (forwards[cause], backwards[cause])
@@ -130,11 +139,17 @@ def _jct(deployment: Deployment, number: int) -> float:
 def _gains(
     order: Sequence[Cause], without: Callable[[frozenset[Cause]], float]
 ) -> dict[Cause, float]:
-    """What each removal gains, if causes are removed one after another in this ``order``."""
+    """What each removal gains, if causes are removed one after another in this ``order``. Raises
+    _NotRemoved if a run fails."""
     gains: dict[Cause, float] = {}
     for cause in order:
         before = frozenset(gains)
-        gains[cause] = without(before) - without(before | {cause})
+        try:
+            gains[cause] = without(before) - without(before | {cause})
+        except (DeploymentError, Stalled, BrokenConnection, SumMismatch) as error:
+            gone = ", ".join(["it", *(each.name for each in gains)])
+            said = f"{cause.name}: the run without {gone} failed: {error}"
+            raise _NotRemoved(cause, said) from error
     return gains
 
 

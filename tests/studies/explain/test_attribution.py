@@ -6,6 +6,8 @@ from functools import cache
 
 import pytest
 
+from testbed.backends.measurements import Stalled
+from testbed.backends.packet import backend
 from testbed.experiment.schema import Experiment
 from testbed.placement.deployments import Deployments
 from testbed.studies.explain.attribution import BUSIEST, CHAIN, COMPUTE, explain
@@ -108,6 +110,34 @@ def test_it_can_be_told_and_drawn(cause):
     told = text(found)
     assert f"\n{cause}: " in told
     draw(found)
+
+
+@pytest.mark.parametrize(
+    ("stalls", "unknown"),
+    [
+        # In the first order delays go last, in the reverse order the hosts' own cost does.
+        (lambda loss, cost, delay: not (loss or delay), "delays: the run without it, loss, "),
+        (lambda loss, cost, delay: loss and not (cost or delay), "hosts' own cost: the run "),
+    ],
+    ids=["in order", "in the reverse order"],
+)
+def test_a_cause_is_unknown_if_runs_without_it_and_others_fail(stalls, unknown, monkeypatch):
+    def run(deployment, *given):
+        fabric, loss = deployment.fabric, deployment.experiment.emulation.loss
+        if stalls(loss, fabric.packet_cost, fabric.link_delay):
+            raise Stalled("for ever")
+        return real(deployment, *given)
+
+    real = backend.run
+    monkeypatch.setattr(backend, "run", run)
+    slow = {"link_delay": "100us", "packet_cost": "1us"}
+    found = explain(Deployments().of(experiment(fabric=slow, emulation={"loss": 0.02})))
+    (told,) = found.unknown
+    assert told.startswith(unknown) and told.endswith("failed: for ever")
+    causes = {"loss", "hosts' own cost", "delays"} - {told.partition(":")[0]}
+    assert {part.name for part in found.parts if part.instead} == causes
+    assert sum(part.seconds for part in found.parts) == pytest.approx(found.jct_s, rel=1e-9)
+    assert told in text(found)
 
 
 def test_ecmps_imbalance_is_what_one_fat_spine_would_gain():
