@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from testbed.experiment.schema import Experiment
+from typing import Any
+
+from testbed.experiment.schema import Emulation, Experiment
 
 BACKENDS = ("simulate", "packet", "emulate")
 
@@ -16,16 +18,26 @@ def on_all(experiment: Experiment) -> Experiment:
     sweep = data.setdefault("sweep", {})
     for part in ("product", "zip"):
         sweep.get(part, {}).pop("backend", None)
-    is_impaired = experiment.emulation.is_impaired
+    swept = experiment.sweep.values if experiment.sweep else {}
+    is_impaired = _impairs(
+        {
+            name: value
+            for name, value in data["emulation"].items()
+            if f"emulation.{name}" not in swept
+        }
+    )
     backends = [each for each in BACKENDS if not is_impaired or each != "simulate"]
     sweep["product"] = {"backend": backends, **sweep.get("product", {})}
     excluded = [
-        {"backend": "simulate", path: value}
-        for part in ("product", "zip")
-        for path in ("emulation.loss", "emulation.duplication", "emulation.faults")
-        for value in sweep.get(part, {}).get(path, ())
-        if value
+        {"backend": "simulate", f"emulation.{name}": value}
+        for name in ("loss", "duplication", "faults")
+        for value in swept.get(f"emulation.{name}", ())
+        if _impairs({name: value})
     ]
     if excluded and not is_impaired:
         sweep["exclude"] = [*sweep.get("exclude", ()), *excluded]
     return Experiment.model_validate(data)
+
+
+def _impairs(emulation: dict[str, Any]) -> bool:
+    return Emulation.model_validate(emulation).is_impaired

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tiny import experiment
 
 from testbed.deployment.experiments import reads
@@ -33,6 +34,15 @@ def test_the_simulator_is_not_asked_for_losses(tmp_path):
     assert backends(copied) == ["packet", "emulate"]
     nothing = experiment(tmp_path, emulation__loss={"t0-s0": 0})
     assert backends(nothing) == ["simulate", "packet", "emulate"]
+
+
+@pytest.mark.parametrize("name", ["loss", "duplication"])
+def test_the_simulator_runs_the_swept_cells_that_lose_nothing(name, tmp_path):
+    swept = {"sweep": {f"emulation.{name}": [{"all": 0}, {"all": 0.01}]}}
+    some = ["emulate"] * 2 + ["packet"] * 2 + ["simulate"]
+    assert sorted(backends(experiment(tmp_path, **swept))) == some
+    replaced = experiment(tmp_path, **{f"emulation__{name}": 0.02}, **swept)
+    assert sorted(backends(replaced)) == some
 
 
 def test_sparse_values_are_in_whole_packets(tmp_path):

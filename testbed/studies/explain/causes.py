@@ -15,6 +15,7 @@ from testbed import wire
 from testbed.backends.measurements import Measurements
 from testbed.deployment.deploy import DeployedJob, Deployment, with_routes
 from testbed.deployment.windows import window
+from testbed.experiment.schema import Emulation
 from testbed.protocols.events import Event
 from testbed.topology.fabric import Fabric, Link
 
@@ -161,13 +162,15 @@ CAUSES = (
     Cause(
         "loss",
         "no link loses packets, so nothing has to be recovered",
-        lambda deployment, *_: bool(_asked(deployment.experiment.emulation.loss)),
+        lambda deployment, *_: Emulation(loss=deployment.experiment.emulation.loss).is_impaired,
         lambda deployment, _: run_with(deployment, loss=0.0),
     ),
     Cause(
         "duplicates",
         "no link delivers packets twice",
-        lambda deployment, *_: bool(_asked(deployment.experiment.emulation.duplication)),
+        lambda deployment, *_: (
+            Emulation(duplication=deployment.experiment.emulation.duplication).is_impaired
+        ),
         lambda deployment, _: run_with(deployment, duplication=0.0),
     ),
     Cause(
@@ -245,7 +248,3 @@ CAUSES = (
 )
 """The causes in the order in which they are removed: first what comes from outside the job, then
 what hosts and the fabric cost, and finally what the job's own traffic does to itself."""
-
-
-def _asked(share: float | Mapping[str, float]) -> bool:
-    return any(share.values()) if isinstance(share, Mapping) else bool(share)
