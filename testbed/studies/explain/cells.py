@@ -36,7 +36,7 @@ def of_run(run: Path, asked: str | None, most: int, job: int) -> tuple[list[Cell
     Raises Unreadable or FileNotFoundError if the directory has no results.
     """
     rows = run_tables.read([run]).results
-    failed, rows = rows[rows["error"].notna()], rows[rows["jct_s"].notna()]
+    failed, rows = rows[rows["error"] != ""], rows[rows["jct_s"].notna()]
     if not len(rows):
         why = f"; its first cell failed: {failed['error'].iloc[0]}" if len(failed) else ""
         raise NoCell(f"{run}: found no finished row, wanted one{why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from tiny import experiment, file
 from verbs import invoke
@@ -159,6 +160,17 @@ def test_an_empty_directory_is_refused(tmp_path):
     done = invoke("explain", tmp_path)
     assert done.exit_code == 2
     assert "results.csv" in done.output
+
+
+def test_a_run_without_a_time_says_why(tmp_path):
+    """A row may have neither a time nor an error; it is not the one that failed."""
+    path = ring(tmp_path, backend="simulate", sweep={"jobs.0.workers": [2, 3]})
+    run = Path(testbed.run(path, tmp_path / "results").results.run[0])
+    table = pd.read_csv(run / "results.csv", dtype=str).assign(jct_s="", error=["", "it broke"])
+    table.to_csv(run / "results.csv", index=False)
+    done = invoke("explain", run)
+    assert done.exit_code == 2
+    assert "its first cell failed: it broke" in " ".join(done.output.split())
 
 
 def test_a_cell_that_cannot_end_is_a_failed_run(tmp_path):
