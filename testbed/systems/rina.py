@@ -69,17 +69,19 @@ def _gain(alone: Plan, grouped: Plan, trace: Trace | None, fabric: Fabric) -> bo
 
 
 def groups(job: Assignment, fabric: Fabric) -> tuple[Group, ...]:
-    """The ring: a rack with INA and at least two workers is a group; other workers are alone.
+    """The ring: the workers of a rack with INA are a group; other workers are alone.
 
-    ValueError if the option agents names a host that cannot be an agent.
+    Where no stream comes by, a group has at least two workers. ValueError if the option agents
+    names a host that cannot be an agent.
     """
     asked: Sequence[str] = job.options.get("agents", ())
+    least = 2 if job.options.get("reading") == "agent" or len(job.workers) == 1 else 1
     found: list[Group] = []
     for tor, members in by_rack(job.workers, fabric).items():
         chosen = [host for host in members if host in asked]
         if len(chosen) > 1:
             raise _refusal(chosen[1], f"{chosen[0]} is asked for in the same rack", "keep one")
-        if len(members) > 1 and tor in fabric.ina:
+        if len(members) >= least and tor in fabric.ina:
             found.append(Group(members, chosen[0] if chosen else members[0], tor))
             continue
         if chosen and tor in fabric.ina:
@@ -162,8 +164,11 @@ SYSTEM = System(
         "always forms them anyway.",
         "With reading: agent, at most two buckets are in flight. A tree's uses have one order: "
         "with more, trees wait for buckets that the workers' TCP connections have not brought.",
-        "A job's only worker in a rack is autonomous, even under an INA ToR. Without INA this is "
-        "ring all-reduce; with all workers in one rack with INA, it is SwitchML.",
+        "A job's only worker under an INA ToR is a group, too: the ToR adds its packets to the "
+        "stream of the groups before. With reading: agent it is autonomous, because the ToR would "
+        "have nothing to add.",
+        "Without INA this is ring all-reduce; with all workers in one rack with INA, it is "
+        "SwitchML.",
         "Groups are in the order of racks. The option agents names agents other than the workers "
         "of lowest rank.",
         "Jobs that share racks begin their rings at different racks, so that their streams take "

@@ -75,13 +75,15 @@ def _legs(ring: Sequence[Group], owner: str) -> Iterator[Leg]:
 
 
 def _tree(leg: Leg, ranks: Mapping[str, int]) -> Tree:
+    """The tree of a leg. A ToR with nothing to add is left out."""
     parent: dict[str, str] = {}
     below = leg.before
     for group in leg.chain:
         assert group.tor is not None
-        children = group.members if below is None else (below, *group.members)
-        parent |= {child: group.tor for child in children if child != leg.to}
-        below = group.tor
+        children = [each for each in (below, *group.members) if each not in (None, leg.to)]
+        if len(children) > 1:
+            parent |= dict.fromkeys(children, group.tor)
+        below = group.tor if len(children) > 1 else children[0]
     assert below is not None
     parent[below] = leg.to
     members = {host: ranks[host] for host in parent if host in ranks}

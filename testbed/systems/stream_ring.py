@@ -120,7 +120,10 @@ class _Trees:
         return self._known[key]
 
     def _grow(self, path: Station, leaf: Group | None, root: Group | None) -> Tree:
-        """The tree of the racks on ``path`` towards ``root``, or its last ToR, with ``leaf``."""
+        """The tree of the racks on ``path`` towards ``root``, or its last ToR, with ``leaf``.
+
+        A ToR with nothing to add is left out: the only worker of the first rack sends past it.
+        """
         below = leaf.agent if leaf else None
         parent: dict[str, str] = {}
         for group in path:
@@ -129,8 +132,9 @@ class _Trees:
             # corresponding links, and those of the other direction and of a multicast take others
             # (see Tree.hop).
             children = group.members if below is None else (below, *group.members)
-            parent |= dict.fromkeys(children, group.tor)
-            below = group.tor
+            if len(children) > 1:
+                parent |= dict.fromkeys(children, group.tor)
+            below = group.tor if len(children) > 1 else children[0]
         assert below is not None
         hosts = [host for group in path for host in group.members] + ([leaf.agent] if leaf else [])
         members = {host: self._ranks[host] for host in hosts}

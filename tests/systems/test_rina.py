@@ -36,13 +36,25 @@ def rina(workers, ina, reading="agent", **options):
     return plan
 
 
-def test_a_rack_with_ina_is_one_group():
-    ring = groups(Assignment(HOSTS[:9]), FABRIC.with_ina(["t1", "t2"]))
-    assert ring == (
+@pytest.mark.parametrize(
+    ("reading", "alone_in_its_rack"),
+    [("stream", Group(("h8",), "h8", "t2")), ("agent", Group(("h8",), "h8"))],
+)
+def test_a_rack_with_ina_is_one_group(reading, alone_in_its_rack):
+    job = Assignment(HOSTS[:9], options={"reading": reading})
+    assert groups(job, FABRIC.with_ina(["t1", "t2"])) == (
         *(Group((host,), host) for host in HOSTS[:4]),
         Group(HOSTS[4:8], "h4", "t1"),
-        Group(("h8",), "h8"),  # alone in its rack
+        alone_in_its_rack,
     )
+
+
+def test_tors_add_the_only_workers_of_their_racks_to_the_stream():
+    plan = rina(("h0", "h4", "h8"), ["t0", "t1", "t2"], "stream")
+    (tree,) = plan.trees
+    assert plan.programs == ((SwitchAllReduce(0, 0),),) * 3
+    # t0 has nothing to add.
+    assert tree.parent == {"h0": "t1", "h4": "t1", "t1": "t2", "h8": "t2"}
 
 
 def test_the_lowest_rank_is_the_agent_wherever_it_sits():
@@ -108,6 +120,11 @@ def test_the_chain_is_as_long_as_there_are_groups(ina, group_count):
     plan = rina(HOSTS, ina)
     assert plan.chunks == group_count
     assert chain.length(plan) == 2 * (group_count - 1) + 1
+
+
+@pytest.mark.parametrize("reading", ["stream", "agent"])
+def test_one_worker_has_nobody_to_sum_with(reading):
+    assert rina(["h0"], ["t0"], reading).trees == ()
 
 
 @pytest.mark.parametrize("reading", ["stream", "agent"])
