@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,9 +81,9 @@ def an_answer(sequence: int, syndrome: int = ACK) -> bytes:
 class Played:
     """Rank 1 of three, and the test's clock."""
 
-    def __init__(self, engine: Engine, values: np.ndarray) -> None:
+    def __init__(self, engine: Engine, values: np.ndarray, message: int = MESSAGE) -> None:
         self.engine, self.values, self.now = engine, values, 1000.0
-        engine.add(neighbours(RANK))
+        engine.add(replace(neighbours(RANK), message=message))
         engine.push(0, Operation.ALL_REDUCE, values.ctypes.data, values.size)
 
     def hear(self, *packets: bytes, after: float = 0.0) -> list[tuple[str, Parsed]]:
@@ -248,6 +249,27 @@ def test_the_timeout_waits_while_acknowledgements_come(played):
     for s in range(MESSAGE):
         played.hear(an_answer(s), after=0.08)
     assert not played.retransmitted
+
+
+def test_a_timeout_retransmits_only_some_of_what_is_in_flight():
+    with Engine() as engine:
+        played = Played(engine, drawn(100, wire.VALUES), message=40)
+        assert len(data(played.hear())) == 80
+        # A probe, and a timeout, which opens the message again.
+        assert data(played.hear(after=0.35)) == [0, 0, *range(1, 33)]
+
+
+def test_timeouts_keep_up_with_a_queue_that_fills():
+    with Engine() as engine:
+        played = Played(engine, drawn(15 * IN_FLIGHT, wire.VALUES))
+        round_trip = 0.1
+        for first in range(0, 15 * IN_FLIGHT, IN_FLIGHT):
+            played.hear(after=round_trip)
+            round = range(first, first + IN_FLIGHT)
+            played.hear(*map(a_sum, round), an_answer(round[-1]))
+            round_trip *= 1.25
+        assert round_trip > 2
+        assert played.retransmitted == 0
 
 
 def test_a_silence_does_not_make_the_next_one_longer(played):

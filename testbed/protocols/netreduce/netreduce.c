@@ -8,7 +8,7 @@
 #include "flow.h"
 #include "roce.h"
 
-enum { REORDERING = 3, ASKED_AT_ONCE = 32 };
+enum { REORDERING = 3, ASKED_AT_ONCE = 32, RESENT_AT_ONCE = 32 };
 enum { GATHERED = 16 }; /* packets in order that one acknowledgement may answer */
 
 /* The peers: the previous rank, for acknowledgements; the destination of values, which is a switch
@@ -214,15 +214,19 @@ static void answer(struct ring *ring, uint8_t syndrome, uint64_t sequence)
 }
 
 /* Only if the sum came in order, and without a silence: a loss that any rank repairs takes longer,
-   and must not make the next silence longer. */
+   and must not make the next silence longer. So only queues make the smoothed round trip longer,
+   and it bounds timeouts, which the least one would not while a queue fills. */
 static void measure_round_trip(struct ring *ring, uint64_t fragment, double now)
 {
     const double sent_at = ring->sent_at[fragment % ring->span];
+    struct rtt *rtt = &ring->flow.rtt;
     if (fragment < ring->highest || fragment >= ring->next || ring->resent[fragment % ring->span])
         return;
     rtt_sample(&ring->with_repairs, now - sent_at);
-    if (sent_at > ring->stalled)
-        rtt_sample(&ring->flow.rtt, now - sent_at);
+    if (sent_at > ring->stalled) {
+        rtt_sample(rtt, now - sent_at);
+        rtt->least = rtt->smoothed;
+    }
 }
 
 /* Any progress ends a silence, and resets the times that grew during it. */
@@ -368,10 +372,12 @@ static void resend_late(struct ring *ring, double now)
 {
     if (now < ring->look_again)
         return;
-    bool late = false;
-    for (uint64_t each = ring->acked; each < ring->next; each++)
+    /* Retransmit only some: if those are late because of a queue, more would lengthen it. If they
+       are lost, the next rank asks for others that are. */
+    int late = 0;
+    for (uint64_t each = ring->acked; each < ring->next && late < RESENT_AT_ONCE; each++)
         if (ring->sent_at[each % ring->span] < now - ring->timeout) {
-            late = true;
+            late++;
             if (!send_again(ring, each, now))
                 break;
         }
