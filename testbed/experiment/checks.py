@@ -111,7 +111,7 @@ def check(data: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         sound = not doubtful & fabric.shape
         findings = [*fabric_checks.rates(fabric), *fabric_checks.packets(fabric)]
         if sound:
-            misshapen = list(fabric_checks.shape(fabric, emulated))
+            misshapen = list(fabric_checks.shape(fabric, emulated or backend == "packet"))
             sound = not misshapen
             findings += misshapen
         if sound:

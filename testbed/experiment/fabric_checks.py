@@ -27,8 +27,9 @@ def sums(fabric: Fabric) -> bool:
     return fabric.ina not in ("none", 0, ())
 
 
-def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
-    """Errors in the fabric's shape; with any of them, its nodes cannot be named."""
+def shape(fabric: Fabric, addressed: bool) -> Iterator[Finding]:
+    """Errors in the fabric's shape; with any of them, its nodes cannot be named, or, if they are to
+    be ``addressed``, have no addresses."""
     if fabric.size > MOST_NODES:
         yield Finding(
             ("fabric",),
@@ -43,7 +44,7 @@ def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
         yield _rack_sizes("hosts_per_leaf", racks, fabric.leaves, "leaves")
     elif isinstance(fabric, FatTree) and racks != fabric.edges:
         yield _rack_sizes("hosts_per_edge", racks, fabric.edges, "edge switches")
-    elif emulated:
+    elif addressed:
         for found, what in [
             (racks, "racks"),
             (max(fabric.racks), "hosts in a rack"),
@@ -52,8 +53,8 @@ def shape(fabric: Fabric, emulated: bool) -> Iterator[Finding]:
             if found > MOST_ADDRESSED:
                 yield Finding(
                     ("fabric",),
-                    f"found {found} {what}, wanted at most {MOST_ADDRESSED} in emulation; make the"
-                    " fabric smaller, or write backend: simulate",
+                    f"found {found} {what}, wanted at most {MOST_ADDRESSED} with backend: packet or"
+                    " emulate; make the fabric smaller, or write backend: simulate",
                 )
 
 

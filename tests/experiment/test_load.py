@@ -20,6 +20,7 @@ from testbed.experiment.load import dump, load, loads
 from testbed.experiment.options import Options
 from testbed.experiment.schema import Compute, Emulation, Experiment, Job, Stragglers, Sweep
 from testbed.located import Invalid, write
+from testbed.placement.fabric import build_fabric
 from testbed.shipped import folder
 from testbed.topology import addressing
 
@@ -260,10 +261,59 @@ def test_the_examples_of_the_readme_are_valid() -> None:
         assert loads(head + text + rest).jobs
 
 
-def test_the_addresses_have_room_for_what_may_be_emulated() -> None:
+def of_shape(shape: str, backend: str) -> Experiment:
+    """An experiment of two workers on a fabric, given as its kind and its numbers."""
+    return loads(
+        "schema_version: 1\nname: large\n"
+        f"fabric: {{kind: {shape}, host_rate: 10Gbit}}\n"
+        "jobs: [{system: ring, workload: resnet50, workers: 2}]\n"
+        f"backend: {backend}\n",
+        systems=SYSTEMS,
+    )
+
+
+def star(arms: int, hosts: int) -> str:
+    """A graph of a switch with two hosts and ``arms`` switches with ``hosts`` each."""
+    switches = {f"S{arm}": [f"H{arm}x{host}" for host in range(hosts)] for arm in range(arms)}
+    links = [{"ends": ["hub", switch], "rate": "10Gbit"} for switch in switches]
+    shape = {"switches": {"hub": ["H0", "H1"], **switches}, "links": links}
+    return f"graph, {json.dumps(shape)[1:-1]}"
+
+
+@pytest.mark.parametrize(
+    ("most", "more", "found"),
+    [
+        (
+            "leaf-spine, spines: 1, leaves: 254, hosts_per_leaf: 1",
+            "leaf-spine, spines: 1, leaves: 255, hosts_per_leaf: 1",
+            "255 racks",
+        ),
+        (
+            "leaf-spine, spines: 254, leaves: 2, hosts_per_leaf: 1",
+            "leaf-spine, spines: 255, leaves: 2, hosts_per_leaf: 1",
+            "255 switches above the ToRs",
+        ),
+        (
+            "leaf-spine, spines: 1, leaves: 1, hosts_per_leaf: 254",
+            "leaf-spine, spines: 1, leaves: 1, hosts_per_leaf: 255",
+            "255 hosts in a rack",
+        ),
+        ("fat-tree, k: 18", "fat-tree, k: 20", "300 switches above the ToRs"),
+        ("circuits, hosts: 254, host_links: 2", "circuits, hosts: 255, host_links: 2", "255 racks"),
+        (star(253, 1), star(254, 1), "255 racks"),
+        (star(254, 0), star(255, 0), "255 switches above the ToRs"),
+    ],
+)
+def test_fabrics_with_more_nodes_than_addresses_are_refused(
+    most: str, more: str, found: str
+) -> None:
     assert (addressing.MOST_RACKS, addressing.MOST_IN_RACK) == (MOST_ADDRESSED,) * 2
-    large = SMALL.replace("leaves: 2", "leaves: 300")
-    assert len(loads(large + "backend: simulate\n").fabric.racks) == 300
+    for backend in ("packet", "emulate"):
+        addressing.Addressing(build_fabric(of_shape(most, backend)))
+        with pytest.raises(Invalid, match=f"fabric: found {found}, wanted at most 254 with"):
+            of_shape(more, backend)
+    with pytest.raises(ValueError, match="more than 254"):
+        addressing.Addressing(build_fabric(of_shape(more, "simulate")))
 
 
 @pytest.mark.parametrize("text", [FULL, SMALL, FAT_TREE, GRAPH])
