@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,9 @@ def _convert(workload: str, out: Path, batch: int | None = None) -> int:
     """Write a workload in another format; returns its batch."""
     from testbed.workload import formats
 
+    with suppress(OSError):  # a name is no file, and a new file does not exist
+        if out.samefile(workload):
+            raise click.BadParameter(f"found {out}, the file to read, wanted another name")
     with reading(ValueError):
         trace = formats.load(workload)
         trace = trace if batch is None else replace(trace, batch=batch)

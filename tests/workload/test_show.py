@@ -90,6 +90,18 @@ def test_what_is_wrong_is_told_without_traceback(words: list[str], message: str)
     assert message in result.output and "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("out", ["own.csv", "link.csv", "hard.csv"])
+def test_a_file_is_not_written_over_itself(out: str, tmp_path: Path) -> None:
+    own = tmp_path / "own.csv"
+    assert run("export", "resnet50", str(own)).exit_code == 0
+    content = own.read_bytes()
+    (tmp_path / "link.csv").symlink_to(own)
+    (tmp_path / "hard.csv").hardlink_to(own)
+    result = run("import", "--batch", "32", str(own), str(tmp_path / out))
+    assert result.exit_code == 2 and "the file to read" in result.output
+    assert own.read_bytes() == content
+
+
 @pytest.mark.parametrize("form", ["et", "csv"])
 def test_export_and_import_go_round(form: str, tmp_path: Path) -> None:
     there, back = tmp_path / f"small.{form}", tmp_path / "small.trace"
