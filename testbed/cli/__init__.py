@@ -47,7 +47,10 @@ class _Verbs(click.Group):
         try:
             return super().invoke(context)
         except RuntimeError as error:
-            if "home directory" not in str(error):  # pathlib's words
+            # pathlib's words
+            if "Symlink loop" in str(error):
+                raise click.UsageError(f"{error}; remove or correct the link") from error
+            if "home directory" not in str(error):
                 raise
             raise click.UsageError(
                 "this user has no home folder; set HOME to a folder that you can write to"

@@ -49,6 +49,17 @@ def test_a_report_of_links_without_a_number(tmp_path):
     assert "found no number in busy" in done.output
 
 
+@pytest.mark.parametrize("words", [["loop", "-o", "b.json"], ["run", "-o", "loop"]])
+def test_a_link_to_itself(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    made_up.run(tmp_path, made_up.rows("ps", 4.0)).rename("run")
+    os.symlink("loop", "loop")
+    done = invoke("baseline", *words)
+    assert done.exit_code == 2, done.output
+    assert "loop" in done.output
+    assert os.path.islink("loop")
+
+
 def simulated(tmp_path):
     """The directory of a tiny run."""
     file = tmp_path / "x.yaml"
