@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from testbed.experiment.fields import as_yaml, is_count, is_names, is_number
-from testbed.experiment.findings import shown
+from testbed.experiment.findings import counted, shown
 
 NODE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _T = TypeVar("_T")
@@ -39,10 +39,8 @@ def _hosts(what: str, least: int) -> Callable[[object], int | tuple[str, ...]]:
                 f"found {shown(value)}, wanted {wanted}; write for example 1 or [h0, h1]"
             )
         if count < least:
-            found = str(count) if hosts is None else f"{count} names"
-            raise ValueError(
-                f"found {found}, wanted a number of {what} of at least {least}; add some"
-            )
+            found = str(count) if hosts is None else counted(count, "name")
+            raise ValueError(f"found {found}, wanted at least {least} {what}; add some")
         return count if hosts is None else hosts
 
     return validate
