@@ -28,7 +28,7 @@ from testbed.deployment.errors import DeploymentError
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
-from testbed.located import Invalid, write
+from testbed.located import Invalid, Problem, write
 from testbed.run_tables import Tables
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ AnyExperiment: TypeAlias = "File | Mapping[str, Any] | Experiment"
 
 def validate(experiment: AnyExperiment) -> Experiment:
     """The checked experiment, with all defaults filled in."""
+    if experiment == "":  # for Path, the current folder
+        raise Invalid([Problem("", 0, 0, "", "found an empty name, wanted a YAML file")])
     if isinstance(experiment, (str, PathLike)):
         return experiments.read(Path(experiment))
     if isinstance(experiment, Experiment):

@@ -101,8 +101,8 @@ def read(path: str | Path) -> Located:
     try:
         text = contents(path, MOST_BYTES).decode("utf-8")
     except OSError as error:
-        found = (error.strerror or str(error)).lower()
-        raise Invalid([Problem(file, 0, 0, "", f"found {found}, wanted a YAML file")]) from None
+        message = f"found {reason(error)}, wanted a YAML file"
+        raise Invalid([Problem(file, 0, 0, "", message)]) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         column = error.start - (error.object.rfind(b"\n", 0, error.start) + 1) + 1
@@ -115,9 +115,17 @@ def contents(path: Path, most: int | None = None) -> bytes:
     """A file's bytes. Raises OSError if it has more than ``most``, or never ends."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError("a device or a pipe")
+    if path.is_dir():
+        raise OSError("a directory")
     if most is not None and (size := path.stat().st_size) > most:
         raise OSError(f"{size} bytes, more than the {most} that are read")
     return path.read_bytes()
+
+
+def reason(error: Exception) -> str:
+    """Why a file cannot be read. An OSError's own text has a number, and the file's name."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return said.lower() if said else str(error)
 
 
 def parse(text: str, file: str = "<text>") -> Located:

@@ -94,6 +94,13 @@ def test_a_mistake_says_where_it_is(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_name_of_no_file_is_refused(tmp_path):
+    with pytest.raises(testbed.Invalid, match=r"^found an empty name, wanted a YAML file$"):
+        testbed.run("")
+    with pytest.raises(testbed.Invalid, match=f"^{tmp_path}: found a directory, wanted a YAML"):
+        testbed.run(tmp_path)
+
+
 @pytest.mark.parametrize("given", [None, 5, ["experiments/quick.yaml"]])
 def test_what_is_no_experiment_is_refused(given):
     with pytest.raises(TypeError, match="wanted a file, a mapping or an Experiment"):

@@ -133,7 +133,7 @@ def test_what_is_no_file_of_a_reasonable_size_is_not_read(tmp_path: Path) -> Non
         (Path("/dev/zero"), "found a device or a pipe, wanted a YAML file"),
         (tmp_path / "pipe", "found a device or a pipe"),
         (tmp_path / "long", "found 4000003 bytes, more than the 4000000"),
-        (tmp_path, "found is a directory"),
+        (tmp_path, "found a directory, wanted a YAML file"),
         (tmp_path / "none", "found no such file"),
     ]:
         with pytest.raises(Invalid, match=words):

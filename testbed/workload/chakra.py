@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.located import reason
 from testbed.workload import protobuf
 from testbed.workload.compressed import contents
 from testbed.workload.trace import Tensor, Trace, TraceError
@@ -120,7 +121,7 @@ def load(path: Path) -> Trace:
     try:
         data = contents(path)
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError([f"{path}: cannot be read: {error}"]) from error
+        raise TraceError([f"{path}: cannot be read: {reason(error)}"]) from error
     messages: list[bytes] = []
     try:
         messages.extend(protobuf.undelimited(data))

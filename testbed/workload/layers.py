@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from testbed.located import contents, reason
 from testbed.workload.trace import Tensor, Trace, TraceError
 
 COLUMNS = ("layer_index", "numel", "forward_pass_ns", "backward_pass_ns")
@@ -51,9 +52,9 @@ def load(path: Path) -> Trace:
     Raises TraceError with every problem, each as ``file:line: found, wanted``.
     """
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = contents(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise TraceError([f"{path}: cannot be read: {error}"]) from error
+        raise TraceError([f"{path}: cannot be read: {reason(error)}"]) from error
     problems: list[str] = []
     header = [cell.strip() for cell in lines[0].split(",")] if lines else []
     if tuple(header) != COLUMNS:

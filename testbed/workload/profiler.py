@@ -34,6 +34,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from testbed.located import reason
 from testbed.workload.compressed import contents
 from testbed.workload.trace import Tensor, Trace, TraceError
 
@@ -107,7 +108,7 @@ def _events(path: Path) -> list[Event]:
         if not isinstance(found, list):
             raise TypeError
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError([f"{path}: cannot be read: {error}"]) from error
+        raise TraceError([f"{path}: cannot be read: {reason(error)}"]) from error
     except json.JSONDecodeError as error:
         place = f"{path}:{error.lineno}:{error.colno}"
         raise TraceError(

@@ -78,10 +78,14 @@ def test_the_timeline_is_drawn(end: str, tmp_path: Path) -> None:
         (["show", "resnet50", "--rate", "0bit"], "wanted a rate above 0"),
         (["show", "resnet50", "--bucket", "0B"], "at least 1 byte"),
         (["show", "synthetic/1MB", "-o", "x.none"], "wanted a name that ends in .png"),
-        (["show", "nowhere.et"], "cannot be read"),
+        (["show", "nowhere.et"], "nowhere.et: cannot be read: no such file or directory\n"),
+        (["show", "nowhere.json"], "nowhere.json: cannot be read: no such file or directory\n"),
         (["export", "resnet50", "x.none"], "wanted a name that ends in"),
         (["export", "resnet50", "/nowhere/x.csv"], "/nowhere/x.csv: no such file or directory"),
-        (["import", "nowhere.csv", "x.trace"], "cannot be read"),
+        (
+            ["import", "nowhere.csv", "x.trace"],
+            "Error: nowhere.csv: cannot be read: no such file or directory\n",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_without_traceback(words: list[str], message: str) -> None:
