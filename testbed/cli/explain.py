@@ -64,10 +64,11 @@ def explain(
     if path.is_dir():
         from testbed.located import Invalid
         from testbed.results import EXPERIMENT
-        from testbed.run_tables import Unreadable, last_run
+        from testbed.run_tables import Unreadable, last_run, read_metadata
 
         with reading(NoCell, Unreadable, Invalid):
             path = last_run(path)
+            read_metadata(path)  # a damaged run is refused, as by other verbs
             cells, others = of_run(path, cell, most, job)
             output = output or path
             for line in lines(path, others):

@@ -166,6 +166,17 @@ def test_a_run_with_a_wrong_value_in_its_sweep(verb, tmp_path):
     assert "jobs.0.system.0: found 1, wanted the name of a system" in done.output
 
 
+@pytest.mark.parametrize("facts", ["", '{"seed', "garbage", "[]"])
+def test_damaged_facts_are_not_explained(facts, tmp_path):
+    run = simulated(tmp_path)
+    (run / METADATA).write_text(facts)
+    before = {*run.rglob("*")}
+    done = invoke("explain", run)
+    assert done.exit_code == 2, done.output
+    assert f"{run / METADATA}: found no JSON" in done.output
+    assert {*run.rglob("*")} == before
+
+
 def test_a_ladder_of_a_run_with_damaged_facts(tmp_path):
     run = simulated(tmp_path)
     (run / METADATA).write_text("[]")
