@@ -6,12 +6,16 @@ A user's mistake is a `click.UsageError` and exits with 2; other failures exit w
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import NoReturn
 
 import click
+
+from testbed import extensions
 
 _NOT_A_PLACE = (
     errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR,
@@ -89,6 +93,18 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
     except OSError as error:
         wrong = click.ClickException if error.errno in _FULL else click.UsageError
         raise wrong(failed_file(error)) from error
+
+
+def register() -> str:
+    """Register the systems for a verb that can read results without users' own: if a file of theirs
+    is wrong, warn, and leave all of theirs out. Returns where those were searched for."""
+    searched = extensions.searched("systems")
+    try:
+        import_module("testbed.systems")
+    except extensions.Broken as error:
+        click.echo(f"warning: {error}; your own systems and protocols are left out", err=True)
+        os.environ[extensions.VARIABLE] = ""
+    return searched
 
 
 def failed_file(error: OSError, kept: str = "") -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from testbed.cli.arguments import DIRECTORY, each_once
-from testbed.cli.failures import reading
+from testbed.cli.failures import reading, register
 
 
 @click.command()
@@ -21,7 +21,7 @@ from testbed.cli.failures import reading
 )
 def report(directories: tuple[Path, ...], output: Path | None) -> None:
     """Write one report about any number of results directories."""
-    from testbed import extensions
+    searched = register()
     from testbed.run_tables import Unreadable, read_results
     from testbed.studies import reporting
     from testbed.systems import registry
@@ -36,7 +36,7 @@ def report(directories: tuple[Path, ...], output: Path | None) -> None:
         if strangers := sorted(found - registry.keys()):
             click.echo(
                 f"note: not registered here, so without title, colour and rules:"
-                f" {', '.join(strangers)}; {extensions.searched('systems')}",
+                f" {', '.join(strangers)}; {searched}",
                 err=True,
             )
         where = output or directories[-1]

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from testbed.cli.arguments import DIRECTORY, Seconds
-from testbed.cli.failures import reading
+from testbed.cli.failures import reading, register
 
 
 @click.command()
@@ -35,6 +35,7 @@ def watch(directory: Path, once: bool, interval: float) -> None:
     from rich.live import Live
     from rich.text import Text
 
+    register()
     from testbed.run_tables import Unreadable, last_run
     from testbed.studies.watching import lines, look
 

@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import made_up
 import pytest
 import yaml
 from matplotlib.lines import Line2D
@@ -170,6 +171,19 @@ def test_a_broken_file_is_told_with_its_place(content, place, words, here):
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
     assert place in line
     assert words in line
+
+
+@pytest.mark.parametrize("words", [["watch", "--once"], ["report", "-o", "out"]])
+def test_results_are_read_without_a_broken_system_of_ones_own(words, here):
+    directory = made_up.run(here, made_up.rows("ps", 4.0) + made_up.rows("mine", 3.0))
+    (here / "extensions" / "systems").mkdir(parents=True)
+    (here / "extensions" / "systems" / "bad.py").write_text("def broken(:\n")
+    done = verb(*words, directory)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("warning: ")
+    assert "bad.py:1:12: SyntaxError" in done.stderr
+    if words[0] == "report":
+        assert f"mine; your own systems are those in {here}" in done.stderr
 
 
 @pytest.mark.parametrize(
