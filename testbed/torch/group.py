@@ -135,12 +135,17 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         return self._gloo.barrier(opts)
 
     def mean(self, tensor: Any) -> Any:
-        """Replace ``tensor`` by its mean over the ranks; returns a future of it."""
+        """Replace ``tensor`` by its mean over the ranks; returns a future of it. Raises GroupError
+        if switches cannot make it."""
         if self._summing is None:
             done = staging.future([tensor])
             done.set_result(tensor)
             return done
-        self._is_sum("all_reduce", [tensor], dist.ReduceOp.AVG)
+        if not self._is_sum("all_reduce", [tensor], dist.ReduceOp.AVG):
+            raise GroupError(
+                f"mean: found {tensor.dtype}, wanted torch.float32, whose means switches make;"
+                " convert the tensor"
+            )
         return self._all_reduce([tensor], dist.ReduceOp.AVG, tensor)[0]
 
     def _is_sum(self, what: str, tensors: list[Any], operation: Any) -> bool:

@@ -138,6 +138,9 @@ def collectives(rank: int, world: int) -> None:
         said = refused(call, torch.ones(2, device="meta"))
         assert "found a tensor on meta, whose values cannot be copied to the host" in said
         assert "\n" not in said
+    assert "mean: found torch.int64, wanted torch.float32" in refused(
+        dist.group.WORLD.mean, torch.tensor([rank, 2])
+    )
     assert "found a tensor in torch.sparse_coo, wanted a dense one" in refused(
         dist.all_reduce, torch.ones(2).to_sparse()
     )
