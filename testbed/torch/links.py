@@ -93,10 +93,6 @@ class Reduction(ctypes.Structure):
     )
 
 
-STAGE = 4 * 32
-"""Packets in the stage of a reduction: PIECE * PIECES of core/reduction.h."""
-
-
 @cache
 def core() -> ctypes.CDLL:
     """The C code, compiled if needed. Raises ``BuildError``."""
@@ -117,6 +113,7 @@ def core() -> ctypes.CDLL:
         "fabric_server": (c_int, fabric, node, c_void_p, POINTER(EngineCalls)),
         "fabric_run": (None, fabric),
         "fabric_stop": (None, fabric),
+        "stage_values": (c_size_t, c_uint32),
         "largest": (None, c_void_p, c_uint64, c_uint32, c_void_p),
         "reduction_run": (c_int, POINTER(Reduction), c_double),
     }

@@ -24,7 +24,7 @@ from testbed.switches.control import ControlError
 from testbed.torch.arithmetic import Agree, factors
 from testbed.torch.errors import GroupError
 from testbed.torch.fabric import Fabric
-from testbed.torch.links import STAGE, EngineCalls, Memory, Reduction, core
+from testbed.torch.links import EngineCalls, Memory, Reduction, core
 from testbed.torch.wiring import Wiring, wiring
 from testbed.workload.quantise import Float32
 
@@ -59,7 +59,7 @@ class Summing:
         self._engine = Engine(self._wiring.values)
         self._flow = self._engine.add(self._wiring.roles[host])
         self._node = self._memory.node(host)
-        self._stage = np.empty(STAGE * self._wiring.values, np.int32)
+        self._stage = np.empty(core().stage_values(self._wiring.values), np.int32)
         self._begin = 0
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="ina-sums", daemon=True)

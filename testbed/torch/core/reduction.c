@@ -7,6 +7,11 @@ enum { ALL_REDUCE = 0 };
 
 static const double FULL_LINK = 0.001; /* until the next look whether there is room */
 
+size_t stage_values(uint32_t block)
+{
+    return (size_t)PIECES * PIECE * block;
+}
+
 void largest(const float *values, uint64_t count, uint32_t block, uint32_t *bits)
 {
     for (uint64_t first = 0; first < count; first += block) {

@@ -15,7 +15,7 @@ struct reduction {
     const double *to, *back;     /* of each block: the factors of its values, and of their sums */
     double divisor;              /* of each sum, if not 1; sums are also divided by `back` if so told */
     bool divides;
-    int32_t *stage; /* PIECES * PIECE blocks */
+    int32_t *stage; /* `stage_values` of them */
     uint64_t pushed, restored; /* pieces so far */
     uint64_t begin; /* of the flow's fragments */
 };
@@ -23,6 +23,9 @@ struct reduction {
 /* Blocks in a piece, and pieces in the stage, which stays in a core's cache. A rank has at most this
    many packets in flight, whatever its window is. */
 enum { PIECE = 4, PIECES = 32 };
+
+/* The int32 values of a stage. */
+size_t stage_values(uint32_t block);
 
 /* The bits of each block's largest magnitude, as a float32. */
 void largest(const float *values, uint64_t count, uint32_t block, uint32_t *bits);
