@@ -46,6 +46,7 @@ from testbed.torch.wiring import Address, Wiring
 
 _FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native", "-fno-math-errno"]
 _FLAGS += ["-ffp-contract=off", "-fno-trapping-math", "-Wall", "-Wextra", "-shared", "-fPIC"]
+_CLOCK = Path(__file__).parents[1] / "hosts" / "engine" / "clock.h"
 _BELL = 64  # bytes
 _WHOLE = 0x4000  # IPv4's bit for a packet that is not to be cut
 
@@ -79,6 +80,7 @@ class Reduction(ctypes.Structure):
         ("engine", c_void_p),
         ("calls", EngineCalls),
         ("flow", c_int),
+        ("operation", c_int),
         ("values", c_void_p),
         ("count", c_uint64),
         ("block", c_uint32),
@@ -96,8 +98,8 @@ class Reduction(ctypes.Structure):
 @cache
 def core() -> ctypes.CDLL:
     """The C code, compiled if needed. Raises ``BuildError``."""
-    folder = Path(__file__).with_name("core")
-    sources = {path.name: path.read_text() for path in sorted(folder.glob("*.[ch]"))}
+    files = [*sorted(Path(__file__).with_name("core").glob("*.[ch]")), _CLOCK]
+    sources = {path.name: path.read_text() for path in files}
     library = ctypes.CDLL(str(compiled("torch", sources, _FLAGS, ["-lm"])))
     node, fabric, link, bell = c_void_p, c_void_p, c_void_p, c_void_p
     signatures: Signatures = {

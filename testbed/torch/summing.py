@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from testbed.compiler import BuildError
-from testbed.hosts.aggregation import Engine
+from testbed.hosts.aggregation import Engine, Operation
 from testbed.switches.control import ControlError
 from testbed.torch.arithmetic import Agree, factors
 from testbed.torch.errors import GroupError
@@ -138,6 +138,7 @@ class Summing:
             engine=self._engine.handle,
             calls=EngineCalls.of(self._engine),
             flow=self._flow,
+            operation=Operation.ALL_REDUCE,
             values=values.ctypes.data,
             count=len(values),
             block=block,

@@ -10,14 +10,16 @@ import pytest
 
 pytest.importorskip("torch")
 
+from testbed.hosts.aggregation import Operation
 from testbed.torch.links import EngineCalls, Reduction, core
 
-BLOCK, BLOCKS = 8, 1000
+BLOCK = 8
 
 
 class Engine:
     def __init__(self) -> None:
-        self.pushed: list[tuple[int, int]] = []
+        self.pieces: list[tuple[int, int]] = []
+        self.operations: set[int] = set()
         self._calls = {
             "take": CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_double)(lambda *_: None),
             "pump": CFUNCTYPE(None, c_void_p, c_double)(lambda *_: None),
@@ -32,7 +34,8 @@ class Engine:
     def _push(
         self, engine: int, flow: int, operation: int, values: int, count: int, priority: int
     ) -> int:
-        self.pushed.append((values, count))
+        self.pieces.append((values, count))
+        self.operations.add(operation)
         return 0
 
     @property
@@ -42,26 +45,44 @@ class Engine:
         )
 
 
-def test_what_is_pushed_fills_the_stage_and_nothing_behind_it():
-    engine, size = Engine(), core().stage_values(BLOCK)
-    values, factors = np.ones(BLOCK * BLOCKS, np.float32), np.ones(BLOCKS)
-    stage = np.zeros(size + BLOCK, np.int32)
+def pushed(blocks: int, stage: np.ndarray, operation: int = Operation.ALL_REDUCE) -> Engine:
+    """The engine of a reduction of ``blocks`` blocks, of which none is ever done."""
+    engine = Engine()
+    values, factors = np.ones(BLOCK * blocks, np.float32), np.ones(blocks)
     bell = ctypes.create_string_buffer(128)
     node = core().node_open((ctypes.addressof(bell) + 63) & ~63, 4, 64)
     reduction = Reduction(
         node=node,
         calls=engine.calls,
+        operation=operation,
         values=values.ctypes.data,
         count=len(values),
         block=BLOCK,
         to=factors.ctypes.data,
         stage=stage.ctypes.data,
     )
-    for _ in range(BLOCKS):
+    for _ in range(blocks):
         assert core().reduction_run(byref(reduction), 0.0) == 0
     core().node_close(node)
-    assert sum(count for _, count in engine.pushed) == size < len(values)
-    assert {address for address, _ in engine.pushed} == {
-        stage.ctypes.data + at * stage.itemsize for at in range(0, size, engine.pushed[0][1])
+    return engine
+
+
+def test_what_is_pushed_fills_the_stage_and_nothing_behind_it():
+    size = core().stage_values(BLOCK)
+    stage = np.zeros(size + BLOCK, np.int32)
+    pieces = pushed(1000, stage).pieces
+    assert sum(count for _, count in pieces) == size < 1000 * BLOCK
+    assert {address for address, _ in pieces} == {
+        stage.ctypes.data + at * stage.itemsize for at in range(0, size, pieces[0][1])
     }
     assert stage[:size].all() and not stage[size:].any()
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_the_engine_gets_the_operation_by_the_number_that_python_has(operation):
+    stage = np.zeros(core().stage_values(BLOCK), np.int32)
+    assert pushed(1, stage, operation).operations == {operation}
+
+
+def test_the_clock_is_that_of_the_hosts_engine():
+    assert not hasattr(core(), "monotonic")  # clock.h's is inlined

@@ -1,14 +1,5 @@
 #include "driver.h"
 
-#include <time.h>
-
-double monotonic(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static uint32_t batch_of(struct link *link)
 {
     const uint32_t count = waiting(link);

@@ -34,6 +34,4 @@ enum { BATCH = 4 };
 bool drive_engine(struct node *node, void *engine, const struct engine_calls *calls, double now);
 bool drive_switch(struct node *node, const struct switch_calls *calls, double now);
 
-double monotonic(void);
-
 #endif

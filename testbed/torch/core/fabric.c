@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "clock.h"
+
 struct station {
     void *engine; /* NULL for a switch */
     union {

@@ -2,11 +2,11 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <math.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 size_t link_bytes(uint32_t frames, uint32_t full)
 {
@@ -116,8 +116,7 @@ void bell_wait(struct bell *bell, struct node *const *nodes, uint32_t count, dou
     /* A sender that sends after the check below sees that the bell's owner sleeps. */
     atomic_store(&bell->sleeps, 1);
     if (!anything_waits(nodes, count)) {
-        const double whole = floor(seconds);
-        const struct timespec time = {(time_t)whole, (long)((seconds - whole) * 1e9)};
+        const struct timespec time = duration(seconds);
         futex(&bell->rung, FUTEX_WAIT, rung, &time);
     }
     atomic_store(&bell->sleeps, 0);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ALL_REDUCE = 0 };
+#include "clock.h"
 
 static const double FULL_LINK = 0.001; /* until the next look whether there is room */
 
@@ -81,7 +81,7 @@ static int push(struct reduction *r)
     }
     r->pushed++;
     const uint64_t values = smaller(end * r->block, r->count) - first * r->block;
-    return r->calls.push(r->engine, r->flow, ALL_REDUCE, stage, values, 0);
+    return r->calls.push(r->engine, r->flow, r->operation, stage, values, 0);
 }
 
 static void restore_piece(struct reduction *r)

@@ -9,6 +9,7 @@ struct reduction {
     void *engine;
     struct engine_calls calls;
     int flow;
+    int operation; /* an all-reduce, by the engine's number */
     float *values; /* become the sums */
     uint64_t count;
     uint32_t block;              /* values in a packet */
