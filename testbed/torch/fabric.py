@@ -7,6 +7,7 @@ server.
 from __future__ import annotations
 
 import ctypes
+from contextlib import ExitStack
 from threading import Thread
 
 from testbed.hosts.aggregation import Engine
@@ -23,39 +24,43 @@ class Fabric:
 
     def __init__(self, wiring: Wiring, memory: Memory) -> None:
         self._memory = memory  # its links must outlive the thread
+        with ExitStack() as opened:
+            self._open(wiring, opened)
+            self._opened = opened.pop_all()
+
+    def _open(self, wiring: Wiring, opened: ExitStack) -> None:
         library = core()
-        self._fabric = library.fabric_open(memory.bell(next(iter(wiring.entries))))
-        if self._fabric is None:
+        fabric = library.fabric_open(self._memory.bell(next(iter(wiring.entries))))
+        if fabric is None:
             raise MemoryError
+        opened.callback(library.fabric_close, fabric)
         path = compile.PROGRAMS[wiring.values]
         program, built = read(path), build_library(path)
         self.switches = {name: EmbeddedSwitch(program, built) for name in wiring.entries}
-        self._nodes = {name: memory.node(name) for name in (*wiring.entries, *wiring.servers)}
-        self._servers = {name: Engine(wiring.values) for name in wiring.servers}
         for name, switch in self.switches.items():
             wiring.entries[name].install(switch)
             calls = SwitchCalls.of(switch)
-            if library.fabric_switch(self._fabric, self._nodes[name], ctypes.byref(calls)):
+            if library.fabric_switch(fabric, self._node(name, opened), ctypes.byref(calls)):
                 raise MemoryError
-        for name, server in self._servers.items():
+        for name in wiring.servers:
+            server = Engine(wiring.values)
+            opened.callback(server.close)
             server.add(wiring.roles[name])
             served = EngineCalls.of(server)
             if library.fabric_server(
-                self._fabric, self._nodes[name], server.handle, ctypes.byref(served)
+                fabric, self._node(name, opened), server.handle, ctypes.byref(served)
             ):
                 raise MemoryError
-        self._thread = Thread(
-            target=library.fabric_run, args=(self._fabric,), name="ina-switches", daemon=True
-        )
-        self._thread.start()
+        thread = Thread(target=library.fabric_run, args=(fabric,), name="ina-switches", daemon=True)
+        thread.start()
+        opened.callback(thread.join)
+        opened.callback(library.fabric_stop, fabric)
+
+    def _node(self, name: str, opened: ExitStack) -> int:
+        node = self._memory.node(name)
+        opened.callback(core().node_close, node)
+        return node
 
     def close(self) -> None:
-        """End the switches once nothing is on its way to them."""
-        library = core()
-        library.fabric_stop(self._fabric)
-        self._thread.join()
-        library.fabric_close(self._fabric)
-        for node in self._nodes.values():
-            library.node_close(node)
-        for server in self._servers.values():
-            server.close()
+        """End the switches once nothing is on its way to them. May be called twice."""
+        self._opened.close()

@@ -9,7 +9,7 @@ import pickle
 import select
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
@@ -53,17 +53,11 @@ class Summing:
         self._closing = False
         self._queueing = Lock()
         self._failed: BaseException | None = None
-        self._wiring, self._memory = self._meet(store)
-        host = self._wiring.workers[rank]
-        self._others = self._look_at_others(store)
-        self._engine = Engine(self._wiring.values)
-        self._flow = self._engine.add(self._wiring.roles[host])
-        self._node = self._memory.node(host)
-        self._stage = np.empty(core().stage_values(self._wiring.values), np.int32)
         self._begin = 0
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="ina-sums", daemon=True)
-        self._thread.start()
+        with ExitStack() as opened:
+            self._open(store, opened)
+            self._opened = opened.pop_all()
         atexit.register(self.close)
 
     def submit(self, order: Callable[[], None]) -> None:
@@ -114,11 +108,20 @@ class Summing:
             self._fabric.close()
         if self._thread.is_alive():  # in gloo, which waits for a rank that has not called
             return
-        core().node_close(self._node)
-        self._engine.close()
-        self._memory.close()
-        for descriptor in self._others.values():
-            os.close(descriptor)
+        self._opened.close()
+
+    def _open(self, store: Any, opened: ExitStack) -> None:
+        self._wiring, self._memory = self._meet(store, opened)
+        host = self._wiring.workers[self._rank]
+        self._others = self._look_at_others(store, opened)
+        self._engine = Engine(self._wiring.values)
+        opened.callback(self._engine.close)
+        self._flow = self._engine.add(self._wiring.roles[host])
+        self._node = self._memory.node(host)
+        opened.callback(core().node_close, self._node)
+        self._stage = np.empty(core().stage_values(self._wiring.values), np.int32)
+        self._thread = Thread(target=self._work, name="ina-sums", daemon=True)
+        self._thread.start()
 
     def _work(self) -> None:
         while (order := self._orders.get()) is not None:
@@ -179,7 +182,7 @@ class Summing:
         if gone:
             raise GroupError(f"rank {', '.join(gone)} ended before the others had its sums")
 
-    def _meet(self, store: Any) -> tuple[Wiring, Memory]:
+    def _meet(self, store: Any, opened: ExitStack) -> tuple[Wiring, Memory]:
         """The network that rank 0 has made. If it could not, raises its error."""
         if self._rank:
             told = pickle.loads(store.get("wiring"))
@@ -188,14 +191,13 @@ class Summing:
                 raise told
             made, machine, process, descriptor = told
             return made, self._shared(made, machine, process, descriptor)
-        memory = None
         try:
             made = wiring(self._world)
             memory = Memory(made)
+            opened.callback(memory.close)
             self._fabric = Fabric(made, memory)
+            opened.callback(self._fabric.close)
         except (GroupError, BuildError, ControlError) as error:
-            if memory is not None:
-                memory.close()
             said = error if isinstance(error, GroupError) else GroupError(_one_line(error))
             store.set("wiring", pickle.dumps(said))
             # The others may still be connecting to this process, and would only see it end.
@@ -222,12 +224,16 @@ class Summing:
         memory.close()
         return memory
 
-    def _look_at_others(self, store: Any) -> dict[int, int]:
+    def _look_at_others(self, store: Any, opened: ExitStack) -> dict[int, int]:
         """A descriptor of each other rank's process, which becomes readable when the process has
         ended."""
         store.set(f"process/{self._rank}", str(os.getpid()))
-        others = (rank for rank in range(self._world) if rank != self._rank)
-        return {rank: os.pidfd_open(int(store.get(f"process/{rank}"))) for rank in others}
+        others = {}
+        for rank in range(self._world):
+            if rank != self._rank:
+                others[rank] = os.pidfd_open(int(store.get(f"process/{rank}")))
+                opened.callback(os.close, others[rank])
+        return others
 
 
 def _told(rank: int) -> str:
