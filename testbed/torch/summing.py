@@ -44,7 +44,9 @@ class Summing:
         timeout_s: how many seconds one sum may take.
         agree: replaces each integer by the largest of all ranks.
 
-    All ranks must make it together. Raises GroupError, at all of them, if that is impossible.
+    All ranks must make it together. Raises GroupError, at all of them, if that is impossible. Any
+    other error, such as the store's when a rank does not come in time, is raised as it is, and as
+    GroupError at the other ranks.
     """
 
     def __init__(self, store: Any, rank: int, world: int, timeout_s: float, agree: Agree) -> None:
@@ -56,7 +58,13 @@ class Summing:
         self._begin = 0
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         with ExitStack() as opened:
-            self._open(store, opened)
+            try:
+                self._open(store, opened)
+            except Exception as error:
+                said = self._tell(store, error)
+                if isinstance(error, BuildError | ControlError | OSError | MemoryError):
+                    raise said from error
+                raise
             self._opened = opened.pop_all()
         atexit.register(self.close)
 
@@ -113,15 +121,18 @@ class Summing:
     def _open(self, store: Any, opened: ExitStack) -> None:
         self._wiring, self._memory = self._meet(store, opened)
         host = self._wiring.workers[self._rank]
-        self._others = self._look_at_others(store, opened)
         self._engine = Engine(self._wiring.values)
         opened.callback(self._engine.close)
         self._flow = self._engine.add(self._wiring.roles[host])
         self._node = self._memory.node(host)
         opened.callback(core().node_close, self._node)
         self._stage = np.empty(core().stage_values(self._wiring.values), np.int32)
+        self._others = self._look_at_others(store, opened)
         self._thread = Thread(target=self._work, name="ina-sums", daemon=True)
         self._thread.start()
+        opened.callback(self._thread.join)
+        opened.callback(self._orders.put, None)
+        self._exchanged(store, "ready", None)
 
     def _work(self) -> None:
         while (order := self._orders.get()) is not None:
@@ -185,26 +196,14 @@ class Summing:
     def _meet(self, store: Any, opened: ExitStack) -> tuple[Wiring, Memory]:
         """The network that rank 0 has made. If it could not, raises its error."""
         if self._rank:
-            told = pickle.loads(store.get("wiring"))
-            if isinstance(told, GroupError):
-                store.set(_told(self._rank), "")
-                raise told
-            made, machine, process, descriptor = told
+            made, machine, process, descriptor = _unless_error(store.get("wiring/0"))
             return made, self._shared(made, machine, process, descriptor)
-        try:
-            made = wiring(self._world)
-            memory = Memory(made)
-            opened.callback(memory.close)
-            self._fabric = Fabric(made, memory)
-            opened.callback(self._fabric.close)
-        except (GroupError, BuildError, ControlError) as error:
-            said = error if isinstance(error, GroupError) else GroupError(_one_line(error))
-            store.set("wiring", pickle.dumps(said))
-            # The others may still be connecting to this process, and would only see it end.
-            with suppress(RuntimeError):  # one has ended
-                store.wait([*map(_told, range(1, self._world))], timedelta(seconds=_PATIENCE_S))
-            raise said from error
-        store.set("wiring", pickle.dumps((made, _machine(), os.getpid(), memory.descriptor)))
+        made = wiring(self._world)
+        memory = Memory(made)
+        opened.callback(memory.close)
+        self._fabric = Fabric(made, memory)
+        opened.callback(self._fabric.close)
+        store.set("wiring/0", pickle.dumps((made, _machine(), os.getpid(), memory.descriptor)))
         return made, memory
 
     def _shared(self, made: Wiring, machine: str, process: int, descriptor: int) -> Memory:
@@ -227,18 +226,50 @@ class Summing:
     def _look_at_others(self, store: Any, opened: ExitStack) -> dict[int, int]:
         """A descriptor of each other rank's process, which becomes readable when the process has
         ended."""
-        store.set(f"process/{self._rank}", str(os.getpid()))
         others = {}
-        for rank in range(self._world):
+        for rank, process in enumerate(self._exchanged(store, "process", os.getpid())):
             if rank != self._rank:
-                others[rank] = os.pidfd_open(int(store.get(f"process/{rank}")))
+                others[rank] = os.pidfd_open(process)
                 opened.callback(os.close, others[rank])
         return others
+
+    def _exchanged(self, store: Any, key: str, said: Any) -> list[Any]:
+        """What each rank says under ``key``; this one says ``said``. Raises the error of a rank
+        that says why there is no group."""
+        store.set(f"{key}/{self._rank}", pickle.dumps(said))
+        # All are read first: the store may end with rank 0, which must not leave before all come.
+        found = [store.get(f"{key}/{rank}") for rank in range(self._world)]
+        return [*map(_unless_error, found)]
+
+    def _tell(self, store: Any, error: Exception) -> GroupError:
+        """Tell the other ranks, wherever they wait, why there is no group. Returns what they
+        raise."""
+        if isinstance(error, GroupError):
+            said = error
+        else:
+            why = _one_line(error) or type(error).__name__
+            said = GroupError(f"rank {self._rank} could not make the group: {why}")
+        with suppress(RuntimeError):  # one has ended
+            for key in ("wiring", "process", "ready"):
+                store.set(f"{key}/{self._rank}", pickle.dumps(said))
+            store.set(_told(self._rank), "")
+            if not self._rank:
+                # The others may still be connecting to this process, and would only see it end.
+                store.wait([*map(_told, range(self._world))], timedelta(seconds=_PATIENCE_S))
+        return said
 
 
 def _told(rank: int) -> str:
     """The store's key by which a rank says that it has read why there is no group."""
     return f"told/{rank}"
+
+
+def _unless_error(told: bytes) -> Any:
+    """What a rank has told the others. Raises GroupError if it is why there is no group."""
+    found = pickle.loads(told)
+    if isinstance(found, GroupError):
+        raise found
+    return found
 
 
 def _machine() -> str:

@@ -140,7 +140,7 @@ def test_rank_0_lives_until_the_others_know_why_there_is_no_group(tmp_path, monk
 
     first = Thread(target=meet, args=[0])
     first.start()
-    store.wait(["wiring"])
+    store.wait(["wiring/0"])
     first.join(0.2)
     assert not said
     meet(1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import threading
 from collections import Counter
 from datetime import timedelta
 
 import pytest
+from patience import PATIENCE_S
 from test_process_group import ATP_IN_TWO_RACKS, experiment
 
 pytest.importorskip("torch")
@@ -17,6 +19,7 @@ import torch
 
 from testbed.hosts.aggregation import Engine
 from testbed.torch import fabric, summing
+from testbed.torch.errors import GroupError
 from testbed.torch.fabric import Fabric
 from testbed.torch.links import Memory, core
 from testbed.torch.summing import Summing
@@ -42,7 +45,8 @@ def test_the_switches_end_before_their_memory_if_the_group_cannot_be_made(monkey
     monkeypatch.setattr(summing, "_PATIENCE_S", 0.1)
     store = torch.distributed.HashStore()
     store.set_timeout(timedelta(seconds=0.1))
-    store.set("process/1", str(os.getpid()))  # rank 2 never comes
+    for rank in (1, 2):  # which never become ready
+        store.set(f"process/{rank}", pickle.dumps(os.getpid()))
     with pytest.raises(torch.distributed.DistStoreError) as raised:
         Summing(store, 0, 3, 1.0, agree=None)
     # The error keeps the memory. Without it, switches that still run would end this process.
@@ -86,3 +90,60 @@ def test_switches_and_servers_that_do_not_start_are_freed(tmp_path, monkeypatch)
     for each in servers:
         with pytest.raises(ValueError, match="is closed"):
             each.done(0)
+
+
+def met(world: int) -> list[BaseException | None]:
+    """What the ranks of a group raise that is made in threads, one for each."""
+    store = torch.distributed.HashStore()
+    store.set_timeout(timedelta(seconds=PATIENCE_S))
+    raised: list[BaseException | None] = [None] * world
+
+    def meet(rank: int) -> None:
+        try:
+            Summing(store, rank, world, PATIENCE_S, agree=None).close()
+        except Exception as error:
+            raised[rank] = error
+
+    ranks = [threading.Thread(target=meet, args=[rank]) for rank in range(world)]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join()
+    return raised
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(24, "Too many open files"), MemoryError(), GroupError("no")]
+)
+@pytest.mark.parametrize(
+    ("where", "step", "failing"),
+    [
+        (summing, "Fabric", 0),
+        (Summing, "_shared", 2),
+        (Summing, "_look_at_others", 0),
+        (Summing, "_look_at_others", 2),
+    ],
+)
+def test_every_rank_says_why_one_could_not_take_part(monkeypatch, where, step, failing, error):
+    usual = getattr(where, step)
+
+    def fail(*arguments):
+        if where is summing or arguments[0]._rank == failing:
+            raise error
+        return usual(*arguments)
+
+    monkeypatch.setattr(where, step, fail)
+    raised = met(3)
+    assert {type(each) for each in raised} == {GroupError}
+    (said,) = {str(each) for each in raised}
+    assert said == (
+        "no"
+        if isinstance(error, GroupError)
+        else f"rank {failing} could not make the group: {str(error) or 'MemoryError'}"
+    )
+    assert not threads()
+
+
+def test_a_group_in_threads_can_be_made_and_closed():
+    assert met(3) == [None] * 3
+    assert not threads()
