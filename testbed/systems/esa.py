@@ -75,6 +75,9 @@ SYSTEM = System(
         "By default the priority of a packet falls with the logarithm of the bytes that its job "
         "has left to sum in the iteration: 7 below 1 MiB, one less for each doubling, at least 1.",
         "A sum that loses its slot goes to its own server, which adds the parts of a fragment.",
+        "A packet that finds a slot taken by one of its own or a higher priority goes to the "
+        "server, and the slot keeps its priority. ESA may lower it then, so that no sum holds a "
+        "slot for long; that rule was known to us from memory only, and is left out.",
         "The flow simulator has no slots, so ESA is ATP there.",
     ),
     servers=(1, 64),

@@ -27,8 +27,9 @@ SYSTEM = System(
     ),
     reading=(
         *asynchronous.READING,
-        "Turns go by rank: the order in which a job names its workers. With several servers, "
-        "workers of one rack that have turns together share its links.",
+        "Turns go by rank, and ranks are numbered rack by rack. So with several servers, workers "
+        "of one rack have turns together, and share its links. A turn is as long as its slowest "
+        "transfer: where ECMP hashes two onto one link, the whole turn is longer.",
         "A turn is all that one worker pushes to a server in an iteration, and the server notifies "
         "the next worker when it has all of it. A worker pushes at full rate once its last "
         "gradient is ready, not during backward. Answers overlap the next worker's turn.",

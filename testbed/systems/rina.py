@@ -155,9 +155,11 @@ SYSTEM = System(
         "of the chunk then includes it. After scatter-reduce each group sums the chunk that ends "
         "there once, within the rack, as SwitchML does, so the chain has 2(G-1)+1 steps for G "
         "groups. In a step of all-gather an agent sends one stream to the next group's ToR.",
-        "The default is stream, because it alone is comparable to other INA when fully deployed, "
-        "as published. With agent an agent's link carries (2-1/G)M, more than a ring's as soon as "
-        "there are more groups than half the workers.",
+        "The default is stream. Where uplinks carry the streams of all racks, it takes the time of "
+        "other INA once all ToRs sum, as a summary says of Rina; where they do not, it is faster "
+        "(rina-comparable-when-full in claims.md, with agent, too). With agent an agent's link "
+        "carries (2-1/G)M, more than a ring's as soon as there are more groups than half the "
+        "workers.",
         "Groups form if an iteration of the model, in buckets of DDP's default size, takes at "
         "least 3 % less with them in closed form, or if it takes no longer and a bucket on its own "
         "is summed sooner. Otherwise the workers run plain ring all-reduce. The option groups: "
