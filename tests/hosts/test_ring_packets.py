@@ -221,9 +221,16 @@ def test_who_is_asked_for_a_sum_sends_it_marked_past_the_switch(played):
     assert (again.values == 7).all()
 
 
+def test_before_a_round_trip_is_known_it_may_be_long(played):
+    """On a slow link each answer to what waits in a queue would ask for it again."""
+    played.hear()
+    played.hear(*(an_answer(2, wire.NAK_SEQUENCE) for _ in range(9)), after=0.09)
+    assert not played.retransmitted
+
+
 def test_who_is_asked_for_its_own_opens_the_message_again(played):
     played.hear()
-    sent = played.hear(an_answer(2, wire.NAK_SEQUENCE), after=0.05)
+    sent = played.hear(an_answer(2, wire.NAK_SEQUENCE), after=0.11)
     assert data(sent) == [0, 2]
     assert {to for to, _ in sent} == {SWITCH}
     assert not any(each.reserved & IS_SUM for _, each in sent)

@@ -169,10 +169,11 @@ static const int32_t *ring_values(struct flow *flow, const struct outgoing *pack
 }
 
 /* Whether `at` is less than half a round trip ago: what was sent then may still be on its way.
-   Round trips during repairs count, because retransmissions lengthen the queues. */
+   Round trips during repairs count, because retransmissions lengthen the queues. While none is
+   known, it may be as long as the timeout. */
 static bool is_recent(const struct ring *ring, double at, double now)
 {
-    return now - at <= ring->with_repairs.smoothed / 2;
+    return now - at <= rtt_or(&ring->with_repairs, ring->timeout) / 2;
 }
 
 /* Also retransmits the message's first packet: a switch that missed it recognises no other packet
