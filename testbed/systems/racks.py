@@ -45,6 +45,15 @@ def dealt(workers: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
     return tuple(host for turn in turns for host in turn if host is not None)
 
 
+def joined(parent: dict[str, str], children: Sequence[str], tor: str) -> str:
+    """Let ``tor`` sum ``children``. Returns the node whose stream goes on: with one child a ToR has
+    nothing to add, and is left out."""
+    if len(children) == 1:
+        return children[0]
+    parent |= dict.fromkeys(children, tor)
+    return tor
+
+
 def check_apart(servers: Sequence[str], workers: Collection[str]) -> None:
     """Raise ValueError if a server, which is a tree's root, is on a worker's host."""
     if both := [server for server in servers if server in workers]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from testbed.plan.program import Multicast, Program, SwitchReduce
 from testbed.plan.trees import Tree
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
-from testbed.systems.racks import Group
+from testbed.systems.racks import Group, joined
 
 
 class Leg(NamedTuple):
@@ -75,15 +75,12 @@ def _legs(ring: Sequence[Group], owner: str) -> Iterator[Leg]:
 
 
 def _tree(leg: Leg, ranks: Mapping[str, int]) -> Tree:
-    """The tree of a leg. A ToR with nothing to add is left out."""
     parent: dict[str, str] = {}
     below = leg.before
     for group in leg.chain:
         assert group.tor is not None
         children = [each for each in (below, *group.members) if each not in (None, leg.to)]
-        if len(children) > 1:
-            parent |= dict.fromkeys(children, group.tor)
-        below = group.tor if len(children) > 1 else children[0]
+        below = joined(parent, children, group.tor)
     assert below is not None
     parent[below] = leg.to
     members = {host: ranks[host] for host in parent if host in ranks}

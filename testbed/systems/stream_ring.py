@@ -20,7 +20,7 @@ from testbed.plan.program import (
 from testbed.plan.trees import Tree
 from testbed.protocols.rack.protocol import PROTOCOL as RACK
 from testbed.protocols.switchml.protocol import PROTOCOL as SWITCHML
-from testbed.systems.racks import Group
+from testbed.systems.racks import Group, joined
 
 Station: TypeAlias = tuple[Group, ...]
 """A single worker, or a chain of adjacent racks."""
@@ -120,10 +120,7 @@ class _Trees:
         return self._known[key]
 
     def _grow(self, path: Station, leaf: Group | None, root: Group | None) -> Tree:
-        """The tree of the racks on ``path`` towards ``root``, or its last ToR, with ``leaf``.
-
-        A ToR with nothing to add is left out: the only worker of the first rack sends past it.
-        """
+        """The tree of the racks on ``path`` towards ``root``, or its last ToR, with ``leaf``."""
         below = leaf.agent if leaf else None
         parent: dict[str, str] = {}
         for group in path:
@@ -132,9 +129,7 @@ class _Trees:
             # corresponding links, and those of the other direction and of a multicast take others
             # (see Tree.hop).
             children = group.members if below is None else (below, *group.members)
-            if len(children) > 1:
-                parent |= dict.fromkeys(children, group.tor)
-            below = group.tor if len(children) > 1 else children[0]
+            below = joined(parent, children, group.tor)
         assert below is not None
         hosts = [host for group in path for host in group.members] + ([leaf.agent] if leaf else [])
         members = {host: self._ranks[host] for host in hosts}
