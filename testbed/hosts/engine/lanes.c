@@ -188,7 +188,7 @@ static void end_silence(struct lanes *all, double now)
 {
     const double answered = all->answered;
     all->answered = -INFINITY;
-    all->silence = rtt_doubled(&all->flow.rtt, all->silence);
+    all->silence = rtt_doubled(all->silence);
     all->probe_at = now + all->silence;
     if (answered > all->newest && resend_missing(all, answered, true, now))
         return;

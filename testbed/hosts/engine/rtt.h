@@ -9,6 +9,7 @@
 #define FIRST_TIMEOUT 0.2
 #define LEAST_TIMEOUT 0.1
 #define LONGEST_TIMEOUT 1.0
+#define LONGEST_DOUBLED 60.0 /* RFC 6298, 2.5 */
 
 struct rtt {
     double smoothed, variation; /* 0 before the first sample */
@@ -26,18 +27,19 @@ static inline void rtt_sample(struct rtt *rtt, double sample)
     }
 }
 
-/* How long a timeout may be that follows from round trips, or that doubled. A loss that another
-   rank repairs lengthens some round trips, and must not lengthen the timeouts beyond
-   LONGEST_TIMEOUT. A long link or queue lengthens all of them, and with them the least. */
-static inline double rtt_longest(const struct rtt *rtt)
+/* A timeout, from what round trips usually take. A loss that another rank repairs lengthens some
+   round trips, and must not lengthen the timeouts beyond LONGEST_TIMEOUT. A long link or queue
+   lengthens all of them, and with them the least. */
+static inline double rtt_timeout(const struct rtt *rtt, double usual)
 {
-    return fmax(LONGEST_TIMEOUT, 2 * rtt->least);
+    return fmin(fmax(usual, LEAST_TIMEOUT), fmax(LONGEST_TIMEOUT, 2 * rtt->least));
 }
 
-/* A timeout that has passed, doubled. */
-static inline double rtt_doubled(const struct rtt *rtt, double timeout)
+/* A timeout that has passed, doubled, as long as no answer comes. If a full queue makes round trips
+   longer than a bound, retransmissions keep the queue full for ever. */
+static inline double rtt_doubled(double timeout)
 {
-    return fmax(timeout, fmin(2 * timeout, rtt_longest(rtt)));
+    return fmax(timeout, fmin(2 * timeout, LONGEST_DOUBLED));
 }
 
 /* A timeout while no round trip is known, because everything was retransmitted before its answer

@@ -120,7 +120,7 @@ static void resend_late(struct tree *tree, double now)
     }
     if (count) {
         window->stalled = now;
-        window->timeout = rtt_doubled(&tree->flow.rtt, window->timeout);
+        window->timeout = rtt_doubled(window->timeout);
     }
     if (count > 1) {
         window->lost_before = now;
@@ -336,7 +336,7 @@ static void settle(struct tree *tree, double now)
         double timeout = 4 * rtt->smoothed;
         if (first_answers)
             timeout = fmax(timeout, window->silence); /* answers arrive, so a queue is long */
-        window->timeout = fmin(fmax(timeout, LEAST_TIMEOUT), rtt_longest(rtt));
+        window->timeout = rtt_timeout(rtt, timeout);
     } else {
         window->timeout = rtt_unknown(window->timeout, now - window->heard);
     }

@@ -235,7 +235,7 @@ static void hear(struct ring *ring, double now)
 {
     const struct rtt *rtt = &ring->flow.rtt;
     if (rtt->smoothed > 0) {
-        ring->timeout = fmin(fmax(4 * rtt->smoothed, LEAST_TIMEOUT), rtt_longest(rtt));
+        ring->timeout = rtt_timeout(rtt, 4 * rtt->smoothed);
         ring->silence = fmax(2 * rtt->smoothed, LEAST_SILENCE);
     } else {
         ring->timeout = rtt_unknown(ring->timeout, now - ring->heard);
@@ -383,7 +383,7 @@ static void resend_late(struct ring *ring, double now)
                 break;
         }
     if (late)
-        ring->timeout = rtt_doubled(&ring->flow.rtt, ring->timeout);
+        ring->timeout = rtt_doubled(ring->timeout);
     ring->look_again = now + ring->timeout / 2;
 }
 
@@ -410,7 +410,7 @@ static void end_silence(struct ring *ring, double now)
             break;
     }
     ring->stalled = now;
-    ring->silence = rtt_doubled(&ring->flow.rtt, ring->silence);
+    ring->silence = rtt_doubled(ring->silence);
     ring->probe_at = now + ring->silence;
 }
 

@@ -308,6 +308,24 @@ def test_a_round_trip_longer_than_the_first_timeout_is_measured(system, longer, 
     assert rows[1].jct_s < 1.1 * longer * rows[0].jct_s
 
 
+@pytest.mark.parametrize("system", ["atp", "a2tp", "esa", "switchml", "netreduce", "panama"])
+@pytest.mark.parametrize("rate", ["30Mbit", "10Mbit"])
+def test_a_queue_that_takes_longer_than_all_timeouts_drains(system, rate, tmp_path):
+    """Sixteen workers retransmitted faster than the link to one of them sent."""
+    row = valid_row(
+        tmp_path,
+        "slow",
+        fabric__leaves=4,
+        fabric__hosts_per_leaf=5,
+        fabric__host_rate=rate,
+        jobs__0__system=system,
+        jobs__0__workers=16,
+        jobs__0__workload="synthetic/256KB",
+        emulation__scale=1,
+    )
+    assert row.jct_s < 10 * row.expected_jct_s
+
+
 def test_losses_that_others_repair_do_not_make_timeouts_longer(tmp_path):
     """A worker's round trip is long if the sum waits for another worker's retransmission."""
     asked = yaml.safe_load((EXPERIMENTS / "ladder-loss.yaml").read_text())
