@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from testbed.topology.fabric import Fabric, Kind, Link
@@ -34,6 +35,12 @@ def shares(asked: float | Mapping[str, float], fabric: Fabric) -> Shares:
                 found[link.a, link.b] = by_name[name]
                 break
     return {link: share for link, share in found.items() if share}
+
+
+def any_of(shares: Iterable[float | None]) -> float:
+    """The share of packets that at least one of independent losses hits; likewise of copies."""
+    some = [each for each in shares if each]
+    return some[0] if len(some) == 1 else 1 - math.prod(1 - each for each in some)
 
 
 def _names(link: Link) -> tuple[str, str]:

@@ -217,18 +217,24 @@ class ClosedForm:
         )
 
     @cached_property
+    def _by_phase(self) -> list[Load]:
+        return [self._loads.of(phase) for phase in _phases(self._plan)]
+
+    @cached_property
+    def _total(self) -> Load:
+        return _sum(self._by_phase)
+
+    @cached_property
     def _seconds(self) -> tuple[float, float]:
         """The seconds of a byte on the busiest link, and the sum of those on each phase's busiest
         link."""
-        loads = [self._loads.of(phase) for phase in _phases(self._plan)]
-        pace = busiest_s(_sum(loads), self._fabric)
-        return pace, sum(busiest_s(phase, self._fabric) for phase in loads)
+        pace = busiest_s(self._total, self._fabric)
+        return pace, sum(busiest_s(phase, self._fabric) for phase in self._by_phase)
 
     @cached_property
     def _links(self) -> dict[tuple[str, str], float]:
         """The seconds of a byte on each link."""
-        loads = link_loads(self._plan, self._fabric)
-        return {link: 8 * load / _rate(self._fabric, *link) for link, load in loads.items()}
+        return {link: 8 * load / _rate(self._fabric, *link) for link, load in self._total.items()}
 
     @cached_property
     def _chain_s(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -31,6 +32,9 @@ class Faults:
     """The ``faults`` of a run. ``clock``: seconds on the emulator's clock for each second in the
     faults' times.
 
+    Faults may overlap. A link is up once no fault takes it down; switches are on and hosts continue
+    likewise.
+
     Raises EmulationError if one cannot be caused here.
     """
 
@@ -43,7 +47,10 @@ class Faults:
             raise EmulationError("faults: nft is not installed: see `ina-testbed setup`")
         self.faults, self._clock = faults, clock
         self._done: list[str] = []
-        self._starts: dict[str, int] = {}
+        self._starts: Counter[str] = Counter()  # of each switch
+        self._offs: Counter[str] = Counter()  # of each P4 switch: the faults that it is off for
+        self._pauses: Counter[str] = Counter()  # of each host
+        self._impairing: defaultdict[tuple[str, str], list[Fault]] = defaultdict(list)
         self._began: float | None = None
 
     @property
@@ -94,29 +101,49 @@ class Faults:
         """Time, description and action of each step of a fault."""
         fabric = network.fabric
         if fault.link is not None:
-            link = ends(fault.link, fabric)
-            loss = (fault.loss or 0.0) if fault.impairs else _DOWN
+            links = [ends(fault.link, fabric)]
             what = "impaired" if fault.impairs else "down"
-            impair = partial(network.impair, [link], loss, fault.duplication or 0.0)
-            yield fault.at, f"{fault.link} {what}", impair
+            yield fault.at, f"{fault.link} {what}", partial(self._impair, network, links, fault)
             if fault.until is not None:
-                yield fault.until, f"{fault.link} up", partial(network.impair, [link])
+                yield fault.until, f"{fault.link} up", partial(self._heal, network, links, fault)
         elif fault.switch is not None and fault.switch in network.p4_switches:
             yield from self._restarted(fault, fault.switch, network)
         elif fault.switch is not None and fault.until is not None:
             links = _links(fault.switch, fabric)
-            yield fault.at, f"{fault.switch} off", partial(network.impair, links, _DOWN)
-            yield fault.until, f"{fault.switch} on", partial(network.impair, links)
+            yield fault.at, f"{fault.switch} off", partial(self._impair, network, links, fault)
+            yield fault.until, f"{fault.switch} on", partial(self._heal, network, links, fault)
         elif fault.host is not None:
             own = ranks.get(fault.host, ())
             if fault.until is None:
-                down = partial(network.impair, _links(fault.host, fabric), _DOWN)
+                down = partial(self._impair, network, _links(fault.host, fabric), fault)
                 yield fault.at, f"{fault.host} dead", partial(_die, launcher, own, down)
             else:
-                for at, word, is_paused in (
-                    (fault.at, "paused", True), (fault.until, "goes on", False),
-                ):  # fmt: skip
-                    yield at, f"{fault.host} {word}", partial(_pause, launcher, own, is_paused)
+                for at, word, change in ((fault.at, "paused", 1), (fault.until, "goes on", -1)):
+                    pause = partial(self._pause, launcher, fault.host, own, change)
+                    yield at, f"{fault.host} {word}", pause
+
+    def _impair(self, network: Network, links: Sequence[tuple[str, str]], fault: Fault) -> None:
+        for link in links:
+            self._impairing[link].append(fault)
+        self._apply(network, links)
+
+    def _heal(self, network: Network, links: Sequence[tuple[str, str]], fault: Fault) -> None:
+        for link in links:
+            self._impairing[link].remove(fault)
+        self._apply(network, links)
+
+    def _apply(self, network: Network, links: Sequence[tuple[str, str]]) -> None:
+        for link in links:
+            faults = self._impairing[link]
+            losses = [fault.loss if fault.impairs else _DOWN for fault in faults]
+            network.impair([link], losses, [fault.duplication for fault in faults])
+
+    def _pause(self, launcher: Launcher, host: str, ranks: Sequence[int], change: int) -> None:
+        before = self._pauses[host] > 0
+        self._pauses[host] += change
+        if (self._pauses[host] > 0) != before:
+            for index in ranks:
+                launcher.pause(index, not before)
 
     def _restarted(
         self, fault: Fault, switch: str, network: Network
@@ -124,15 +151,23 @@ class Faults:
         told = network.entries(switch)
 
         def start(told: SwitchEntries) -> None:
-            self._starts[switch] = self._starts.get(switch, 0) + 1
-            network.kill_switch(switch)  # no effect on one that is off
-            network.start_switch(switch, told)
+            self._starts[switch] += 1
+            if not self._offs[switch]:
+                network.kill_switch(switch)  # no effect on one that is off
+                network.start_switch(switch, told)
+
+        def turn(change: int) -> None:
+            self._offs[switch] += change
+            if change > 0:
+                network.kill_switch(switch)
+            else:
+                start(told)
 
         if fault.until is None:
             yield fault.at, f"{switch} killed and started", partial(start, told)
         elif fault.tables is None:
-            yield fault.at, f"{switch} killed", partial(network.kill_switch, switch)
-            yield fault.until, f"{switch} started", partial(start, told)
+            yield fault.at, f"{switch} killed", partial(turn, 1)
+            yield fault.until, f"{switch} started", partial(turn, -1)
         else:
             steps = told.steps()
             random.Random(fault.tables).shuffle(steps)
@@ -157,11 +192,6 @@ class Faults:
 
 def _links(node: str, fabric: Fabric) -> list[tuple[str, str]]:
     return [(link.a, link.b) for link in fabric.links if node in (link.a, link.b)]
-
-
-def _pause(launcher: Launcher, ranks: Sequence[int], is_paused: bool) -> None:
-    for index in ranks:
-        launcher.pause(index, is_paused)
 
 
 def _die(launcher: Launcher, ranks: Sequence[int], down: Callable[[], None]) -> None:

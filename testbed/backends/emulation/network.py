@@ -26,7 +26,7 @@ from testbed.backends.emulation.node_setup import Hook, Rule
 from testbed.backends.emulation.queues import Queues, Reading
 from testbed.backends.emulation.superframes import superframe
 from testbed.backends.emulation.switch_target import SwitchTarget
-from testbed.backends.links import Shares
+from testbed.backends.links import Shares, any_of
 from testbed.protocols.allocation import Allocation
 from testbed.protocols.events import Event
 from testbed.switches import entries, events
@@ -259,11 +259,11 @@ class Network:
     def impair(
         self,
         links: Collection[tuple[str, str]],
-        loss: float | None = None,
-        duplication: float | None = None,
+        losses: Sequence[float | None] = (),
+        duplications: Sequence[float | None] = (),
     ) -> None:
         """Make ``links``, by their ends as in the fabric, lose packets or deliver them twice, in
-        both directions. None means a link's usual share.
+        both directions: their usual shares and these, independently of one another.
 
         Packets are lost where the kernel receives them, or where they are sent if the receiver runs
         P4. Copies are made where packets are sent.
@@ -278,8 +278,8 @@ class Network:
                 scripts[node] = scripts.get(node, "") + text
 
         for a, b in links:
-            lost = self._loss.get((a, b), 0.0) if loss is None else loss
-            copied = self._duplication.get((a, b), 0.0) if duplication is None else duplication
+            lost = any_of([self._loss.get((a, b)), *losses])
+            copied = any_of([self._duplication.get((a, b)), *duplications])
             for here, there in ((a, b), (b, a)):
                 if there in self._targets:
                     add(here, there, "loss", "egress", lost)

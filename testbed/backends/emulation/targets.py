@@ -70,7 +70,8 @@ class _Native(NativeSwitch):
             self._death = str(error)
             return 0
         ports = statistics.ports.values()
-        return statistics.oversize + statistics.no_port + sum(port.rx_drops for port in ports)
+        own = statistics.oversize + statistics.no_port + statistics.endless
+        return own + sum(port.rx_drops for port in ports)
 
     def died(self) -> str | None:
         # The reason can be read only once, and asking for it interrupts a running switch.

@@ -3,14 +3,13 @@ that pause or die, packets of strangers."""
 
 from __future__ import annotations
 
-import math
 import random
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from testbed.backends.links import Shares, ends
+from testbed.backends.links import Shares, any_of, ends
 from testbed.backends.packet.loop import Loop
 from testbed.backends.packet.simulation import SECOND, Impairment, Simulation
 from testbed.backends.packet.wiring import numbered, port_numbers, share
@@ -145,18 +144,12 @@ def _together(loss: float, duplication: float, faults: Sequence[Fault], scale: f
     """What a link's usual shares and its faults do to a frame if each decides on its own."""
     delays = [fault.delay for fault in faults if fault.reordering]
     return Impairment(
-        _any([loss, *(fault.loss for fault in faults)]),
-        _any([duplication, *(fault.duplication for fault in faults)]),
-        _any([fault.corruption for fault in faults]),
-        _any([fault.reordering for fault in faults]),
+        share(any_of([loss, *(fault.loss for fault in faults)])),
+        share(any_of([duplication, *(fault.duplication for fault in faults)])),
+        share(any_of(fault.corruption for fault in faults)),
+        share(any_of(fault.reordering for fault in faults)),
         max(1, round(max(delays, default=0.0) * scale * SECOND)),
     )
-
-
-def _any(shares: Iterable[float | None]) -> int:
-    """The share that at least one of independent events has."""
-    some = [each for each in shares if each]
-    return share(some[0] if len(some) == 1 else 1 - math.prod(1 - each for each in some))
 
 
 def _frame(fabric: Fabric, host: str, to: str, port: int, payload: bytes) -> bytes:

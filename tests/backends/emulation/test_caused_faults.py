@@ -59,6 +59,24 @@ def test_a_kernel_router_and_an_impaired_link_come_back(tmp_path):
     assert "s0 off at 0s" in row.notes and "h0-t0 up at " in row.notes
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"link": "t0-s0"},
+        {"link": "t0-s0", "loss": 1},
+        {"switch": "s0"},
+        {"switch": "t0"},
+        {"host": "h0"},
+    ],
+    ids=str,
+)
+def test_what_two_faults_stop_waits_for_the_end_of_both(fault, tmp_path):
+    faults = [{"at": "0s", "until": until, **fault} for until in ("8ms", "1ms")]
+    row = run(tmp_path, faults, jobs__0__warmup=0)
+    assert (row.error, row.verified) == ("", True)
+    assert row.jct_s > 0.0079
+
+
 @pytest.mark.parametrize("fault", [{"host": "h0"}, {"link": "t0-s0"}], ids=str)
 def test_what_is_gone_for_good_ends_the_run_as_in_virtual_time(fault, tmp_path, monkeypatch):
     monkeypatch.setattr(backend, "_GONE_S", 1.0)

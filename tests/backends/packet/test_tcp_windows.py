@@ -73,6 +73,22 @@ def test_a_loss_halves_the_window():
         assert before // 2 <= watched.windows[2400 * US] <= before // 2 + 4
 
 
+def test_a_timeout_during_a_recovery_does_not_halve_the_window_again():
+    """As in Linux: slow start ends at half of the window that the loss was found with."""
+    with transfer(delay=25 * US, receive_window=64 * MSS) as watched:
+        before = lose_one(watched, 2000 * US)
+        while not watched.counted.recoveries:
+            watched.until(watched.simulation.now + FRAME // 2, FRAME // 2)
+        watched.impair(loss=ALL)
+        watched.until(100_000 * US, 1000 * US)
+        watched.impair()
+        while not watched.counted.timeouts:
+            watched.until(watched.simulation.now + 10 * US)
+        ended = watched.simulation.now + 1000 * US
+        watched.until(ended)
+        assert before // 2 <= watched.windows[ended] <= before // 2 + 10
+
+
 def test_a_late_segment_costs_no_window():
     """It arrives after it was retransmitted, so the recovery is undone (RFC 4015)."""
     with transfer(delay=25 * US, receive_window=64 * MSS) as watched:

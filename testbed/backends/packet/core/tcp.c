@@ -390,7 +390,7 @@ static void time_out(struct connection *c, instant now)
     struct sender *s = &c->sender;
     c->counters.timeouts++;
     remember_window(s);
-    if (s->phase != LOSS || !s->back_off)
+    if (s->phase == OPEN || (s->phase == LOSS && !s->back_off)) /* a recovery has halved it */
         s->threshold = s->window / 2 > LEAST_WINDOW ? s->window / 2 : LEAST_WINDOW;
     s->phase = LOSS;
     s->recovered = s->next;
