@@ -113,10 +113,8 @@ def read(path: str | Path) -> Located:
 
 def contents(path: Path, most: int | None = None) -> bytes:
     """A file's bytes. Raises OSError if it has more than ``most``, or never ends."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError("a device or a pipe")
-    if path.is_dir():
-        raise OSError("a directory")
+    if path.exists() and not path.is_file():
+        raise OSError("a directory" if path.is_dir() else "a device or a pipe")
     if most is not None and (size := path.stat().st_size) > most:
         raise OSError(f"{size} bytes, more than the {most} that are read")
     return path.read_bytes()

@@ -94,7 +94,7 @@ def parse_size(text: str) -> int:
     wanted = f"a size in bytes with its unit ({', '.join((*SIZES, *BINARY_SIZES))})"
     size = _quantity(text, _SIZE_UNITS, wanted, ("25MB", "64KiB"))
     if size.denominator != 1:
-        raise ValueError(f"found {text!r}, wanted a whole number of bytes; round it")
+        raise ValueError(f"found {text!r:.60}, wanted a whole number of bytes; round it")
     return int(size)
 
 
@@ -114,11 +114,11 @@ def parse_ratio(text: str) -> float:
     """
     match = _RATIO.fullmatch(text)
     if match is None:
-        raise ValueError(f"found {text!r}, wanted a ratio; write for example 1/128 or 0.5")
+        raise ValueError(f"found {text!r:.60}, wanted a ratio; write for example 1/128 or 0.5")
     above, below = Fraction(match[1]), Fraction(match[2] or 1)
     if below == 0:
         raise ValueError(
-            f"found {text!r}, wanted a ratio to something above 0; write for example 1/128"
+            f"found {text!r:.60}, wanted a ratio to something above 0; write for example 1/128"
         )
     return float(above / below)
 
@@ -176,15 +176,15 @@ def _quantity(
     """Number times unit, exactly."""
     write = f"write for example {examples[0]} or {examples[1]}"
     if _PLAIN.fullmatch(text):
-        raise ValueError(f"found {text!r} without a unit, wanted {wanted}; {write}")
+        raise ValueError(f"found {text!r:.60} without a unit, wanted {wanted}; {write}")
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise ValueError(f"found {text!r}, wanted {wanted}; {write}")
+        raise ValueError(f"found {text!r:.60}, wanted {wanted}; {write}")
     number, unit = match.groups()
     if unit not in units:
         nearest = [u for u in units if u.lower() == unit.lower()]
         hint = f"did you mean {number}{nearest[0]}?" if nearest else write
-        raise ValueError(f"found {text!r}, wanted {wanted}; {hint}")
+        raise ValueError(f"found {text!r:.60}, wanted {wanted}; {hint}")
     return Fraction(number) * units[unit]
 
 
