@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from testbed import run_tables
+from testbed import located, results, run_tables
 from testbed.experiment.fields import is_number
 from testbed.experiment.schema import Experiment
 from testbed.replaced import replacing
@@ -73,7 +73,7 @@ def load(path: Path) -> Outcome:
 
 def directories(paths: Sequence[Path]) -> Outcome:
     """The results below ``paths``, without rows that a later run replaces. Raises Unreadable if one
-    has none."""
+    has none, or if a run's experiment cannot be read."""
     try:
         tables = run_tables.read(paths)
     except FileNotFoundError as error:
@@ -82,7 +82,10 @@ def directories(paths: Sequence[Path]) -> Outcome:
     rows = again.latest(tables.results, about)
     experiments, facts = {}, {}
     for name in map(str, rows["run"].unique()):
-        experiments[name] = _filled(about[name].experiment)
+        try:
+            experiments[name] = _filled(located.read(Path(name) / results.EXPERIMENT).data)
+        except located.Invalid as error:
+            raise Unreadable(str(error)) from None
         metadata = run_tables.read_metadata(name)
         facts[name] = {key: metadata[key] for key in _FACTS if metadata.get(key) is not None}
     backends.check(rows["backend"])

@@ -224,7 +224,7 @@ def _parted(
 
                     again = (experiments[run], row.cell, row.repeat, record.digests, among)
                     said += f"; {rerun.packets(*again)}"
-                yield *_words(key), f"repeat {row.repeat + 1}: {said}"
+                yield *_words(key), f"seed {row.seed}, repeat {row.repeat + 1}: {said}"
 
 
 def _together(base: Outcome, new: Outcome) -> pd.DataFrame:

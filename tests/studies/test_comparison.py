@@ -284,6 +284,15 @@ def test_a_directory_without_results_is_told(base, tmp_path):
     assert "results.csv" in done.output
 
 
+def test_an_experiment_that_cannot_be_read_is_told(base, tmp_path):
+    """Without it, rows looked as if they were of another experiment."""
+    damaged = made_up(tmp_path / "damaged") / "experiment.yaml"
+    damaged.write_text("jobs: [\n")
+    done = invoke("compare", base, damaged.parent)
+    assert done.exit_code == 2
+    assert f"{damaged}:2:1: found a syntax error" in done.output
+
+
 def test_in_virtual_time_the_same_repeats_are_compared(tmp_path):
     base = made_up(tmp_path / "base")
     table = pd.read_csv(base / "results.csv", dtype={"cell": str})
@@ -404,7 +413,7 @@ def test_a_packet_run_that_changed_says_where_it_parts(tmp_path):
     done = invoke("compare", stored, runs["other"])
     assert done.exit_code == 1
     (said,) = [line for line in done.output.splitlines() if line.startswith("differs from BASE")]
-    assert "ring: repeat 1: packets " in said
+    assert "ring: seed 1, repeat 1: packets " in said
     assert "; iteration 0 of rank" in said
     assert " bytes, before " in said
     assert "not run again: its experiment has no such cell" in said
