@@ -16,10 +16,12 @@ import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from testbed.lifetime import die_with_parent
 from testbed.switches.bmv2 import Bmv2Switch
 from testbed.switches.frames import LINK, UDP, Packet, set_checksum
 from testbed.topology.addressing import Addressing
@@ -38,6 +40,7 @@ def _namespace() -> Iterator[int]:
     with subprocess.Popen(
         ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep infinity"],
         stdout=subprocess.PIPE,
+        preexec_fn=partial(die_with_parent, os.getpid()),
     ) as keeper:
         try:
             assert keeper.stdout is not None and keeper.stdout.readline() == b"up\n"
