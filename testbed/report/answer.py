@@ -24,6 +24,7 @@ from testbed.report import (
 )
 from testbed.report.backends import FLOOR
 from testbed.report.brief import brief, setting
+from testbed.report.differences import agree
 from testbed.report.evaluated import evaluated
 from testbed.report.names import fabric, settings
 from testbed.report.ranking import Ranking, fastest, rankings
@@ -37,8 +38,6 @@ BRIEF = "brief.md"
 FIGURE = "jct-ina"
 _FAR = 0.1
 """A mean needs an explanation if it is above the closed form by more than this share."""
-_SAME = 0.001
-"""The most by which repeats differ if no random draw matters."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "total": len(rows),
         "most_workers": int(rows["workers"].max()),
         "repeats": sorted(set(found.means["used_rows"].astype(int))),
-        "same": int((_spreads(found.means) < _SAME).sum()),
+        "same": int(found.means["times"].map(agree).sum()),
         "means": len(found.means),
         "dilations": sorted({f"{value:g}" for value in rows["dilation"]}),
         "scales": [template.fraction(value) for value in sorted({*rows["scale"]}, reverse=True)],
@@ -176,11 +175,6 @@ def often_first(found: Sequence[Ranking]) -> str:
         if 3 * count >= len(found):
             return name
     return ""
-
-
-def _spreads(means: pd.DataFrame) -> pd.Series:
-    """How far apart the repeats behind each mean are, as a share."""
-    return means["times"].map(lambda own: float(max(own) / min(own) - 1))
 
 
 def _factor(run: Path, out: Path, styles: Styles) -> dict[str, Any]:

@@ -19,6 +19,9 @@ import numpy as np
 from testbed.report.backends import FLOOR, SIMULATED
 from testbed.report.statistics import LEVEL, holm, least_p, rank_tests, ratio_intervals
 
+_AGREE = 0.001
+"""The most by which repeats differ if no random draw matters."""
+
 Record = Mapping[str, Any]
 """A row of `data.summary`."""
 
@@ -80,6 +83,11 @@ class Difference:
         return not self.tie and not self.tested and self.faster["backend"] != SIMULATED
 
     @property
+    def certain(self) -> bool:
+        """Whether each system's repeats agree. Then p says how many they are, and no more."""
+        return all(agree(each["times"]) for each in (self.faster, self.slower))
+
+    @property
     def sure(self) -> str:
         """How certain the difference is, or why none is claimed, as text."""
         if self.tie:
@@ -87,7 +95,9 @@ class Difference:
         if self.lacks_repeats:
             first, second = (len(each["times"]) for each in (self.faster, self.slower))
             return f"too few repeats ({first} and {second}, {self.enough} are enough)"
-        return f"p = {self.p:.2g}" if self.tested else "simulated"
+        if not self.tested:
+            return "simulated"
+        return "no draw matters" if self.certain else f"p = {self.p:.2g}"
 
 
 def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
@@ -124,6 +134,11 @@ def differences(pairs: Sequence[tuple[Record, Record]]) -> list[Difference]:
         )
         for at, (first, second) in enumerate(ordered)
     ]
+
+
+def agree(times: Sequence[float]) -> bool:
+    """Whether no random draw matters to the time of these repeats."""
+    return max(times) < (1 + _AGREE) * min(times)
 
 
 def same_plan(first: Record, second: Record) -> bool:

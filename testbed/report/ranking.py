@@ -181,4 +181,6 @@ def _sure(lead: Difference) -> str:
         few = f"{first} and {second} repeats are too few for a rank test"
         return f" ({interval}{few}; {lead.enough} of each are enough)"
     assert lead.p < LEVEL
+    if lead.certain:
+        return " (no random draw matters)"
     return f" ({interval}rank test p = {lead.p:.2g})"

@@ -120,7 +120,7 @@ SYSTEM = System(
         "Limits are the links, the servers' links and the rate at which switches aggregate.",
     ),
     reading=(
-        "We knew a summary with the paper's figures, and the group's related papers in full.",
+        "The paper was read; what follows is what it leaves open, or what this testbed needs.",
         "The split and the routes are relaxed together, to one linear programme. For each draw of "
         "routes the shares are the optimum of another. The best of 32 draws counts or, if that is "
         "faster, the routes on which every rack sends to its nearest switch.",

@@ -90,6 +90,8 @@ SYSTEM = System(
     reading=(
         "The paper's text was not available to us, only abstracts and quotations. The last of the "
         "rules above is from memory.",
+        "A switch keeps a slot's last sum while it makes the next, so memory is twice the window: "
+        "no more packets are in flight than half of its slots. The rule above allows all.",
         "Where the queues on the way hold less than the paper's window, messages have fewer "
         "packets; the option message sets their size.",
         "Workers form the ring in rank order.",

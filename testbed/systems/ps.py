@@ -111,10 +111,10 @@ SYSTEM = System(
     colour="#7f7f7f",
     marker="s",
     citation="Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014",
-    published=(
-        "Workers push gradients, servers sum, workers pull the sum (gradients, not parameters).",
-    ),
+    published=("Workers push gradients to servers, and pull what the servers make of them.",),
     reading=(
+        "Servers sum, and workers pull the sum, as from BytePS's servers. Where servers update "
+        "the parameters themselves, workers pull these: as many bytes.",
         "The baseline is the best of its kind, so all machines serve, with BytePS's shares: of n "
         "machines with workers and k < n without, each of the k holds 2(n-1)/D of every tensor, "
         "each of the n holds (n-k)/D, where D = n^2+kn-2k.",

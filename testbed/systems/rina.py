@@ -146,7 +146,9 @@ SYSTEM = System(
         "ToR. Adjacent racks are one chain, and one position of the ring. A chunk that ends in a "
         "chain returns from its last ToR to all that took part, and the last rack's agent passes "
         "it on. A worker before a chain sends the chunks of all-gather to its first ToR, which "
-        "copies them to the rack and onwards. So workers of a group send M and receive M.",
+        "copies them to the rack and onwards. So workers of a group send M and receive M. With INA "
+        "at all ToRs there is one chain, so nothing is split and no agent takes part: it is "
+        "SwitchML's protocol on a chain of ToRs.",
         "With reading: stream, single workers send INA packets to one another, too: TCP fills "
         "the queues in which the packets of trees, and their acknowledgements, would wait.",
         "With reading: stream, no hash chooses the links of a chain: its streams use equal ones "
@@ -156,10 +158,10 @@ SYSTEM = System(
         "there once, within the rack, as SwitchML does, so the chain has 2(G-1)+1 steps for G "
         "groups. In a step of all-gather an agent sends one stream to the next group's ToR.",
         "The default is stream. Where uplinks carry the streams of all racks, it takes the time of "
-        "other INA once all ToRs sum, as a summary says of Rina; where they do not, it is faster "
-        "(rina-comparable-when-full in claims.md, with agent, too). With agent an agent's link "
-        "carries (2-1/G)M, more than a ring's as soon as there are more groups than half the "
-        "workers.",
+        "other INA once all ToRs sum, as a summary says of Rina; where they do not, both readings "
+        "are faster than ATP (rina-comparable-when-full in claims.md), and agent by less. With "
+        "agent an agent's link carries (2-1/G)M, more than a ring's as soon as there are more "
+        "groups than half the workers.",
         "Groups form if an iteration of the model, in buckets of DDP's default size, takes at "
         "least 3 % less with them in closed form, or if it takes no longer and a bucket on its own "
         "is summed sooner. Otherwise the workers run plain ring all-reduce. The option groups: "

@@ -94,6 +94,7 @@ def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
     "ps, ring, said",
     [
         ((8.0, 8.1, 8.2, 8.3), (4.0, 4.1, 4.2, 4.3), "rank test p = 0.029)"),
+        ((8.0, 8.0, 8.0, 8.001), (4.0, 4.0, 4.0, 4.0), "as fast as PS (no random draw matters)"),
         ((4.0, 5.0, 6.0, 7.0), (4.4, 5.4, 6.4, 7.4), "no test tells PS and Ring apart"),
         ((4.0, 4.01, 4.02, 4.03), (4.01, 4.02, 4.03, 4.04), "PS and Ring tie"),
         # The means are alike, but not the repeats.

@@ -66,8 +66,8 @@ and segment coalescing (GRO). The emulator's hosts do so for a tick."""
 
 ENGINE_PACE = 100.0
 """Seconds of an engine's clock in a second of a real host. The engine's shortest timeout is 100 ms,
-long enough for a busy machine in an emulation. A real host's is then 1 ms, like SwitchML's (Sapio
-et al., NSDI 2021, section 4)."""
+long enough for a busy machine in an emulation. A real host's is then 1 ms. SwitchML's released
+configuration has 10 ms (microsoft/SwitchML, configs)."""
 
 
 @dataclass(frozen=True)
