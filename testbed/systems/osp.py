@@ -25,7 +25,8 @@ def plan(job: Assignment, fabric: Fabric) -> Plan:
     options = SYSTEM.settle({}) | dict(job.options)
     if job.trace is None:
         raise ValueError("osp needs a trace: what it defers depends on sizes and compute")
-    given = {name: options[name] for name in ("window", "servers", "partition") if options[name]}
+    carriers = ("window", "servers", "partition", "credit")
+    given = {name: options[name] for name in carriers if options[name] is not None}
     carried = _carrier_plan(job, fabric, options["carrier"], given)
     pace = model.seconds_per_byte(carried, fabric)
     hidden = job.trace.compute_s / pace if pace else float(job.trace.bytes)
@@ -182,6 +183,13 @@ class OspOptions(WithWindow):
         description="the bytes of the largest piece of a tensor that is pushed on its own if the"
         " carrier is ps or byteps, a whole number of at least 4; unset, the carrier's",
         examples=[128_000],
+    )
+    credit: int | None = Field(
+        default=None,
+        ge=0,
+        description="the pieces that a worker has in flight at most if the carrier is ps or byteps,"
+        " a whole number of at least 0; 0 for any number; unset, the carrier's",
+        examples=[1],
     )
     seed: int = Field(
         default=1,

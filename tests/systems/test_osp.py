@@ -121,6 +121,13 @@ def test_the_biases_of_keys_matter_least_in_bert():
     assert all(trace.tensors[i].name.endswith("self.key.bias") for i in order[-12:])
 
 
+@pytest.mark.parametrize("carrier", ["ps", "byteps"])
+def test_the_carrier_takes_pieces_and_their_number(carrier):
+    unset, given = osp(carrier=carrier), osp(carrier=carrier, partition=8_000, credit=0)
+    assert (unset.pipelining.partition, unset.pipelining.credit) != (8_000, None)
+    assert (given.pipelining.partition, given.pipelining.credit) == (8_000, None)
+
+
 def test_each_repeat_has_its_own_draw_if_the_carrier_draws():
     settled = OSP.options.model_validate
     assert settled({"carrier": "grid"}).draws_anew()
