@@ -8,8 +8,8 @@ collective of one worker. A node names the nodes that it depends on. For data-pa
 
 `load` reads any graph of computations and all-reduces. Each all-reduce of the first iteration
 becomes a tensor, which is ready when the computations that it depends on are done. Computations run
-one at a time; those named ``..._FWD`` or ``...forward...`` are the forward pass, all others the
-backward pass.
+one at a time; those named ``..._FWD`` or ``...forward...`` are the forward pass, all others, and
+those that end with ``_BWD``, ``_BWD_IG`` or ``_BWD_WG``, the backward pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ _ALL_REDUCE = 0
 # Fields of AttributeProto's value that hold whole numbers, booleans and text.
 _INT64, _BOOL, _STRING = 9, 27, 29
 _WHOLE = (7, _INT64, 11, 13, _BOOL)
-_FORWARD = re.compile(r"(?:COMP_NODE_)?(?P<tensor>.+?)_FWD|.*(?<![a-z])forward(?![a-z]).*", re.I)
+_FORWARD = re.compile(
+    r"(?:COMP_NODE_)?(?P<tensor>.+?)_FWD"
+    r"|(?!.*_BWD(?:_[IW]G)?$).*(?<![a-z])forward(?![a-z]).*",  # a tensor may be named feed_forward
+    re.I,
+)
 _ALL_REDUCED = re.compile(r"COMM_COLL_NODE_(?P<tensor>.+)_ALLREDUCE")
 
 

@@ -80,6 +80,20 @@ def test_a_round_trip_keeps_everything_that_a_trace_is(tmp_path: Path) -> None:
     assert (found.tensors, found.ready) == (SMALL.tensors, SMALL.ready)
 
 
+def test_a_tensor_s_name_does_not_make_its_backward_pass_a_forward_one(tmp_path: Path) -> None:
+    names = ("layers.0.feed_forward.w1", "head", "forward")
+    tensors = tuple(Tensor(name, 1000, 0.001, 0.002) for name in names)
+    chakra.save(Trace("named", 1, tensors, ready=(2, 1, 0)), tmp_path / "named.et")
+    assert chakra.load(tmp_path / "named.et").tensors == tensors
+
+
+@pytest.mark.parametrize("phase", ["BWD", "BWD_IG", "BWD_WG"])
+def test_each_kind_of_backward_pass_of_a_forward_layer_is_one(phase: str, tmp_path: Path) -> None:
+    nodes = [comp(0, [], 20, f"COMP_NODE_feed_forward_{phase}"), reduce(1, [0])]
+    trace = chakra.load(written(tmp_path / "t.et", nodes))
+    assert (trace.forward_s, trace.backward_s) == pytest.approx((0.0, 20e-6))
+
+
 @pytest.mark.parametrize("name", names())
 def test_shipped_traces_come_back_to_the_microsecond(name: str, tmp_path: Path) -> None:
     trace = load(name)
