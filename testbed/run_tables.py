@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
@@ -38,6 +39,9 @@ from testbed.results import (
 
 if TYPE_CHECKING:  # slow to import
     import pandas as pd
+
+# One field has all waits of an iteration, which may be thousands.
+csv.field_size_limit(sys.maxsize)
 
 _WANTED = "wanted what `run` wrote"
 _TABLES = (Row, Iteration, LinkLoad, Progress, PacketDigests)

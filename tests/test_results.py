@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 from testbed import results, run_tables
+from testbed.campaign.resume import arrange
 from testbed.results import (
     COLUMNS,
     Iteration,
@@ -92,6 +93,17 @@ def test_a_row_reads_back_as_it_was(run: RunDirectory) -> None:
     assert tables.iterations["end_s"].dtype == float
     (_, again) = tables.iterations.drop(columns="run").to_dict("records")
     assert Iteration(**again) == waited
+
+
+def test_an_iteration_may_wait_thousands_of_times(run: RunDirectory) -> None:
+    run.append([ROW])
+    stalls = json.dumps([[at + 1 / 3, at + 2 / 3] for at in range(4000)])
+    waited = replace(ITERATION, stalled_s=4000 / 3, stalls=stalls)
+    run.append_iterations([replace(waited, repeat=1), waited])
+    arrange(run, [(waited.cell, "0"), (waited.cell, "1")])
+    table = read(run.path).iterations
+    assert table["repeat"].tolist() == [0, 1]
+    assert table["stalls"].tolist() == [stalls, stalls]
 
 
 def test_loads_of_links_read_back_and_may_be_missing(run: RunDirectory) -> None:
