@@ -168,11 +168,11 @@ def _steps(events: Sequence[Event]) -> list[list[Event]]:
 def _device_clock(events: Iterable[Event]) -> Callable[[float], float]:
     """A function of an instant on the host: when the work launched until then is done. On a CPU,
     that is the instant itself."""
-    ends = {
-        event.args.get(_LAUNCH): event.end
-        for event in events
-        if event.kind == _KERNEL and _LAUNCH in event.args and not event.name.startswith("nccl")
-    }
+    ends: dict[int, float] = {}  # a launch of a CUDA graph has many kernels
+    for event in events:
+        if event.kind == _KERNEL and _LAUNCH in event.args and not event.name.startswith("nccl"):
+            launch = event.args[_LAUNCH]
+            ends[launch] = max(event.end, ends.get(launch, 0.0))
     launched = [
         (event.start, ends[event.args[_LAUNCH]])
         for event in events

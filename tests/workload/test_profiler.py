@@ -101,6 +101,13 @@ def test_with_a_gpu_its_kernels_say_when_a_gradient_is_ready(tmp_path: Path) -> 
     assert (second.backward_s, first.backward_s) == pytest.approx((3000e-6, 4000e-6))
 
 
+def test_a_cuda_graph_ends_with_the_last_of_its_kernels(tmp_path: Path) -> None:
+    alone = profiler.load(written(tmp_path, on_gpu()))
+    # It begins after the kernel backward2 of the same launch, and ends before it.
+    short = event("short", 4600, 10, "kernel", correlation=2)
+    assert profiler.load(written(tmp_path, [*on_gpu(), short])) == alone
+
+
 def without(events: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     return [
         each | {"args": {name: value for name, value in each["args"].items() if name != key}}
