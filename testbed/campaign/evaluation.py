@@ -32,6 +32,7 @@ from testbed.campaign.resume import (
     set_aside,
 )
 from testbed.campaign.standings import Standings, records
+from testbed.campaign.version import _content
 from testbed.experiment.cells import expand
 from testbed.experiment.load import dump
 from testbed.experiment.schema import Experiment
@@ -80,6 +81,7 @@ class New:
     directory: Path | None = None
 
     def __init__(self, experiment: Experiment, root: Path, cells: Sequence[str] = ()) -> None:
+        _content.cache_clear()  # files may have changed since this process read them
         deployments = Deployments()
         self._experiment = capacity.resolved(experiment, calibration.load(), deployments)
         self._root = root
@@ -119,6 +121,7 @@ class Resumed:
     """
 
     def __init__(self, run: Path, experiment: Experiment | None, rules: Rules) -> None:
+        _content.cache_clear()
         self.directory, self._rules = run, rules
         with held(run):
             try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny import experiment
+from tiny import experiment, trace_file
 
 from testbed.backends.recording import NOTHING
 from testbed.campaign import cell, local, planning, resume
@@ -316,6 +316,15 @@ def test_the_version_follows_the_files_that_are_named(swept, tmp_path):
     _content.cache_clear()
     assert version(swept) != before
     _content.cache_clear()
+
+
+def test_a_workload_that_changes_within_a_process_is_another_version(swept, tmp_path):
+    first = run(swept, tmp_path / "first", Recorder())
+    trace_file(tmp_path, 120)
+    again = run(swept, tmp_path / "again", Recorder())
+    assert set(read(again).results.version).isdisjoint(read(first).results.version)
+    trace_file(tmp_path, 60)
+    assert len(go_on(again)) == 6
 
 
 def test_another_file_may_ask_for_more(swept, tmp_path):
