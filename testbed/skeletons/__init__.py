@@ -99,7 +99,7 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
         if kind == "workload":
             written += made
             runpy.run_path(str(next(iter(paths))))
-    except OSError:
+    except BaseException:  # Ctrl-C, too
         for path in written:  # half of the files would be in the way of the next attempt
             path.unlink(missing_ok=True)
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,16 @@ def test_a_protocol_of_a_users_own_runs_in_packets(here):
     invoke("new", "protocol", "my-own")
     assert yaml.safe_load((here / "my-own.yaml").read_text())["backend"] == "packet"
     assert systems_run("my-own.yaml") == {"my-own"}
+
+
+def test_an_interrupted_attempt_leaves_nothing_in_the_way(here, monkeypatch):
+    def interrupted(path):
+        (here / "mine.trace").write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runpy, "run_path", interrupted)
+    assert invoke("new", "workload", "mine").exit_code != 0
+    assert not any(here.iterdir())
 
 
 @pytest.mark.parametrize("kind", skeletons.KINDS)
