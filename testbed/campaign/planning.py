@@ -237,8 +237,8 @@ def _is_the_testbeds(program: Path) -> bool:
 
 
 def _not_the_same_again(planned: Sequence[Planned]) -> dict[str, DeploymentError]:
-    """An error for each user's system that makes another plan for the same job elsewhere, by its
-    name."""
+    """An error for each user's system that makes another plan for the same job elsewhere, or in
+    another repeat that shares it, by its name."""
     users = users_systems()
     own = [
         each for each in planned if any(job.system.name in users for job in each.deployment.jobs)
@@ -251,8 +251,9 @@ def _not_the_same_again(planned: Sequence[Planned]) -> dict[str, DeploymentError
             if name in users and any(other[at][job.number] != here for other in again):
                 found[name] = DeploymentError(
                     f"{title(each.cell)}: jobs.{job.number}.system: {name} made two plans for the"
-                    " same job, wanted one; draw random numbers with the job's seed, as in"
-                    f" random.Random(job.seed), and sort sets, in {systems.home(name)}",
+                    " same job, wanted one; sort sets, draw random numbers with the job's seed, as"
+                    " in random.Random(job.seed), and if it draws any, let draws_anew of its"
+                    f" options return True, in {systems.home(name)}",
                     ("jobs", job.number, "system"),
                 )
     return found

@@ -1,5 +1,5 @@
-"""Plans of users' systems, made again by other interpreters: a plan that depends on the order of a
-set, or draws random numbers, is another one there."""
+"""Plans of users' systems, made again by other interpreters and for other repeats: a plan that
+depends on the order of a set, or draws random numbers, is another one there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from testbed.deployment.digest import digest
 from testbed.deployment.errors import DeploymentError
 from testbed.experiment.schema import Experiment
 from testbed.placement.deployments import Deployments
+from testbed.placement.fabric import what_matters
 
 HASH_SEEDS = ("1", "2")
 """An interpreter for each; two, because the order of a small set is the same by chance."""
@@ -30,10 +31,11 @@ def digests(experiments: Sequence[Experiment]) -> Digests:
 
 
 def elsewhere(experiments: Sequence[Experiment]) -> list[Digests]:
-    """The same from other interpreters. Raises DeploymentError if one cannot make the plans."""
+    """The same from other interpreters, with another seed if repeats share the plan. Raises
+    DeploymentError if one cannot make the plans."""
     with TemporaryDirectory() as folder:
         asked = Path(folder) / "experiments.json"
-        asked.write_text(json.dumps([each.data() for each in experiments]))
+        asked.write_text(json.dumps([_of_another_repeat(each).data() for each in experiments]))
         running = [
             subprocess.Popen(
                 [sys.executable, "-m", __name__, asked],
@@ -54,6 +56,14 @@ def elsewhere(experiments: Sequence[Experiment]) -> list[Digests]:
         reason = (failed[0].decode(errors="replace").splitlines() or ["it died"])[-1]
         raise DeploymentError(f"found plans here, and none in another interpreter: {reason}")
     return [json.loads(made.splitlines()[-1]) for made, _ in said]
+
+
+def _of_another_repeat(experiment: Experiment) -> Experiment:
+    """The experiment with another seed; as it is if its plans may depend on the seed."""
+    emulation = experiment.emulation
+    emulation = emulation.model_copy(update={"seed": emulation.seed + 1})
+    other = experiment.model_copy(update={"emulation": emulation})
+    return other if what_matters(other) == what_matters(experiment) else experiment
 
 
 def main(asked: Path) -> None:

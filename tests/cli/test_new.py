@@ -279,8 +279,8 @@ def test_a_half_written_system_is_told_with_its_place(old, new, said, here):
     assert said in done.stderr
 
 
-@pytest.mark.parametrize("drawn", ["random.randrange(4, 10**9)", "4 + hash('a name') % 10**9"])
-def test_a_plan_that_is_another_one_each_time_is_refused(drawn, here):
+def own_system_that_draws(drawn, here):
+    """The file of a system, whose plan holds what the expression ``drawn`` gives."""
     invoke("new", "system", "own")
     path = here / "extensions" / "systems" / "own.py"
     text = re.sub(r"    plan=plan,", "    plan=drawn,", path.read_text())
@@ -290,12 +290,32 @@ def test_a_plan_that_is_another_one_each_time_is_refused(drawn, here):
         f"    pieces = Pipelining({drawn})\n"
         "    return dataclasses.replace(plan(job, fabric), pipelining=pieces)\n\n\n"
     )
-    text = text.replace("SYSTEM = System(", made + "SYSTEM = System(")
-    path.write_text(text)
+    path.write_text(text.replace("SYSTEM = System(", made + "SYSTEM = System("))
+    return path
+
+
+SEEDED = "random.Random(job.seed).randrange(4, 10**9)"
+
+
+@pytest.mark.parametrize(
+    "drawn", ["random.randrange(4, 10**9)", "4 + hash('a name') % 10**9", SEEDED]
+)
+def test_a_plan_that_is_another_one_each_time_is_refused(drawn, here):
+    path = own_system_that_draws(drawn, here)
     done = verb("run", "own.yaml", "--dry-run")
     assert done.returncode == 2, done.stderr
     assert "own made two plans for the same job, wanted one" in done.stderr
+    assert "draws_anew" in done.stderr
     assert str(path) in done.stderr
+
+
+def test_a_plan_may_draw_anew_in_each_repeat_if_its_options_say_so(here):
+    path = own_system_that_draws(SEEDED, here)
+    last = "        examples=[0],\n    )\n"
+    says = "\n    def draws_anew(self):\n        return True\n"
+    path.write_text(path.read_text().replace(last, last + says))
+    done = verb("run", "own.yaml", "--dry-run")
+    assert done.returncode == 0, done.stderr
 
 
 def test_each_new_system_looks_different(here):
