@@ -110,15 +110,15 @@ def speed_ups(table: pd.DataFrame, references: Sequence[str], titles: Titles) ->
                 text
                 for name in reversed(bases)
                 for text in (
-                    number(getattr(row, name)),
-                    interval(getattr(row, f"{name}_low"), getattr(row, f"{name}_high")),
+                    number(row[name]),
+                    interval(row[f"{name}_low"], row[f"{name}_high"]),
                 )
             ),
             number(row.p),
             str(row.claim),
             *_setting(row),
         ]
-        for row in table.itertuples()
+        for _, row in table.iterrows()  # itertuples would rename my-own
         if bases
     ]
     return _without_empty((columns, rows))

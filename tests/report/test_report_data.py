@@ -10,7 +10,7 @@ from made_up import STYLES, labelled, rows
 
 from testbed.report import canvas, data, lines, ranking, sharing
 from testbed.report.statistics import least_p
-from testbed.report.tables import number
+from testbed.report.tables import number, speed_ups
 
 TITLES = {(name, ""): style.title for name, style in STYLES.items()}
 
@@ -66,6 +66,15 @@ def test_speed_up_is_the_ratio_of_means(tmp_path):
     assert ratios.loc["ring", "ring"] == pytest.approx(1.0)
     assert ratios.loc["ring", "claim"] == "–"
     assert ratios.loc["atp", "claim"] == "too few repeats"
+
+
+def test_the_name_of_a_reference_may_have_a_dash(tmp_path):
+    styles = STYLES | {"my-own": replace(STYLES["ring"], title="Mine", baseline=0)}
+    both = labelled(tmp_path, rows("my-own", 4.0) + rows("atp", 1.0))
+    ratios = data.speed_ups(data.summary(both, styles), styles)
+    columns, (atp, mine) = speed_ups(ratios, ["my-own"], TITLES | {("my-own", ""): "Mine"})
+    assert (mine[0], atp[0], columns[1]) == ("Mine", "ATP", "over Mine")
+    assert (mine[1], atp[1]) == ("1", "4")
 
 
 def test_a_system_that_ignores_ina_is_compared_at_every_deployment(tmp_path):
