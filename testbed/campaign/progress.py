@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.control import Control
+from rich.segment import ControlType
+from rich.text import Text
 
 from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journal
 from testbed.campaign.planning import Planned, title
@@ -16,6 +18,8 @@ from testbed.discarded import discard
 from testbed.results import CellEvent, Row, RunDirectory, as_text
 
 _MOST_NAMED = 4
+_ERASE = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+"""Empties the terminal's current line."""
 
 
 class Progress:
@@ -32,6 +36,7 @@ class Progress:
         console: Console,
     ) -> None:
         self._console, self._directory, self._standings = console, directory, standings
+        self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._cells, self._started, self._finished = len(planned), 0, 0
         self._journal = Journal()
         self._note(
@@ -48,10 +53,10 @@ class Progress:
         if self._standings.invalid or self._standings.failed:
             left += f", {self._standings.counts}"
         line = f"[{self._started}/{self._cells}] {title(planned.cell)} — {left}"
-        if self._console.is_terminal:
-            self._show(f"\r\x1b[K{escape(line)}", end="")
+        if self._is_live:
+            self._show(line, end="", no_wrap=True, overflow="ellipsis")
         else:
-            self._show(escape(line), soft_wrap=True)
+            self._show(line, soft_wrap=True)
 
     def finish(self, planned: Planned, said: str, rows: Sequence[Row]) -> None:
         """Show the outcome of a cell: ``said`` is it as text, ``rows`` are the cell's rows."""
@@ -63,15 +68,16 @@ class Progress:
         if self._console.quiet:
             return
         leaders = self._leaders(records[-1]) if records else ""
-        start = "\r\x1b[K" if self._console.is_terminal else ""
-        line = f"{start}[{self._finished}/{self._cells}] {title(planned.cell)}: {said}"
-        self._show(escape(line + leaders), soft_wrap=True)
+        line = f"[{self._finished}/{self._cells}] {title(planned.cell)}: {said}"
+        self._show(line + leaders, soft_wrap=True)
 
     def _show(self, text: str, **how: Any) -> None:
-        """Show a line. Nobody may be reading any more, or the disk may be full; the cells run all
-        the same."""
+        """Show a line in place of the live one. Nobody may be reading any more, or the disk may be
+        full; the cells run all the same."""
         try:
-            self._console.print(text, highlight=False, **how)
+            if self._is_live:
+                self._console.control(_ERASE)
+            self._console.print(Text(text), **how)
         except OSError:
             self._console.quiet = True
             discard(self._console.file)
