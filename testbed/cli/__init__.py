@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from testbed import __version__, extensions
-from testbed.cli.failures import failed_file, interrupted
+from testbed.cli.failures import blaming_users_code, failed_file, interrupted
 
 _MODULES = {
     "new": "new",
@@ -45,18 +45,12 @@ class _Verbs(click.Group):
 
     def invoke(self, context: click.Context) -> object:
         try:
-            return super().invoke(context)
-        except RuntimeError as error:
-            # pathlib's words
-            if "Symlink loop" in str(error):
-                raise click.UsageError(f"{error}; remove or correct the link") from error
-            if "home directory" not in str(error):
-                raise
-            raise click.UsageError(
-                "this user has no home folder; set HOME to a folder that you can write to"
-            ) from error
+            with blaming_users_code():
+                return super().invoke(context)
         except KeyboardInterrupt:
             interrupted()
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
         except extensions.Broken as error:
             raise click.UsageError(str(error)) from error
         except UnicodeEncodeError as error:
@@ -71,12 +65,10 @@ class _Verbs(click.Group):
             if error.errno == errno.EPIPE:  # click ends quietly
                 raise
             raise click.ClickException(failed_file(error)) from error
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
         except (Exception, SystemExit) as error:
             from testbed.deployment import users_code  # slow to import, and rarely needed
 
-            if (said := users_code.fault(error)) is None:
+            if (said := _of_pathlib(error) or users_code.fault(error)) is None:
                 raise
             raise click.UsageError(said) from error
 
@@ -92,6 +84,17 @@ class _Verbs(click.Group):
         for each in (command, *below):  # click would cut a summary at the end of the line
             each.short_help = (each.help or "").partition("\n\n")[0]
         return command
+
+
+def _of_pathlib(error: BaseException) -> str | None:
+    """What a user is told for an error that pathlib raises without a type of its own; or None."""
+    if not isinstance(error, RuntimeError):
+        return None
+    if "Symlink loop" in str(error):
+        return f"{error}; remove or correct the link"
+    if "home directory" in str(error):
+        return "this user has no home folder; set HOME to a folder that you can write to"
+    return None
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -79,8 +78,9 @@ OUTPUT = click.option(
 
 @contextmanager
 def deploying(path: Path) -> Iterator[None]:
-    """Report what cannot be deployed, with its place in the file at ``path``, and exit with 2. What
-    is wrong with a swept field is placed at the sweep: the cell's title says its value."""
+    """Report what cannot be deployed, with its place in the file at ``path``, and raise click's
+    Exit(2). What is wrong with a swept field is placed at the sweep: the cell's title says its
+    value."""
     from testbed import located
     from testbed.deployment.errors import Undeployable
 
@@ -92,7 +92,7 @@ def deploying(path: Path) -> Iterator[None]:
             place = _swept(file, each.place) or each.place
             problem = file.problem(place, str(each), at_key=place != each.place)
             click.echo(replace(problem, path=""), err=True)
-        sys.exit(2)
+        raise click.exceptions.Exit(2) from error
 
 
 def _swept(file: Located, place: Place) -> Place | None:
@@ -120,5 +120,5 @@ def experiments(files: Iterable[Path]) -> list[Experiment]:
             problems.append(str(invalid))
     if problems:
         click.echo("\n".join(problems), err=True)
-        sys.exit(2)
+        raise click.exceptions.Exit(2)
     return found

@@ -26,6 +26,19 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
+def blaming_users_code() -> Iterator[None]:
+    """A context that says where a user's own system or protocol raised an error, of any type."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if extensions.place_of(error) is None:
+            raise
+        from testbed.deployment import users_code  # slow to import, and rarely needed
+
+        raise click.UsageError(str(users_code.fault(error))) from error
+
+
+@contextmanager
 def running(kept: Callable[[], str] = str) -> Iterator[None]:
     """A context for verbs that run cells, which handles errors of running and writing, and
     interruptions.
@@ -41,7 +54,7 @@ def running(kept: Callable[[], str] = str) -> Iterator[None]:
     from testbed.run_tables import Unreadable
 
     try:
-        with termination_unwinds():
+        with termination_unwinds(), blaming_users_code():
             _need_a_cache()
             yield
     except (NoCell, Unrecordable, Unreadable) as error:
@@ -83,7 +96,8 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
     """A context for verbs that read a user's files, which handles ``mistakes``, and files that
     cannot be used."""
     try:
-        yield
+        with blaming_users_code():
+            yield
     except mistakes as error:
         raise click.UsageError(str(error)) from error
     except RecursionError as error:

@@ -24,7 +24,7 @@ def validate(files: tuple[Path, ...]) -> None:
         try:
             with deploying(path):
                 plan(cells)
-        except SystemExit:  # the other files are checked, too
+        except click.exceptions.Exit:  # the other files are checked, too
             is_valid = False
         else:
             click.echo(f"{path}: {experiment.name}: ok, {counted(len(cells), 'cell')}")

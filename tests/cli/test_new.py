@@ -412,6 +412,28 @@ def test_a_wrong_plan_is_an_error_of_the_experiment(plan, words, here):
     assert words in done.stderr
 
 
+@pytest.mark.parametrize("call", [["validate"], ["run", "--dry-run"]])
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("NotImplementedError", "NotImplementedError: "),
+        ("RuntimeError('so')", "RuntimeError: so"),
+        ("OSError(2, 'no', 'x.csv')", "FileNotFoundError: [Errno 2] no: 'x.csv'"),
+        ("SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_an_error_outside_a_plan_is_told_with_its_place(error, said, call, here):
+    invoke("new", "system", "own")
+    path = here / "extensions" / "systems" / "own.py"
+    head, options, rest = path.read_text().partition("class OwnOptions(Options):\n")
+    own = f"    def draws_anew(self) -> bool:\n        raise {error}\n\n"
+    path.write_text(head + options + own + rest)
+    line = (head + options + own).count("\n") - 1
+    done = verb(*call, "own.yaml")
+    assert done.returncode == 2
+    assert f"Error: {path}:{line}: {said}" in done.stderr
+
+
 def test_the_name_of_a_built_in_module_is_refused(here):
     (here / "extensions" / "protocols" / "atp").mkdir(parents=True)
     (here / "extensions" / "protocols" / "atp" / "__init__.py").write_text("")
