@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -57,7 +58,7 @@ def show(
         console.print(values(load(trace.name)))
     if output is not None:
         draw(trace, shown, output)
-        console.print(f"timeline: {output}")
+        click.echo(f"timeline: {output}")
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # a tensor's name is no markup
     return table
 
 

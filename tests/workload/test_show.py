@@ -70,6 +70,18 @@ def test_the_timeline_is_drawn(end: str, tmp_path: Path) -> None:
     assert path.stat().st_size > 1000
 
 
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
+    names = ("params[dense].kernel", "params[/dense].kernel", ":fire:")
+    save(Trace("own", 1, tuple(Tensor(name, 9, 1.0, 2.0) for name in names)), tmp_path / "t.trace")
+    folder = tmp_path / ("a[b]" + "-long" * 30)
+    folder.mkdir()
+    shown = run("show", str(tmp_path / "t.trace"), "--tensors", "-o", str(folder / "x.svg"))
+    assert shown.exit_code == 0, shown.output
+    lines = shown.output.splitlines()
+    assert {*names} <= {line.partition(" ")[0] for line in lines}
+    assert f"timeline: {folder / 'x.svg'}" in lines
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
