@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 from testbed import __version__, extensions
+from testbed.campaign.isolation import Terminated, termination_unwinds
 from testbed.cli.failures import blaming_users_code, failed_file, interrupted
 
 _MODULES = {
@@ -45,9 +46,10 @@ class _Verbs(click.Group):
 
     def invoke(self, context: click.Context) -> object:
         try:
-            with blaming_users_code():
+            # Any verb may have processes and temporary files when it is killed.
+            with termination_unwinds(), blaming_users_code():
                 return super().invoke(context)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Terminated):
             interrupted()
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise

@@ -47,14 +47,14 @@ def running(kept: Callable[[], str] = str) -> Iterator[None]:
     """
     from testbed.backends.emulation.network import EmulationError
     from testbed.backends.recording import Unrecordable
-    from testbed.campaign.isolation import Terminated, termination_unwinds
+    from testbed.campaign.isolation import Terminated
     from testbed.campaign.planning import NoCell
     from testbed.compiler import BuildError
     from testbed.deployment.errors import DeploymentError
     from testbed.run_tables import Unreadable
 
     try:
-        with termination_unwinds(), blaming_users_code():
+        with blaming_users_code():
             _need_a_cache()
             yield
     except (NoCell, Unrecordable, Unreadable) as error:

@@ -8,11 +8,17 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tiny
 import yaml
+from patience import PATIENCE_S, awaited
 from verbs import invoke
+
+from testbed import extensions
+from testbed.switches.compile import PROGRAMS
+from testbed.wire import VALUES
 
 RESUMED = "finished rows are kept, and run --resume DIR continues"
 RUNS = "testbed.campaign.evaluation._fill"
@@ -114,3 +120,51 @@ def test_no_traceback_outside_a_verb(tmp_path, click, before):
         check=False,
     )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+ROOT = str(Path(__file__).parents[2])
+SLEEPS = """
+    if "PYTHONHASHSEED" in os.environ:  # another interpreter, which plans again
+        Path("asleep", str(os.getpid())).touch()
+        time.sleep(600)
+"""
+
+
+def terminated(verb, folder, condition):
+    """Kill a verb as soon as ``condition`` holds; its temporary files are below ``folder``."""
+    (folder / "temporary").mkdir()
+    surroundings = {**os.environ, "TMPDIR": str(folder / "temporary"), "PYTHONPATH": ROOT}
+    surroundings.pop("PYTHONHASHSEED", None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "testbed.cli", *map(str, verb)],
+        cwd=folder, env=surroundings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert awaited(lambda: process.poll() or condition()) is True
+        process.terminate()
+        _, said = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert (process.returncode, said) == (130, "interrupted\n")
+    assert not [*(folder / "temporary").iterdir()]
+
+
+def test_a_killed_conform_leaves_no_file(tmp_path):
+    words = ["conform", PROGRAMS[VALUES], "--protocol", "atp", "--sequences", 100_000]
+    terminated(words, tmp_path, lambda: any((tmp_path / "temporary").iterdir()))
+
+
+def test_a_killed_validate_ends_the_interpreters_that_plan_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(extensions.VARIABLE, raising=False)
+    invoke("new", "system", "own")
+    path = tmp_path / "extensions" / "systems" / "own.py"
+    head, options, rest = path.read_text().partition("    options = SYSTEM.settle({})")
+    head = head.replace(
+        "\n\nfrom pydantic", "\n\nimport os\nimport time\nfrom pathlib import Path\n\nfrom pydantic"
+    )
+    path.write_text(head + SLEEPS + options + rest)
+    asleep = tmp_path / "asleep"
+    asleep.mkdir()
+    terminated(["validate", "own.yaml"], tmp_path, lambda: len([*asleep.iterdir()]) == 2)
+    assert not [each for each in asleep.iterdir() if Path("/proc", each.name).exists()]
