@@ -15,6 +15,7 @@ from testbed.campaign.journal import FINISHED, PLANNED, SESSION, STARTED, Journa
 from testbed.campaign.planning import Planned, title
 from testbed.campaign.standings import Standings
 from testbed.discarded import discard
+from testbed.report.runs import duration
 from testbed.results import CellEvent, Row, RunDirectory, as_text
 
 _MOST_NAMED = 4
@@ -49,7 +50,7 @@ class Progress:
     def start(self, planned: Planned) -> None:
         self._note([self._event(STARTED, planned)])
         self._started += 1
-        left = f"{self._journal.left} left, {clock(self._journal.left_s(time.time()))}"
+        left = f"{self._journal.left} left, about {duration(self._journal.left_s(time.time()))}"
         if self._standings.invalid or self._standings.failed:
             left += f", {self._standings.counts}"
         line = f"[{self._started}/{self._cells}] {title(planned.cell)} — {left}"
@@ -101,12 +102,3 @@ class Progress:
 
 def _now() -> float:
     return round(time.time(), 3)
-
-
-def clock(seconds: float) -> str:
-    """``about 1 min 05 s``"""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"about {hours} h {minutes:02d} min"
-    return f"about {minutes} min {rest:02d} s" if minutes else f"about {rest} s"

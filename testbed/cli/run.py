@@ -199,8 +199,8 @@ def report_on(finished: Sequence[tuple[Path, int]]) -> None:
 def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
     """Print what will run, in full for a dry run."""
     from testbed.campaign.planning import title
-    from testbed.campaign.progress import clock
     from testbed.experiment.findings import counted
+    from testbed.report.runs import duration
 
     for each in evaluations:
         if each.note:
@@ -211,7 +211,7 @@ def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
     if dry_run:
         seconds = sum(each.seconds for each in planned)
         alone = " one at a time" if len(planned) > 1 else ""
-        long = f", {clock(max(1.0, seconds))}{alone}" if planned else ""
+        long = f", about {duration(max(1.0, seconds))}{alone}" if planned else ""
         click.echo(f"{counted(len(planned), 'cell')}{long}", err=True)
     for warning in dict.fromkeys(each.warning for each in planned if each.warning):
         click.echo(f"warning: {warning}", err=True)

@@ -138,9 +138,13 @@ def _instant(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
 
 
-def duration(seconds: int) -> str:
-    """As a person writes it: ``5 min 41 s``."""
-    return f"{seconds // 60} min {seconds % 60:02d} s"
+def duration(seconds: float) -> str:
+    """As a person writes it: ``5 min 41 s``, or ``2 h 05 min``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def _session(called: Mapping[str, Any]) -> str:

@@ -11,10 +11,10 @@ from typing import Literal
 
 from testbed import results, run_tables
 from testbed.campaign import journal
-from testbed.campaign.progress import clock
 from testbed.campaign.resume import is_held
 from testbed.campaign.standings import Standing, Standings, records
 from testbed.experiment.findings import counted
+from testbed.report.runs import duration
 from testbed.systems import registry
 
 _MOST_PROBLEMS = 5
@@ -68,7 +68,7 @@ def lines(watched: Watched, now: float) -> Iterator[str]:
         cells |= {(cell, str(repeat)) for cell, repeat in own.titles}
     said = f"{len(watched.done)} of {counted(len(cells), 'cell')} done"
     if watched.status == "runs":
-        said += f", {len(own.running)} running, {clock(own.left_s(now))} left"
+        said += f", {len(own.running)} running, about {duration(own.left_s(now))} left"
     elif watched.status == "interrupted":
         said += f"; it was interrupted, run --resume {watched.run} runs the rest"
     yield f"{watched.run}: {said}"

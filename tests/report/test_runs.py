@@ -24,3 +24,11 @@ def test_where_a_sweep_puts_ina_is_not_said_of_the_fabric(tmp_path):
         sweep = {"zip": {"jobs.0.system": ["ps", "atp"]}, "product": {name: swept}}
         made = run(tmp_path, rows("atp", 1.0), name, {**EXPERIMENT, "sweep": sweep})
         assert "INA where the sweep says, " in runs.read(made).fabric
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (59.6, "1 min 00 s"), (341, "5 min 41 s"), (44052, "12 h 14 min")],
+)
+def test_a_duration_is_as_a_person_writes_it(seconds, said):
+    assert runs.duration(seconds) == said
