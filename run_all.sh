@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The evaluation: ./run_all.sh [--quick | --reference | EXPERIMENT.yaml ...]
 #   --quick      a small evaluation, a few minutes
-#   --reference  all experiments of reports/reference, papers' claims, and the pages made from them;
-#                rows that the same code made are kept, those in reports/reference and those of an
-#                interrupted run, and in virtual time those of other code of which one of each cell comes
-#                out the same; without BMv2, those on it stay as they are. Needs PyTorch (extra train)
+#   --reference  all experiments of reports/reference, papers' claims, and the pages made from them.
+#                Rows that the same code made are kept: those in reports/reference, and those of an
+#                interrupted run. For cells in virtual time that other code made, one repeat runs again;
+#                if its row comes out the same, the cell's other repeats are kept. Without BMv2, rows on
+#                BMv2 are kept as they are. Needs PyTorch (extra train).
 #   no argument  the evaluation: in packets on the leaf-spine, then on both fabrics in packets and in Mininet (where BMv2
 #                is installed, on it, too)
 #   files        these experiments

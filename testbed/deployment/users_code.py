@@ -33,7 +33,7 @@ _KINDS = {
 """The class of each constant."""
 _OF_PROTOCOLS = {"protocol.py": "PROTOCOL", "reference.py": "MODEL"}
 _CHECKED = "is_checked"
-"""An attribute of plan functions that refuse what is no plan."""
+"""Marks the plan functions whose plans are checked."""
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*")
 _LONGEST_TITLE = 60
 _COLOUR = re.compile("#[0-9a-fA-F]{6}")
@@ -41,8 +41,8 @@ _ANY_CLASS = ConfigDict(arbitrary_types_allowed=True)
 
 
 def check() -> None:
-    """Raise Broken, with ``file:line``, if something is wrong with a file of the extensions; let
-    users' systems refuse plans of theirs that are none, and protocols what their methods must not
+    """Raise Broken, with ``file:line``, if something is wrong with a file of the extensions. From
+    then on, the plans of users' systems are checked, and so is what the methods of users' protocols
     return."""
     for said in _faults():
         raise extensions.Broken(said)

@@ -17,7 +17,7 @@ def latest(rows: pd.DataFrame, about: Mapping[str, Run]) -> pd.DataFrame:
     """``rows`` without those that a later run replaces. ``about`` has all their runs.
 
     A run replaces an earlier one's rows of a cell if code or inputs have changed in between. In
-    virtual time it also replaces the same repeat of the same code, which is no other sample.
+    virtual time it also replaces the same repeat of the same code, since identical runs count once.
     Within a run all rows count, because `resume` looks after their versions. The rows of a run that
     was copied count once.
     """
@@ -42,8 +42,8 @@ def _without_copies(rows: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
 
 
 def once(rows: pd.DataFrame, labels: Sequence[str] = _LABELS) -> pd.DataFrame:
-    """``rows`` without those of cells that are the same in virtual time, such as INA at 0.4 and at
-    0.5 of two ToRs: they are no other samples. Cells that differ in ``labels`` all count."""
+    """``rows`` in which identical runs in virtual time, such as INA at 0.4 and at 0.5 of two ToRs,
+    count once. Cells that differ in ``labels`` all count."""
     seed = rows["settings"].map(lambda settings: str(json.loads(settings).get(SEED)))
     same = rows.assign(seed=seed).duplicated([*labels, "run", "job", "repeat", "seed", "deployed"])
     exact = (rows["backend"] != "emulate") & (rows["deployed"].fillna("") != "")

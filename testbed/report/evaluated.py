@@ -24,9 +24,9 @@ class Evaluated:
 
     Attributes:
         about: each run's experiment and provenance, by its directory.
-        rows: every row, with its labels (`settings.label`), except those that are no other sample
-            (`again`).
-        replaced: how many these are.
+        rows: every row that counts, with its labels (`settings.label`). A later run replaces rows,
+            and identical runs in virtual time count once (`again`).
+        replaced: how many rows do not count.
         counted: the rows over which ``means`` are taken.
         means: one row for each setting, place of INA, system and variant (`data.summary`).
         ratios: speed-ups over ``references`` (`data.speed_ups`).

@@ -253,8 +253,8 @@ def _replaced(rows: int) -> list[str]:
     if not rows:
         return []
     return [
-        f"{counted(rows, 'row')} left out: the same cells ran again later, with other code or "
-        "inputs, or the same ran twice in virtual time, which is no other sample."
+        f"{counted(rows, 'row')} left out: the same cells ran again later with other code or "
+        "inputs, or an identical run in virtual time is already counted."
     ]
 
 

@@ -254,7 +254,7 @@ def test_a_copy_of_a_run_gives_no_other_samples(tmp_path, backend):
 
 
 def test_a_later_run_replaces_rows_of_the_same_cell(tmp_path):
-    """In virtual time the same repeat is no other sample; of other code, no row is one."""
+    """In virtual time the same repeat counts once. Rows of other code do not count."""
 
     def ran(name, day, **fields):
         return run_on(tmp_path, day, rows("ps", 1.0, 2.0, **fields), name)
