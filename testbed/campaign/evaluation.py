@@ -61,7 +61,8 @@ class Evaluation(Protocol):
     def run(
         self, recording: Recording, executor: Executor, quiet: bool = False
     ) -> tuple[Path, int]:
-        """Run the planned cells; return the results directory, and how many of them failed.
+        """Run the planned cells; return the results directory, and how many of its cells failed,
+        in earlier sessions, too.
 
         ``recording`` is written beside each cell's logs.
         ``quiet`` prints no progress. Errors that keep ``executor`` from running any cell are raised
@@ -98,9 +99,9 @@ class New:
             directory.write(results.EXPERIMENT, dump(self._experiment))
             metadata = environment() | _seeds(self._experiment)
             with _session(directory, metadata, metadata):
-                failures = _fill(directory, self.planned, recording, executor, quiet)
+                _fill(directory, self.planned, recording, executor, quiet)
                 arrange(directory, [key_of(each.cell) for each in self.planned])
-        return directory.path, failures
+        return directory.path, _failures(directory.path)
 
 
 @contextmanager
@@ -165,7 +166,7 @@ class Resumed:
             directory.write(results.EXPERIMENT, dump(self._experiment))
             metadata = run_tables.read_metadata(self.directory)
             if not state.missing and metadata.get("finished_at"):
-                return self.directory, 0
+                return self.directory, _failures(self.directory)
             session = environment() | _seeds(self._experiment)
             if state.unchanged:
                 session["unchanged"] = len(state.unchanged)
@@ -175,17 +176,16 @@ class Resumed:
                 earlier = metadata.pop("superseded", [])
                 session |= {"superseded": [*earlier, metadata]}
                 metadata = session
-            failures = 0
             with _session(directory, metadata, session):
                 if probed.again:
-                    failures += self._fill(directory, probed.again, recording, executor, quiet)
+                    self._fill(directory, probed.again, recording, executor, quiet)
                     session["adopted"] = adopt(directory, probed, state.wanted, self._deployments)
                     state = judge(self.directory, cells, self._rules, self._deployments)
                     set_aside(directory, state)
                 missing = state.wanted.keys() - state.finished
-                failures += self._fill(directory, missing, recording, executor, quiet)
+                self._fill(directory, missing, recording, executor, quiet)
                 arrange(directory, [*state.wanted])
-        return self.directory, failures
+        return self.directory, _failures(self.directory)
 
     def _fill(
         self,
@@ -194,9 +194,9 @@ class Resumed:
         recording: Recording,
         executor: Executor,
         quiet: bool,
-    ) -> int:
+    ) -> None:
         planned = [each for each in self.planned if key_of(each.cell) in keys]
-        return _fill(directory, planned, recording, executor, quiet)
+        _fill(directory, planned, recording, executor, quiet)
 
 
 def _seeds(experiment: Experiment) -> dict[str, Any]:
@@ -232,20 +232,18 @@ def _fill(
     recording: Recording,
     executor: Executor,
     quiet: bool,
-) -> int:
-    """Run the cells, and write the rows of each as soon as it ends; return how many failed."""
+) -> None:
+    """Run the cells, and write the rows of each as soon as it ends."""
     console = Console(stderr=True, quiet=quiet, force_terminal=sys.stderr.isatty())
     titles = {name: system.title for name, system in registry.items()}
     standings = Standings(titles)
     for row in records(directory.path):  # of the sessions before
         standings.add(row)
     progress = Progress(planned, directory, standings, console)
-    failures = 0
     for each in planned:
         shutil.rmtree(directory.logs / log_name(each.cell), ignore_errors=True)
     for each, outcome in executor.outcomes(planned, directory.logs, recording, progress.start):
         if isinstance(outcome, Failed):
-            failures += 1
             result = _failed(each, str(outcome))
             said = f"FAILED: {outcome}"
         else:
@@ -257,7 +255,11 @@ def _fill(
         directory.append_progress(result.training)
         directory.append(result.jobs)  # last, because these rows mark the cell as finished
         progress.finish(each, said, result.jobs)
-    return failures
+
+
+def _failures(run: Path) -> int:
+    """The number of failed cells in a run's directory."""
+    return len({(row["cell"], row["repeat"]) for row in records(run) if row["error"]})
 
 
 def _failed(planned: Planned, reason: str) -> CellResult:

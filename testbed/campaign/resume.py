@@ -142,6 +142,7 @@ class State:
     Attributes:
         wanted: every cell, in the order in which to run them.
         finished: those whose rows count.
+        failed: those of them that failed.
         unchanged: those of them that another version made of the same deployment, with the same
             code.
         fallen: the number of rows of each cell that is not wanted, or whose rows do not count.
@@ -149,6 +150,7 @@ class State:
 
     wanted: Mapping[Key, Cell]
     finished: frozenset[Key]
+    failed: frozenset[Key]
     unchanged: frozenset[Key]
     fallen: Mapping[Key, int]
 
@@ -159,6 +161,8 @@ class State:
 
     def __str__(self) -> str:
         said = f"{len(self.finished)} of {len(self.wanted)} cells are finished"
+        if self.failed:
+            said += f", {len(self.failed)} failed (to run again: --retry failed)"
         if rows := sum(self.fallen.values()):
             said += (
                 f"; {counted(rows, 'row')} of other cells, of failures to retry or of another"
@@ -195,7 +199,8 @@ def judge(run: Path, cells: Sequence[Cell], rules: Rules, deployments: Deploymen
     unchanged = frozenset(filter(is_same, whole.keys() - current))
     finished = frozenset(whole if rules.any_version else current | unchanged)
     fallen = {key: len(own) for key, own in rows.items() if key not in finished}
-    return State(wanted, finished, unchanged, fallen)
+    failed = frozenset(key for key in finished if any(row["error"] for row in whole[key]))
+    return State(wanted, finished, failed, unchanged, fallen)
 
 
 def is_unchanged(before: Collection[str], cell: Cell, deployments: Deployments) -> bool:

@@ -117,3 +117,8 @@ def test_one_cell_that_fails_is_counted_as_one(tmp_path, monkeypatch):
     done = invoke("run", path, "-o", tmp_path / "out")
     assert done.exit_code == 1
     assert "1 cell failed; see the report" in done.output
+    (run,) = (tmp_path / "out" / "tiny").iterdir()
+    again = invoke("run", "--resume", run)  # `run FILE || run --resume DIR` must not hide it
+    assert again.exit_code == 1
+    assert "1 of 1 cells are finished, 1 failed (to run again: --retry failed)" in again.output
+    assert "1 cell failed; see the report" in again.output
