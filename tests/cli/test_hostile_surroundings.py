@@ -71,6 +71,16 @@ def test_no_output(tmp_path):
     assert called('"$@" systems >&-', tmp_path) == (0, "")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", ">&- 2>&- <&-"])
+def test_streams_that_are_closed(closed, tmp_path):
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="simulate")))
+    code, said = called(f'"$@" run x.yaml -o out {closed}', tmp_path)
+    assert code == 0, said
+    (table,) = tmp_path.glob("out/tiny/*/results.csv")
+    assert len(table.read_text().splitlines()) == 2
+    assert called(f'"$@" watch out {closed}', tmp_path)[0] == 0
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_under_a_figure(tmp_path):
     directory = run(tmp_path, rows("ps", 4.0, 4.1) + rows("ring", 3.0, 3.1))
