@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from testbed.cli.arguments import Input, deploying, experiments
-from testbed.cli.failures import reading, running
+from testbed.cli.failures import reading, running, writing
 
 
 @click.command()
@@ -59,8 +59,10 @@ def explain(
     from testbed.campaign.planning import NoCell
     from testbed.studies.explain.cells import of_experiment, of_run
     from testbed.studies.explain.measured import lines
-    from testbed.studies.explain.study import study
+    from testbed.studies.explain.study import lines as told
+    from testbed.studies.explain.study import study, write
 
+    where = output
     if path.is_dir():
         from testbed.located import Invalid
         from testbed.results import EXPERIMENT
@@ -70,7 +72,7 @@ def explain(
             path = last_run(path)
             read_metadata(path)  # a damaged run is refused, as by other verbs
             cells, others = of_run(path, cell, most, job)
-            output = output or path
+            where = output or path
             for line in lines(path, others):
                 click.echo(line)
             path /= EXPERIMENT
@@ -80,7 +82,11 @@ def explain(
             cells = of_experiment(experiment, cell, most)
     with running(), deploying(path):
         for each in cells:
-            click.echo(study(each, job, output))
+            found = study(each, job)
+            click.echo(told(each, found))
+            if where is not None:
+                with writing(output):
+                    click.echo(write(each, found, where))
 
 
 def _drill() -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -107,6 +108,19 @@ def reading(*mistakes: type[Exception]) -> Iterator[None]:
     except OSError as error:
         wrong = click.ClickException if error.errno in _FULL else click.UsageError
         raise wrong(failed_file(error)) from error
+
+
+@contextmanager
+def writing(output: Path | None) -> Iterator[None]:
+    """A context for verbs that write beside what they read unless ``output`` is given: if that
+    place is not writable, the error names the option."""
+    try:
+        yield
+    except OSError as error:
+        if output is not None or error.errno not in _NOT_A_PLACE:
+            raise
+        message = f"{failed_file(error)}; -o DIRECTORY writes elsewhere"
+        raise click.UsageError(message) from error
 
 
 def register() -> str:

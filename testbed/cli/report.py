@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from testbed.cli.arguments import DIRECTORY, each_once
-from testbed.cli.failures import reading, register
+from testbed.cli.failures import reading, register, writing
 
 
 @click.command()
@@ -40,5 +40,6 @@ def report(directories: tuple[Path, ...], output: Path | None) -> None:
                 err=True,
             )
         where = output or directories[-1]
-        where.mkdir(parents=True, exist_ok=True)
-        click.echo(f"report: {reporting.report(directories, where)}")
+        with writing(output):
+            where.mkdir(parents=True, exist_ok=True)
+            click.echo(f"report: {reporting.report(directories, where)}")

@@ -12,6 +12,7 @@ import pytest
 import tiny
 import yaml
 from made_up import rows, run
+from verbs import invoke
 
 from testbed import skeletons
 from testbed.cli.failures import failed_file
@@ -79,6 +80,14 @@ def test_streams_that_are_closed(closed, tmp_path):
     (table,) = tmp_path.glob("out/tiny/*/results.csv")
     assert len(table.read_text().splitlines()) == 2
     assert called(f'"$@" watch out {closed}', tmp_path)[0] == 0
+
+
+def test_a_report_beside_results_that_cannot_be_written_names_the_option(tmp_path):
+    directory = run(tmp_path, rows("ps", 4.0, 4.1))
+    (directory / "figures").write_text("")
+    done = invoke("report", directory)
+    assert done.exit_code == 2
+    assert "-o DIRECTORY writes elsewhere" in done.stderr
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")

@@ -16,8 +16,8 @@ from testbed.studies.explain.attribution import Explanation, Part, explain
 from testbed.studies.explain.words import draw, text
 
 
-def study(cell: Cell, number: int, output: Path | None) -> str:
-    """The explanation of job ``number`` of a cell; its table and figure go into ``output``.
+def study(cell: Cell, number: int) -> Explanation:
+    """The explanation of job ``number`` of a cell.
 
     Raises Undeployable if the cell cannot be set up, NoCell if it has no such job, DeploymentError
     if the run fails, and what the back end raises.
@@ -29,19 +29,19 @@ def study(cell: Cell, number: int, output: Path | None) -> str:
         )
     backend.prepare([deployment])
     try:
-        found = explain(deployment, number)
+        return explain(deployment, number)
     except (Stalled, BrokenConnection, SumMismatch) as error:
         raise DeploymentError(f"{cell.id}: the run failed, so there is no JCT: {error}") from error
-    lines = [f"{cell.id}  {title(cell)}", text(found), f"({found.runs} runs)"]
-    if output is not None:
-        name = f"explain-{cell.id}-{number}"
-        write(found, output, name)
-        lines.append(f"table: {output / name}.csv; figure: {name}.pdf and .png beside it")
-    return "\n".join(lines)
 
 
-def write(found: Explanation, folder: Path, name: str) -> None:
-    """Write ``name.csv``, ``name.pdf`` and ``name.png``."""
+def lines(cell: Cell, found: Explanation) -> str:
+    """The explanation of a cell as text."""
+    return "\n".join([f"{cell.id}  {title(cell)}", text(found), f"({found.runs} runs)"])
+
+
+def write(cell: Cell, found: Explanation, folder: Path) -> str:
+    """Write a table and a figure into ``folder``; returns a line that names them."""
+    name = f"explain-{cell.id}-{found.number}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -49,3 +49,4 @@ def write(found: Explanation, folder: Path, name: str) -> None:
         writer.writerows(astuple(part) for part in found.parts)
     with canvas.paper():
         figures.save({name: draw(found)}, folder)
+    return f"table: {folder / name}.csv; figure: {name}.pdf and .png beside it"

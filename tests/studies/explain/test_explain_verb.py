@@ -35,6 +35,16 @@ def test_it_writes_a_table_that_adds_up_and_a_figure(tmp_path):
     assert (tmp_path / f"out/explain-{cell.id}-0.png").exists()
 
 
+def test_a_run_that_cannot_be_written_to_is_explained_all_the_same(tmp_path):
+    path = ring(tmp_path, backend="packet")
+    (row,) = testbed.run(path, tmp_path / "results").results.itertuples()
+    (Path(row.run) / f"explain-{row.cell}-0.csv").mkdir()  # not even root can write there
+    done = invoke("explain", row.run)
+    assert done.exit_code == 2
+    assert done.stdout.startswith(row.cell) and "\ncompute: " in done.stdout
+    assert "-0.csv: is a directory; -o DIRECTORY writes elsewhere" in done.stderr
+
+
 def test_of_a_run_it_explains_the_slowest_cell(tmp_path):
     path = ring(tmp_path, backend="packet", sweep={"emulation.loss": [0.0, 0.05]})
     found = testbed.run(path, tmp_path / "results").results
