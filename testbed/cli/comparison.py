@@ -59,6 +59,8 @@ def baseline(directories: tuple[Path, ...], output: Path) -> None:
     from testbed.run_tables import Unreadable
     from testbed.studies import baseline as kept
 
+    if output.suffix != ".json":
+        raise click.BadParameter(f"found {output}, wanted a name that ends in .json")
     with reading(Unreadable):
         count = kept.save(kept.directories(directories), output)
     click.echo(f"wrote {output}: {counted(count, 'valid row')}")

@@ -66,6 +66,8 @@ def conform(
     from testbed.switches.control import ControlError
     from testbed.switches.native.program import Unsupported
 
+    if pcap is not None and pcap.suffix != ".pcap":
+        raise click.BadParameter(f"found {pcap}, wanted a name that ends in .pcap")
     known = on_trees()
     if protocol not in known:
         raise click.UsageError(f"--protocol: found {protocol!r}, wanted one of {', '.join(known)}")
@@ -106,10 +108,12 @@ def conform(
         click.echo("where the paper is silent, the reference follows our reading:")
         for line in known[protocol].reading:
             click.echo(f"  {line}")
-    if pcap is not None:
+    if pcap is not None and broken:
         with reading():
             text.capture(pcap, found)
         click.echo(f"packets: {pcap}")
+    elif pcap is not None:
+        click.echo(f"packets: none, so {pcap} is not written")
     sys.exit(1 if broken else 0)
 
 

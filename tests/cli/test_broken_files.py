@@ -49,15 +49,15 @@ def test_a_report_of_links_without_a_number(tmp_path):
     assert "found no number in busy" in done.output
 
 
-@pytest.mark.parametrize("words", [["loop", "-o", "b.json"], ["run", "-o", "loop"]])
+@pytest.mark.parametrize("words", [["loop.json", "-o", "b.json"], ["run", "-o", "loop.json"]])
 def test_a_link_to_itself(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     made_up.run(tmp_path, made_up.rows("ps", 4.0)).rename("run")
-    os.symlink("loop", "loop")
+    os.symlink("loop.json", "loop.json")
     done = invoke("baseline", *words)
     assert done.exit_code == 2, done.output
     assert "loop" in done.output
-    assert os.path.islink("loop")
+    assert os.path.islink("loop.json")
 
 
 def simulated(tmp_path):

@@ -409,7 +409,7 @@ def test_options_of_resume_need_it(option, tmp_path):
 @pytest.mark.parametrize("verb", ["run", "report", "baseline", "claims", "trace show"])
 def test_an_output_that_cannot_be_written_is_told(verb, tmp_path):
     (tmp_path / "taken").write_text("")
-    taken = tmp_path / "taken" / "inside"
+    taken = tmp_path / "taken" / "inside.json"
     quick = EXPERIMENTS[0].parents[1] / "reports" / "quick"
     everything: dict[str, list[object]] = {
         "run": [file(tmp_path, backend="simulate")],

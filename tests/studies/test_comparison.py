@@ -228,6 +228,15 @@ def test_a_stored_baseline_says_the_same_as_the_directory(base, tmp_path):
     assert sum(line.startswith('  ["') for line in file.read_text().splitlines()) == 6
 
 
+def test_a_baseline_replaces_no_file_of_another_kind(base, tmp_path):
+    mine = tmp_path / "first.yaml"
+    mine.write_text("name: mine\n")
+    done = invoke("baseline", base, "-o", mine)
+    assert done.exit_code == 2
+    assert "wanted a name that ends in .json" in done.output
+    assert mine.read_text() == "name: mine\n"
+
+
 def test_only_valid_rows_are_stored(tmp_path):
     mixed = made_up(tmp_path / "mixed", verdicts={"atp": "processor busy"})
     file = tmp_path / "baseline.json"

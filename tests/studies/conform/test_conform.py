@@ -72,10 +72,22 @@ def test_the_verb_says_what_is_broken_by_which_packets(tmp_path):
     assert len(list(lines(capture))) == 4
 
 
-def test_a_program_that_keeps_its_rules_exits_with_0():
-    status, said = conform(PROGRAM, "--protocol", "rack", "--rule", "copies", "--sequences", 5)
+def test_a_program_that_keeps_its_rules_exits_with_0(tmp_path):
+    status, said = conform(PROGRAM, "--protocol", "rack", "--rule", "copies", "--sequences", 5,
+                           "--pcap", tmp_path / "broken.pcap")  # fmt: skip
     assert status == 0
     assert "1 of 1 rules kept, 0 broken" in said
+    assert f"packets: none, so {tmp_path / 'broken.pcap'} is not written" in said
+    assert not (tmp_path / "broken.pcap").exists()
+
+
+def test_a_capture_replaces_no_file_of_another_kind(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text("mine\n")
+    status, said = conform(PROGRAM, "--protocol", "rack", "--rule", "copies", "--pcap", mine)
+    assert status == 2
+    assert "wanted a name that ends in .pcap" in said
+    assert mine.read_text() == "mine\n"
 
 
 def test_ones_own_control_is_not_confused_with_the_testbeds(tmp_path):
