@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.arguments import Input, deploying, experiments
 from testbed.cli.failures import reading, running, writing
+
+if TYPE_CHECKING:
+    from testbed.experiment.cells import Cell
 
 
 @click.command()
@@ -48,8 +54,9 @@ def explain(
     """Say where a job's time went, in parts that add up to its JCT.
 
     RUN is a run's directory, or a directory above it; then the last run is explained.
-    A cell in packets runs again without each cause; a part is the time that this saves. Rows of
-    other back ends are explained from their tables, which do not show every cause.
+    A cell in packets runs again without each cause; a part is the time that this saves. A warning
+    says if it no longer gives the JCT of its row. Rows of other back ends are explained from their
+    tables, which do not show every cause.
     """
     if drills:
         _drill()
@@ -63,6 +70,7 @@ def explain(
     from testbed.studies.explain.study import study, write
 
     where = output
+    cells: Sequence[tuple[Cell, float | None]]
     if path.is_dir():
         from testbed.located import Invalid
         from testbed.results import EXPERIMENT
@@ -79,10 +87,17 @@ def explain(
     else:
         (experiment,) = experiments([path])
         with reading(NoCell):
-            cells = of_experiment(experiment, cell, most)
+            cells = [(each, None) for each in of_experiment(experiment, cell, most)]
     with running(), deploying(path):
-        for each in cells:
+        for each, before in cells:
             found = study(each, job)
+            if before is not None and not math.isclose(found.jct_s, before, rel_tol=1e-6):
+                click.echo(
+                    f"warning: the row of {each.id} has a JCT of {before:.7g} s, but this code and"
+                    f" these workloads give {found.jct_s:.7g} s; run --resume {path.parent} runs"
+                    " stale cells again",
+                    err=True,
+                )
             click.echo(told(each, found))
             if where is not None:
                 with writing(output):

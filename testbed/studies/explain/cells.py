@@ -29,9 +29,12 @@ def of_experiment(experiment: Experiment, asked: str | None, most: int) -> list[
     return able[:most]
 
 
-def of_run(run: Path, asked: str | None, most: int, job: int) -> tuple[list[Cell], pd.DataFrame]:
+def of_run(
+    run: Path, asked: str | None, most: int, job: int
+) -> tuple[list[tuple[Cell, float]], pd.DataFrame]:
     """The ``most`` cells whose ``job`` is slowest relative to its closed form: those in packets,
-    and that job's rows of the others. With ``asked``, only cells whose ids begin with it count.
+    each with the JCT of its row, and that job's rows of the others. With ``asked``, only cells
+    whose ids begin with it count.
 
     Raises Unreadable or FileNotFoundError if the directory has no results.
     """
@@ -53,8 +56,8 @@ def of_run(run: Path, asked: str | None, most: int, job: int) -> tuple[list[Cell
     rows = rows.head(most)
     in_packets = rows[rows["backend"] == "packet"]
     known = {(cell.id, cell.repeat): cell for cell in expand(read(run / results.EXPERIMENT))}
-    wanted = [(row.cell, int(row.repeat)) for row in in_packets.itertuples()]
-    cells = [known[key] for key in wanted if key in known]
+    wanted = [((row.cell, int(row.repeat)), row.jct_s) for row in in_packets.itertuples()]
+    cells = [(known[key], jct_s) for key, jct_s in wanted if key in known]
     others = rows[rows["backend"] != "packet"]
     if not cells and not len(others):
         raise NoCell(f"{run}: found no cell of its {results.EXPERIMENT}, wanted one")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tiny import experiment, file
+from tiny import FRAGMENTS, experiment, file, trace_file
 from verbs import invoke
 
 import testbed
@@ -55,6 +55,17 @@ def test_of_a_run_it_explains_the_slowest_cell(tmp_path):
     assert "\nloss: " in done.output
     other = found[found.cell != slowest.cell].iloc[0]
     assert invoke("explain", slowest.run, "--cell", other.cell[:6]).output.startswith(other.cell)
+
+
+def test_a_row_that_the_code_no_longer_gives_is_told(tmp_path):
+    path = ring(tmp_path, backend="packet", emulation__repeats=2, emulation__loss=0.01)
+    (run,) = {*testbed.run(path, tmp_path / "results").results.run}
+    assert invoke("explain", run).stderr == ""
+    trace_file(tmp_path, 2 * FRAGMENTS)
+    done = invoke("explain", run)
+    assert done.exit_code == 0
+    assert done.stderr.startswith("warning: the row of ")
+    assert f"run --resume {run} runs stale cells again" in done.stderr
 
 
 def test_cells_of_all_back_ends_are_ranked_together(tmp_path):
