@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from testbed.experiment.schema import Emulation, Job
+from testbed.experiment.schema import Compute, Emulation, Job
 from testbed.report import names
 
 ROW = ["run", "cell", "repeat", "job"]
@@ -42,6 +42,9 @@ _VARIANT = (
     "job.options.", "job.colocated", "emulation.target", "emulation.p4_program",
     "emulation.dilation", "emulation.scale",
 )  # fmt: skip
+_MODELS = {"job": Job, "job.compute": Compute, "emulation": Emulation}
+"""The models of the fields that have a default where a file leaves them out. A job without
+``training`` does not train, so it has no default of a field in there."""
 _LONGEST = 32  # characters of a value in a label, at most
 
 
@@ -128,15 +131,14 @@ def _default(path: str) -> str:
     none that is short."""
     if path.startswith("job.options."):
         return "default"
-    kind, _, name = path.partition(".")
-    known = {"job": Job.model_fields, "emulation": Emulation.model_fields}
-    field = known.get(kind, {}).get(name)
+    above, _, name = path.rpartition(".")
+    field = _MODELS[above].model_fields.get(name) if above in _MODELS else None
     default = None if field is None or field.is_required() else field.get_default()
     return _text(default) if isinstance(default, (bool, int, float, str)) else "none"
 
 
 def _text(value: Any) -> str:
-    if value in ([], {}):
+    if value in (None, [], {}):
         return "none"
     if isinstance(value, float) and value.is_integer():
         value = int(value)

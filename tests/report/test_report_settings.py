@@ -198,6 +198,31 @@ def test_a_field_that_a_file_leaves_out_has_its_default(tmp_path):
     assert table["conditions"].eq("").all()
 
 
+@pytest.mark.parametrize("without", [{}, swept("jobs.0.compute", None)])
+def test_a_job_without_compute_has_the_defaults_of_its_fields(tmp_path, without):
+    uneven = {"factor": 1.0, "jitter": 0.3}  # as experiment.yaml has it
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a", **without)
+        + rows("ps", 1.0, cell="b", **swept("jobs.0.compute", uneven))
+        + rows("ps", 1.0, cell="c", **swept("jobs.0.compute.factor", 2)),
+    )
+    assert table["conditions"].tolist() == [
+        "factor=1, jitter=0",
+        "factor=1, jitter=0.3",
+        "factor=2",
+    ]
+
+
+def test_a_job_that_does_not_train_has_no_learning_rate(tmp_path):
+    table = labelled(
+        tmp_path,
+        rows("ps", 1.0, cell="a")
+        + rows("ps", 1.0, cell="b", **swept("jobs.0.training", {"rate": 0.05})),
+    )
+    assert table["conditions"].tolist() == ["training.rate=none", "training.rate=0.05"]
+
+
 def test_nested_fields_have_their_parents_names(tmp_path):
     slow = {"workers": 1, "slowdown": 4}
     table = labelled(
