@@ -8,11 +8,13 @@
 Functions that take an experiment accept a file, its content as a mapping, or an `Experiment`, and
 raise `Invalid` with every problem and its place. `DeploymentError` means that something cannot be
 set up, and `EmulationError` that this machine lacks something that emulation needs. A cell that
-fails raises nothing: its row has the reason in ``error``.
+fails raises nothing: its row has the reason in ``error``. A cell that will probably fail, be
+invalid or have times that its scale distorts gives a UserWarning before it runs.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping
 from os import PathLike, fspath
 from pathlib import Path
@@ -77,8 +79,8 @@ def cells(experiment: AnyExperiment) -> pd.DataFrame:
 
     Returns:
         A row for each cell and repeat: ``cell`` and ``repeat`` as in results, a column for each
-        swept path, the expected ``seconds`` on this machine, and a ``warning`` if this machine is
-        probably too slow.
+        swept path, the expected ``seconds`` on this machine, and a ``warning`` if it will probably
+        fail, be invalid or have times that its scale distorts.
     """
     import pandas as pd
 
@@ -170,6 +172,8 @@ def _run(
     where = executors.named(executor)
     if executor == "local" and not force:
         planning.refuse(evaluated.planned)
+    for warning in planning.warned(evaluated.planned):
+        warnings.warn(warning, stacklevel=3)
     directory, _ = evaluated.run(recording, where, quiet=not progress)
     return read(directory)
 

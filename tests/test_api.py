@@ -54,6 +54,13 @@ def test_a_run_gives_its_tables(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_run_warns_of_a_scale_that_distorts_times(tmp_path):
+    asked = data(tmp_path, backend="packet", jobs__0__system="ring", emulation__scale="1/128")
+    with pytest.warns(UserWarning, match=r"^emulation\.scale: found 1/128: the latency") as warned:
+        testbed.run(asked, tmp_path / "out")
+    assert [each.filename for each in warned] == [__file__]
+
+
 def test_progress_is_told_if_asked(tmp_path, capfd):
     testbed.run(simulated(tmp_path), tmp_path / "out", progress=True)
     assert "[4/4]" in capfd.readouterr().err

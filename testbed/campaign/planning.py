@@ -309,6 +309,11 @@ def _check_flows(deployment: Deployment) -> None:
             )
 
 
+def warned(planned: Iterable[Planned]) -> list[str]:
+    """The warnings of all cells, each once."""
+    return list(dict.fromkeys(each.warning for each in planned if each.warning))
+
+
 def refuse(planned: Sequence[Planned]) -> None:
     """Raise DeploymentError if this machine is clearly too slow for any of the cells."""
     beyond = dict.fromkeys(

@@ -198,7 +198,7 @@ def report_on(finished: Sequence[tuple[Path, int]]) -> None:
 
 def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
     """Print what will run, in full for a dry run."""
-    from testbed.campaign.planning import title
+    from testbed.campaign.planning import title, warned
     from testbed.experiment.findings import counted
     from testbed.report.runs import duration
 
@@ -213,5 +213,5 @@ def announce(evaluations: Sequence[Evaluation], dry_run: bool = False) -> None:
         alone = " one at a time" if len(planned) > 1 else ""
         long = f", about {duration(max(1.0, seconds))}{alone}" if planned else ""
         click.echo(f"{counted(len(planned), 'cell')}{long}", err=True)
-    for warning in dict.fromkeys(each.warning for each in planned if each.warning):
+    for warning in warned(planned):
         click.echo(f"warning: {warning}", err=True)

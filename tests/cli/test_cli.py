@@ -55,7 +55,15 @@ def test_there_is_a_shipped_experiment():
 def test_a_good_file_is_ok(tmp_path):
     done = invoke("validate", file(tmp_path))
     assert done.exit_code == 0
-    assert done.output.endswith("tiny: ok, 1 cell\n")
+    assert done.stdout.endswith("tiny: ok, 1 cell\n")
+
+
+def test_a_good_file_whose_scale_distorts_times_is_ok_with_a_warning(tmp_path):
+    path = file(tmp_path, backend="packet", jobs__0__system="ring", emulation={"scale": "1/128"})
+    done = invoke("validate", path)
+    assert done.exit_code == 0
+    assert "tiny: ok, 1 cell\n" in done.output
+    assert f"{path}: warning: emulation.scale: found 1/128: the latency" in done.stderr
 
 
 def test_every_problem_of_every_file_is_told_with_its_place(tmp_path):
