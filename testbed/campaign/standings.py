@@ -6,7 +6,7 @@ The report decides which system is fastest and which differences count; nothing 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -90,6 +90,7 @@ class Standings:
         self._titles = titles
         self._times: dict[Setting, dict[str, list[float]]] = {}
         self._jobs: set[str] = set()
+        self._workloads: set[str] = set()
         self.valid = self.invalid = self.failed = 0
         self.problems: list[str] = []
 
@@ -97,6 +98,7 @@ class Standings:
         """Take note of a row."""
         name = self._name(row)
         self._jobs.add(row["job"])
+        self._workloads.add(row["workload"])
         if row["error"]:
             self.failed += 1
             self.problems.append(f"{name}, {self._said(_setting(row))}: {row['error']}")
@@ -132,8 +134,9 @@ class Standings:
         return sorted(found, key=lambda each: each.jct_s)
 
     def _said(self, setting: Setting) -> str:
-        job, *others = setting
-        return ", ".join([*([f"job {job}"] if len(self._jobs) > 1 else []), *others])
+        job, workload, *others = setting
+        named = [_told_apart(workload, self._workloads), *others]
+        return ", ".join([*([f"job {job}"] if len(self._jobs) > 1 else []), *named])
 
     def _name(self, row: Record) -> str:
         """A system with the options that the sweep gave it."""
@@ -174,8 +177,23 @@ def _named(path: str, row: Record) -> str:
     return path.rpartition(".")[2]
 
 
+def _told_apart(workload: str, among: Iterable[str]) -> str:
+    """A workload's title, or as much of its path as tells it apart from others with this title."""
+    same = {each for each in among if title(each) == title(workload)} - {workload}
+    own = _parts(workload)
+    for most in range(1, len(own) + 1) if same else ():
+        if all(_parts(each)[-most:] != own[-most:] for each in same):
+            return "/".join(own[-most:])
+    return workload if same else title(workload)
+
+
+def _parts(workload: str) -> tuple[str, ...]:
+    path = Path(workload)
+    return (*path.parent.parts, path.stem)
+
+
 def _setting(row: Record) -> Setting:
-    """Everything in which rows must agree to be compared; the number of the job first."""
+    """Everything in which rows must agree to be compared; the job's number and workload first."""
     told = {f"jobs.{row['job']}.workload", "backend"}
     ina = _swept(row).get("fabric.ina")
     told |= {"fabric.ina"} if ina in ("none", "all") or isinstance(ina, int) else set()
@@ -189,6 +207,6 @@ def _setting(row: Record) -> Setting:
     if switches not in ("0", row["ina_tors"]):
         place = f"{switches}/{row['switches']} switches"
     return (
-        row["job"], title(row["workload"]), f"{row['workers']} workers",
+        row["job"], row["workload"], f"{row['workers']} workers",
         row["topology"] + mark(row["backend"]), f"INA at {place}", *conditions,
     )  # fmt: skip

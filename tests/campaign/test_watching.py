@@ -199,6 +199,21 @@ def test_places_of_inas_other_than_tors_are_told_apart():
     assert [setting.split(",")[0] for setting, _ in standings] == ["job 0"] * 3 + ["job 1"]
 
 
+def test_traces_with_one_name_in_two_folders_are_told_apart():
+    standings = Standings({"ring": "Ring"})
+    row = {
+        "cell": "c", "repeat": "0", "job": "0", "system": "ring", "topology": "leaf-spine",
+        "workers": "4", "tors": "4", "ina_tors": "0", "backend": "simulate", "verdict": "valid",
+        "verified": "", "error": "", "settings": "{}",
+    }  # fmt: skip
+    first = row | {"workload": "/x/a/m.trace", "jct_s": "1"}
+    standings.add(first)
+    assert [setting.split(",")[0] for setting, _ in standings] == ["m"]
+    standings.add(row | {"workload": "/x/b/m.trace", "jct_s": "3"})
+    assert [setting.split(",")[0] for setting, _ in standings] == ["a/m", "b/m"]
+    assert [each.jct_s for each in standings.of(first)] == [1.0]
+
+
 def watched(run):
     done = invoke("watch", run, "--once")
     assert done.exit_code == 0, done.output
