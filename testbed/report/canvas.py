@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import ceil
 from typing import Any, Literal, TypeVar
 
@@ -63,9 +64,13 @@ _STYLE: Any = {
 }
 
 
-def paper() -> AbstractContextManager[None]:
+@contextmanager
+def paper() -> Iterator[None]:
     """The context within which figures are drawn and saved."""
-    return plt.rc_context(_STYLE)
+    with plt.rc_context(_STYLE), warnings.catch_warnings():
+        # A user's name may have letters that the font lacks: PDF files show boxes instead.
+        warnings.filterwarnings("ignore", "Glyph .* missing from ")
+        yield
 
 
 _SPREAD = 5

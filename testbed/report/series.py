@@ -39,7 +39,10 @@ def read(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_csv(path)
     except ValueError as error:  # pandas' errors are ValueErrors
-        raise NoSeries(f"{path}: found no table: {str(error).strip()}") from error
+        raise NoSeries(
+            f"{path}: found no table that `run --series` wrote, wanted the series.csv of a cell's"
+            " logs; name that file"
+        ) from error
     if list(table.columns) != _COLUMNS:
         raise NoSeries(
             f"{path}: found columns {', '.join(map(str, table.columns))}, wanted "

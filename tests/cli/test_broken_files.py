@@ -29,6 +29,7 @@ from testbed.systems import registry
         ("0,queue_bytes,h0>t0,5\nsoon,queue_bytes,h0>t0,1\n", "series.csv:3: found no number"),
         ("0,foo,h0>t0,1\n", "series.csv:2: found quantity foo at h0>t0, wanted one of queue_bytes"),
         ("0,queue_bytes,,1\n", "series.csv:2: found quantity queue_bytes at nan"),
+        ("1,2,3,4\n1,2,3,4,5\n", "series.csv: found no table that `run --series` wrote, wanted"),
         ("0,queue_bytes,h0>t0,1e308\n", "found a number above 1e+100"),
     ],
 )

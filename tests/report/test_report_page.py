@@ -93,6 +93,12 @@ def test_the_page_needs_nothing_else_and_says_what_failed(tmp_path, systems):
     assert means.loc[systems[0], "jct_s"] == pytest.approx(1.05)
 
 
+def test_letters_that_the_figures_font_lacks_give_no_warning(tmp_path):
+    made = run(tmp_path, rows("ps", 4.0, workload="./é日本.trace"))
+    path = build([made], tmp_path / "out", STYLES)
+    assert "é日本" in read(path)[0]
+
+
 def test_every_answer_about_a_system_and_a_run_is_there(tmp_path):
     path = build([run(tmp_path, rows("ps", 4.0))], tmp_path / "out", STYLES)
     text, _ = read(path)
