@@ -63,6 +63,15 @@ class Run:
         varied = not swept(self.experiment).keys().isdisjoint(("fabric", "fabric.ina"))
         return drawing.words(fabric, varied)
 
+    @property
+    def conditions(self) -> str:
+        """Its impairments, faults, uneven workers and hosts' costs in a sentence; empty if all are
+        the default."""
+        from testbed.report import settings  # slow to import, too
+
+        found = settings.conditions(self.experiment, swept(self.experiment))
+        return f"Conditions that are not the default: {'; '.join(found)}." if found else ""
+
 
 def swept(experiment: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The values of each path that an experiment's sweep varies, in the sweep's order; what is

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from testbed.experiment.schema import Compute, Emulation, Job
+from testbed.experiment.fields import Model
+from testbed.experiment.schema import Compute, Emulation, Fault, Job
 from testbed.report import names
 
 ROW = ["run", "cell", "repeat", "job"]
@@ -42,9 +43,14 @@ _VARIANT = (
     "job.options.", "job.colocated", "emulation.target", "emulation.p4_program",
     "emulation.dilation", "emulation.scale",
 )  # fmt: skip
-_MODELS = {"job": Job, "job.compute": Compute, "emulation": Emulation}
+_MODELS: dict[str, type[Model]] = {"job": Job, "job.compute": Compute, "emulation": Emulation}
 """The models of the fields that have a default where a file leaves them out. A job without
 ``training`` does not train, so it has no default of a field in there."""
+_CONDITION = re.compile(
+    r"emulation\.(loss|duplication|faults)\b|jobs\.\d+\.compute\b"
+    r"|fabric\.(packet_cost|message_cost|link_delay|pipeline_latency)\b"
+)
+"""Paths of an experiment whose values a report mentions if they are not the default."""
 _LONGEST = 32  # characters of a value in a label, at most
 
 
@@ -90,6 +96,36 @@ def in_company(rows: pd.DataFrame) -> pd.DataFrame:
     company = "job " + shared["job"].astype(str) + " beside " + shared["beside"]
     conditions = _joined(_joined(shared["conditions"], company), shared["others"])
     return shared.assign(beside="", conditions=conditions)
+
+
+def conditions(experiment: Mapping[str, Any], swept: Mapping[str, list[Any]]) -> list[str]:
+    """``loss 0.01`` for each condition of an experiment that is not the default, and
+    ``loss as the sweep says`` for each that it sweeps."""
+    found = []
+    for path, value in _flat({**experiment, "sweep": None}).items():
+        if not _CONDITION.match(path) or any(f"{path}.".startswith(f"{one}.") for one in swept):
+            continue
+        default = _default(re.sub(r"^jobs\.\d+", "job", path))
+        if path == "emulation.faults" and isinstance(value, list):
+            found += [f"fault {_bare(_text(_as_given(each)))}" for each in value]
+        elif _text(value) not in (default, "none", "0s"):
+            found.append(f"{_called(path)} {_bare(_text(value))}")
+    swept_too = (path for path in swept if _CONDITION.match(path))
+    return [*found, *(f"{_called(path)} as the sweep says" for path in swept_too)]
+
+
+def _as_given(fault: Any) -> Any:
+    """A fault without the defaults that a run's file adds."""
+    added = Fault.model_construct().model_dump(mode="json", exclude_none=True)
+    if not isinstance(fault, dict):
+        return fault
+    return {name: value for name, value in fault.items() if added.get(name) != value}
+
+
+def _called(path: str) -> str:
+    """``job 0 compute jitter`` for ``jobs.0.compute.jitter``, ``loss`` for ``emulation.loss``."""
+    named = path.removeprefix("emulation.").removeprefix("fabric.").replace("jobs.", "job ")
+    return re.sub("[._]", " ", named)
 
 
 def _listed(fields: pd.DataFrame, path: str) -> pd.Series:

@@ -1,7 +1,10 @@
 import pytest
-from made_up import EXPERIMENT, rows, run
+import yaml
+from made_up import EXPERIMENT, STYLES, rows, run
 
+from testbed.experiment.load import loads
 from testbed.report import runs
+from testbed.report.page import build
 
 ENDED = "2026-11-25T05:06:07Z"
 
@@ -24,6 +27,39 @@ def test_where_a_sweep_puts_ina_is_not_said_of_the_fabric(tmp_path):
         sweep = {"zip": {"jobs.0.system": ["ps", "atp"]}, "product": {name: swept}}
         made = run(tmp_path, rows("atp", 1.0), name, {**EXPERIMENT, "sweep": sweep})
         assert "INA where the sweep says, " in runs.read(made).fabric
+
+
+def test_conditions_are_told_if_they_are_not_the_default(tmp_path):
+    (job,) = EXPERIMENT["jobs"]
+    asked = {
+        "schema_version": 1,
+        **EXPERIMENT,
+        "backend": "packet",
+        "fabric": EXPERIMENT["fabric"] | {"packet_cost": "1us"},
+        "jobs": [job | {"workers": 2}, job | {"workers": 2, "compute": {"jitter": 0.3}}],
+        "emulation": {"loss": {"hosts": 0.01}, "faults": [{"at": "1ms", "link": "t0-s0"}]},
+        "sweep": {"emulation.duplication": [0, 0.01]},
+    }
+    said = (
+        "Conditions that are not the default: fault at 1ms link t0-s0; loss hosts 0.01; packet cost"
+        " 1us; job 1 compute jitter 0.3; duplication as the sweep says."
+    )
+    filled = loads(yaml.safe_dump(asked)).data()
+    made = run(tmp_path, rows("ps", 1.0), "unusual", filled)
+    assert runs.read(made).conditions == said
+    build([made], tmp_path / "out", STYLES)
+    assert said in (tmp_path / "out" / "report.md").read_text()
+    assert said in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("content", [{}, {"jobs": None, "emulation": {"faults": [None]}}])
+def test_conditions_of_a_damaged_experiment(tmp_path, content):
+    assert isinstance(runs.read(run(tmp_path, rows("ps", 1.0), "x", content)).conditions, str)
+
+
+def test_default_conditions_are_not_told(tmp_path):
+    usual = loads(yaml.safe_dump({"schema_version": 1, **EXPERIMENT})).data()
+    assert runs.read(run(tmp_path, rows("ps", 1.0), "usual", usual)).conditions == ""
 
 
 @pytest.mark.parametrize(
