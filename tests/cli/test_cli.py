@@ -363,7 +363,7 @@ def run_directory(folder: Path, **files: str | bytes) -> Path:
 @pytest.mark.parametrize("verb", ["report", "baseline"])
 def test_what_are_no_results_is_told(verb, files, said, tmp_path):
     directory = run_directory(tmp_path / "run", **files)
-    done = invoke(verb, directory, "-o", tmp_path / "out")
+    done = invoke(verb, directory, "-o", tmp_path / "out.json")
     assert done.exit_code == 2, done.output
     assert isinstance(done.exception, SystemExit), done.exception
     assert str(directory) in done.output or verb == "baseline"
