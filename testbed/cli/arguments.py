@@ -60,6 +60,14 @@ def each_once(
     return tuple(found.values())
 
 
+def check_suffix(path: Path, *suffixes: str) -> None:
+    """Raise BadParameter if a file that a verb writes has another suffix: it could replace any
+    file."""
+    if path.suffix not in suffixes:
+        wanted = f"wanted a name that ends in {' or '.join(suffixes)}"
+        raise click.BadParameter(f"found {path}, {wanted}")
+
+
 FILE = Input(exists=True, dir_okay=False, path_type=Path)
 FILE_OR_DIRECTORY = Input(path_type=Path)
 DIRECTORY = Input(exists=True, file_okay=False, path_type=Path)

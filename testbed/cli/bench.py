@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from testbed.cli.arguments import FILE, experiments
+from testbed.cli.arguments import FILE, check_suffix, experiments
 from testbed.cli.failures import reading, running
 
 
@@ -89,8 +89,8 @@ def all_reduce(
     """
     from testbed.studies import bench as study
 
-    if output is not None and output.suffix not in (".csv", ".json"):
-        raise click.BadParameter(f"found {output}, wanted a name that ends in .csv or .json")
+    if output is not None:
+        check_suffix(output, ".csv", ".json")
     if output is not None and not output.parent.is_dir():  # said before minutes of running
         raise click.BadParameter(f"found no folder {output.parent}, wanted one to write into")
     (base,) = experiments([path]) if path else (None,)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import FILE_OR_DIRECTORY, each_once
+from testbed.cli.arguments import FILE_OR_DIRECTORY, check_suffix, each_once
 from testbed.cli.failures import reading
 
 
@@ -59,8 +59,7 @@ def baseline(directories: tuple[Path, ...], output: Path) -> None:
     from testbed.run_tables import Unreadable
     from testbed.studies import baseline as kept
 
-    if output.suffix != ".json":
-        raise click.BadParameter(f"found {output}, wanted a name that ends in .json")
+    check_suffix(output, ".json")
     with reading(Unreadable):
         count = kept.save(kept.directories(directories), output)
     click.echo(f"wrote {output}: {counted(count, 'valid row')}")

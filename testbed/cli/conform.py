@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.arguments import FILE
+from testbed.cli.arguments import FILE, check_suffix
 from testbed.cli.failures import reading
 
 
@@ -66,8 +66,8 @@ def conform(
     from testbed.switches.control import ControlError
     from testbed.switches.native.program import Unsupported
 
-    if pcap is not None and pcap.suffix != ".pcap":
-        raise click.BadParameter(f"found {pcap}, wanted a name that ends in .pcap")
+    if pcap is not None:
+        check_suffix(pcap, ".pcap")
     known = on_trees()
     if protocol not in known:
         raise click.UsageError(f"--protocol: found {protocol!r}, wanted one of {', '.join(known)}")

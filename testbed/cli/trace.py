@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from testbed.cli.arguments import FILE
+from testbed.cli.arguments import FILE, check_suffix
 from testbed.cli.failures import reading
 
 MOST_BATCH = 10**18 - 1
@@ -101,8 +101,7 @@ def script(file: Path, compute: str | None, device: str | None, batch: int, out:
         raise click.UsageError(
             "found --device beside --compute, wanted one: a stated time is not measured"
         )
-    if out.suffix != ".trace":
-        raise click.BadParameter(f"found {out}, wanted a name that ends in .trace")
+    check_suffix(out, ".trace")
     with reading(ValueError, TrainingError):
         compute_s = None if compute is None else parse_time(compute)
         formats.save(trace_of(file, compute_s, batch, device=device), out)

@@ -19,14 +19,16 @@ from testbed.topology.fabric import Fabric
 from testbed.units import format_size, format_time
 from testbed.workload.trace import Trace
 
+_FOR_CARRIER = ("window", "servers", "partition", "credit")
+"""Options that are handed on to a carrier that has them, if they are set."""
+
 
 def plan(job: Assignment, fabric: Fabric) -> Plan:
     """The carrier's plan, with the tensors that wait for the second stage marked."""
     options = SYSTEM.settle({}) | dict(job.options)
     if job.trace is None:
         raise ValueError("osp needs a trace: what it defers depends on sizes and compute")
-    carriers = ("window", "servers", "partition", "credit")
-    given = {name: options[name] for name in carriers if options[name] is not None}
+    given = {name: options[name] for name in _FOR_CARRIER if options[name] is not None}
     carried = _carrier_plan(job, fabric, options["carrier"], given)
     pace = model.seconds_per_byte(carried, fabric)
     hidden = job.trace.compute_s / pace if pace else float(job.trace.bytes)

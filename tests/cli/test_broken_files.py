@@ -278,7 +278,7 @@ def test_watch_of_a_valid_row_without_a_time(value, tmp_path):
 @pytest.mark.parametrize("name", [RESULTS, CELLS])
 def test_watch_of_a_binary_table(name, tmp_path):
     directory = made_up.run(tmp_path, made_up.rows("ps", 4.0))
-    (directory / name).write_bytes(b"\xff\n\xff\n")
+    (directory / name).write_bytes(b"\xff" * 200_000 + b"\n\xff\n")
     done = invoke("watch", directory, "--once")
     assert done.exit_code == 2, done.output
     assert f"{directory / name}" in done.output
