@@ -74,12 +74,12 @@ def missing(key: str, field: FieldInfo) -> str:
 
 def mistake(key: str, field: FieldInfo, value: object, choices: Sequence[str] = ()) -> str:
     """The message for pydantic's own errors: a wrong type, a value out of range, no such choice."""
-    if get_origin(field.annotation) is Literal:
-        choices = [str(choice) for choice in get_args(field.annotation)]
-    if choices and isinstance(value, str):
-        fix = suggestion(value, choices)
-    elif isinstance(value, str) and value.isdecimal():
+    literals = get_args(field.annotation) if get_origin(field.annotation) is Literal else choices
+    words = any(isinstance(literal, str) for literal in literals)
+    if isinstance(value, str) and value.isdecimal() and not words:
         fix = "remove the quotes"
+    elif literals and isinstance(value, str):
+        fix = suggestion(value, [str(literal) for literal in literals])
     else:
         fix = f"write for example `{example(key, field)}`"
     return f"found {shown(value)}, wanted {field.description or 'another value'}; {fix}"

@@ -34,7 +34,7 @@ def _hosts(what: str, least: int) -> Callable[[object], int | tuple[str, ...]]:
         hosts = _distinct(value, "host") if is_names(value) else None
         count = len(hosts) if hosts is not None else value
         if not is_count(count):
-            wanted = f"a number of {what} or a list of host names"
+            wanted = f"a whole number of {what} or a list of host names"
             raise ValueError(
                 f"found {shown(value)}, wanted {wanted}; write for example 1 or [h0, h1]"
             )

@@ -199,6 +199,9 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
             elif outer := [p for p in swept if path.startswith(f"{p}.")]:
                 message = f"found {path!r} inside {outer[0]!r}, which is swept too; remove one"
                 yield Finding(place, message, at_key=True)
+            if path == "fabric.ina" and (mixed := list(_one_among_fractions(place, values))):
+                yield from mixed
+                continue
             # In a zip, equal values may be paired with different values.
             for index, value in enumerate(values if part == "product" else ()):
                 if value in values[:index]:
@@ -221,6 +224,18 @@ def _shape(data: Mapping[str, Any], sweep: Sweep) -> Iterator[Finding]:
     elif next(settings(sweep), None) is None:
         message = "found no cell left, wanted at least one; exclude fewer"
         yield Finding(("sweep", "exclude"), message, at_key=True)
+
+
+def _one_among_fractions(place: Place, values: Sequence[Any]) -> Iterator[Finding]:
+    """Refuse [0.5, 1]: 1 is one switch there, and 1.0 all of them."""
+    if any(isinstance(value, float) for value in values):
+        for index, value in enumerate(values):
+            if value == 1 and isinstance(value, int):
+                message = (
+                    "found 1, which is one switch, among fractions, wanted 1.0 or its name;"
+                    " write 1.0 for all switches, or [t0] for one"
+                )
+                yield Finding((*place, index), message)
 
 
 def _free(known: list[str]) -> list[str]:

@@ -98,7 +98,7 @@ sweep:
   product:
     jobs.0.options.window: [4, 8]
   zip:
-    fabric.ina: [1, 0.5, [t0, t1]]
+    fabric.ina: [2, 0.5, [t0, t1]]
     fabric.slots: [1, 2, 3]
   exclude:
     - {fabric.slots: 2, jobs.0.options.window: 8}
@@ -111,7 +111,7 @@ jobs:
   - {system: ps, workload: resnet50, workers: 15, servers: [h15]}
 sweep:
   fabric.k: [4]
-  fabric.ina: [0, 1, 0.5, 20]
+  fabric.ina: [0, 2, 0.5, 20]
   fabric.ina_tier: [any]
 """
 # GRID's worked example (Fig. 1).
