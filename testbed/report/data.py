@@ -146,7 +146,9 @@ def fullest(table: pd.DataFrame) -> pd.DataFrame:
 def settings(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[Record]]]:
     """Each setting and place of INA, with the rows that may be compared there."""
     keys = [*SETTING, *PLACE]
-    rows = everywhere(table[is_shown(table)]).sort_values([*keys, "order", "variant"])
+    rows = everywhere(table[is_shown(table)]).sort_values(
+        [*SETTING, "ina_unit", "ina_count", *PLACE, "order", "variant"]
+    )
     # All rows at once: making a table for each setting would take most of a large report's time.
     for key, group in groupby(rows.to_dict("records"), key=itemgetter(*keys)):
         yield dict(zip(keys, key, strict=True)), [*group]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_up import STYLES, labelled, rows
 
-from testbed.report import canvas, data, lines, ranking, sharing
+from testbed.report import brief, canvas, data, lines, ranking, sharing
 from testbed.report.statistics import least_p
 from testbed.report.tables import number, speed_ups
 
@@ -91,6 +91,23 @@ def test_a_system_that_aggregates_stands_only_where_it_was_run(tmp_path):
     summary = table(tmp_path, ring + rows("atp", 1.0, ina_tors=2))
     ratios = data.speed_ups(summary, STYLES).set_index(["system", "ina_count"])["ring"]
     assert ("atp", 2) in ratios.index and ("atp", 0) not in ratios.index
+
+
+def test_places_of_ina_are_in_the_order_of_their_numbers(tmp_path):
+    times = {4: 2.0, 8: 2.0, 16: 1.0}
+    atp = [
+        row
+        for count, time in times.items()
+        for row in rows("atp", *[time] * 5, cell=str(count), ina_tors=count, tors=32)
+    ]
+    ring = rows("ring", *[3.0] * 5, ina_tors=0, tors=32)
+    found = ranking.rankings(table(tmp_path, [*ring, *atp]), STYLES)
+    places = [each.place["ina"] for each in found]
+    assert places == ["0/32 ToRs", "4/32 ToRs", "8/32 ToRs", "16/32 ToRs"]
+    _, lines = brief.brief(found, TITLES)
+    assert [(line[2], line[3]) for line in lines] == [
+        ("0/32 ToRs", "Ring"), ("4/32 to 8/32 ToRs", "ATP"), ("16/32 ToRs", "ATP"),
+    ]  # fmt: skip
 
 
 def test_workloads_and_backends_are_never_compared_with_one_another(tmp_path):
