@@ -153,25 +153,32 @@ def flips(study: Study, styles: Styles) -> list[str]:
 
 
 def _flips(own: Sequence[Ranking], styles: Styles) -> tuple[str, list[str]]:
-    """Where the answer changes as text, and the systems that lead at every value."""
+    """Where the answer changes as text, and the systems that lead at every value. A system that is
+    only perhaps the fastest at some value shows no change, but does not rule one out."""
 
-    def named(systems: Sequence[str]) -> str:
-        return ", ".join(style_of(name, styles).title for name in systems)
+    def title(row: Record) -> str:
+        return style_of(str(row["system"]), styles).title
 
     changes = [
         f"between {before.place['value']} and {after.place['value']}, from"
-        f" {named(leaders(before))} to {named(leaders(after))}"
+        f" {fastest(before, title)}{',' * bool(before.unclear)} to {fastest(after, title)}"
         for before, after in pairwise(own)
         if not {*leaders(before)} & {*leaders(after)}
     ]
-    always = [name for name in leaders(own[0]) if all(name in leaders(each) for each in own)]
+    always = [row for row in own[0].leaders if all(row["system"] in leaders(each) for each in own)]
+    names = [str(row["system"]) for row in always]
     if changes:
-        return f"it changes {'; '.join(changes)}", always
-    if always:
-        verb = "are" if len(always) > 1 else "is"
-        said = f"it does not change: {named(always)} {verb} among the fastest at every value"
-        return said, always
-    return "it changes gradually, through ties; no system leads at every value", always
+        return f"it changes {'; '.join(changes)}", names
+    if not always:
+        return "it changes gradually, through ties; no system leads at every value", names
+    first = [{row["system"] for row in each.first} for each in own]
+    if certain := [row for row in always if all(row["system"] in each for each in first)]:
+        verb = "are" if len(certain) > 1 else "is"
+        said = f"it does not change: {', '.join(map(title, certain))} {verb} among the fastest"
+    else:
+        verb = "are, or may be," if len(always) > 1 else "is, or may be,"
+        said = f"no test shows a change: {', '.join(map(title, always))} {verb} among the fastest"
+    return f"{said} at every value", names
 
 
 def table(study: Study, styles: Styles) -> Table:
