@@ -98,6 +98,7 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
     others = rankings(found.means[found.means["system"] != first], styles) if first else []
     beside = {run: runs.read(run) for run in run_dirs if run not in parts.matrix}
     about = [*found.about.values(), *beside.values()]
+    several = found.means[found.means["used_rows"] > 1]
     context: dict[str, Any] = {
         "brief": short,
         "titles": {*found.titles.values()},
@@ -115,8 +116,8 @@ def write(run_dirs: Sequence[Path], out: Path, styles: Styles, claims: bool) -> 
         "total": len(rows),
         "most_workers": int(rows["workers"].max()),
         "repeats": sorted(set(found.means["used_rows"].astype(int))),
-        "same": int(found.means["times"].map(agree).sum()),
-        "means": len(found.means),
+        "same": int(several["times"].map(agree).sum()),
+        "several": len(several),
         "dilations": sorted({f"{value:g}" for value in rows["dilation"]}),
         "scales": [template.fraction(value) for value in sorted({*rows["scale"]}, reverse=True)],
         "workloads": [title(each) for each in sorted(set(rows["workload"]))],

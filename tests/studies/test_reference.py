@@ -75,6 +75,8 @@ def test_a_reference_is_kept_answers_and_grows_stale(run, tmp_path):
     assert list(stale(out)) == []
     text = page.read_text()
     assert "What this evaluation cannot say" in text
+    assert "Means are of 1 repeat. In packets" in text
+    assert "repeats are equal" not in text  # of one there is nothing to compare
     assert "| Leaf-spine" in text
     assert "figures/jct-ina.svg" in text
     assert (out / "figures/jct-ina.svg").exists()
