@@ -31,6 +31,9 @@ losses or few slots, because it models neither losses nor collisions."""
 _SAME = ["experiment", "job", "system", "workload", "topology", "workers", "servers", "ina_tors"]
 """The columns that distinguish rows, besides the sweep's settings."""
 
+_CELL = ["experiment", "job", "system", "varied"]
+"""Those that a row has even if its cell could not be set up."""
+
 _RUN = ["run", "experiment", "backend", "cell", "repeat"]
 """The columns that distinguish runs."""
 
@@ -56,10 +59,12 @@ def ladder(results: pd.DataFrame, strained: Collection[str] = ()) -> pd.DataFram
     ``results`` is the table of results, ``strained`` the ids of its strained cells. The median over
     repeats counts; for the emulator, that is the median over valid rows or, if none ``is_valid``,
     over all. ``closed_form_error``, ``simulator_error`` and ``packets_error`` are relative to the
-    emulator, as a ratio minus 1, and missing if it has no row.
+    emulator, as a ratio minus 1, and missing if it has no row. ``simulator_failed`` and
+    ``packets_failed`` say whether a repeat has no time or is not valid.
     """
+    results = results.assign(varied=results["settings"].map(_varied))
+    bad = results[~is_valid(results)]
     table = _ordered(results[results["jct_s"].notna()])
-    table["varied"] = table["settings"].map(_varied)
     table["is_strained"] = table["cell"].isin(strained)
     table["iteration"] = table["jct_s"] / table["iterations"]
     table["closed_form"] = table["expected_jct_s"] / table["iterations"]
@@ -78,7 +83,12 @@ def ladder(results: pd.DataFrame, strained: Collection[str] = ()) -> pd.DataFram
     joined["is_valid"] = joined.index.isin(certain.index)
     for name in _TITLES:
         joined[f"{name}_error"] = joined[name] / joined["emulator"] - 1
-    return joined.reset_index().sort_values(["varied", "job", "system"], ignore_index=True)
+    joined = joined.reset_index()
+    own = pd.MultiIndex.from_frame(joined[_CELL])
+    for name, backend in _BACKENDS.items():
+        failed = bad[bad["backend"] == backend]
+        joined[f"{name}_failed"] = own.isin(pd.MultiIndex.from_frame(failed[_CELL]))
+    return joined.sort_values(["varied", "job", "system"], ignore_index=True)
 
 
 def _ordered(table: pd.DataFrame) -> pd.DataFrame:
@@ -162,8 +172,12 @@ def _compared(rows: pd.DataFrame) -> pd.Series:
 
 
 def _missed(rows: pd.DataFrame) -> list[str]:
-    """The rungs whose errors exceed their bounds."""
+    """The rungs whose errors exceed their bounds, and those that failed where the emulator did
+    not."""
     missed = []
+    for name in _BACKENDS:
+        if failed := int((rows["is_valid"] & rows[f"{name}_failed"]).sum()):
+            missed.append(f"{name} failed in {counted(failed, 'row')}")
     for (name, is_strained), (median, worst) in BOUNDS.items():
         off = _errors(rows[rows["is_valid"] & (rows["is_strained"] == is_strained)], name)
         if len(off) and (off.median() > median or (worst is not None and off.max() > worst)):

@@ -126,6 +126,20 @@ def test_without_a_valid_row_nothing_is_decided():
 
 
 @pytest.mark.parametrize(
+    "bad",
+    [
+        row("packet", None, verdict="failed"),
+        row("packet", 2.0, verdict="packets retransmitted, though none was lost"),
+        replace(row("packet", 2.0), verified=False),
+    ],
+)
+def test_a_rung_that_failed_does_not_meet_its_bounds(bad):
+    made = laddered([row("simulate", 2.0), row("emulate", 2.0), bad])
+    assert not is_met(made)
+    assert "MISSED (packets failed in 1 row)" in text(made).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
     ("packets", "loss", "said"),
     [
         (1.02, 0, "MET on 1 of 1"),
