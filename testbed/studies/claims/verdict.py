@@ -223,9 +223,8 @@ def summary(name: str, along: Sequence[Any], values: Sequence[float]) -> float:
 def verdict_of(published: Published, values: Sequence[float]) -> str:
     """The strongest verdict whose bounds contain the number and both ends of its interval.
 
-    A gain above the bounds of the direction is "more than published" if its whole interval is above
-    the bounds of "reproduced". If only a part of the interval is within the widest bounds, the
-    claim is undecided.
+    A gain is "much more than published" if its whole interval is above the bounds of the direction.
+    If only a part of the interval is within the widest bounds, the claim is undecided.
     """
     reproduced, direction = published.reproduced, published.direction
     if reproduced is not None and all(map(reproduced.hold, values)):
@@ -233,10 +232,10 @@ def verdict_of(published: Published, values: Sequence[float]) -> str:
     if direction is not None and all(map(direction.hold, values)):
         return DIRECTION
     low, high = min(values), max(values)
-    if published.gain is not None and reproduced is not None and low > (reproduced.at_most or 0):
-        return MORE
     widest = direction or reproduced
     assert widest is not None
+    if published.gain is not None and low > (widest.at_most or 0):
+        return MORE
     return UNDECIDED if widest.meet(low, high) else NOT
 
 
