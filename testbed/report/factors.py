@@ -101,7 +101,8 @@ def study(run: Path, styles: Styles) -> Study:
             known: list[Record] = [
                 {
                     "system": system, "variant": "", "jct_s": part["jct_s"].mean(),
-                    "times": part["jct_s"].to_numpy(float), "plans": tuple(sorted({*part["plan"]})),
+                    "times": part["jct_s"].to_numpy(float),
+                    "plans": tuple(sorted(own for own in {*part["plan"]} if all(own))),
                     "backend": part["backend"].iloc[0],
                 }
                 for system, part in own.groupby("system")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import made_up
 import pytest
 from matplotlib import pyplot as plt
 
@@ -104,3 +107,24 @@ def test_a_study_ranks_only_systems_whose_workers_wait(tmp_path):
 def test_a_cell_that_is_the_same_run_is_no_other_sample(tmp_path):
     found = evaluated([run(tmp_path, "fabric.ina: [0.3, 0.5]")], reporting.styles())
     assert set(found.means["used_rows"]) == {3} and found.replaced == 6
+
+
+def made_up_study(root, *parts):
+    """A study of loss from ``parts``: system, loss, times and changes of rows."""
+    rows = [
+        row
+        for system, loss, times, changes in parts
+        for row in made_up.rows(
+            system, *times, cell=f"{system}-{loss}", backend="packet",
+            settings=json.dumps({"jobs.0.system": system, "emulation.loss": loss}), **changes,
+        )
+    ]  # fmt: skip
+    sweep = {"product": {"jobs.0.system": ["ring", "atp"], "emulation.loss": [0, 0.1]}}
+    path = made_up.run(root, rows, experiment=made_up.EXPERIMENT | {"sweep": sweep})
+    return factors.study(path, made_up.STYLES)
+
+
+def test_rows_without_plans_do_not_have_the_same_plan(tmp_path):
+    study = made_up_study(tmp_path, ("ring", 0, [3.0] * 5, {}), ("atp", 0, [1.0] * 5, {}))
+    _, ((_, _, fastest, _, following, *_),) = factors.table(study, made_up.STYLES)
+    assert (fastest, following) == ("ATP", "Ring")
