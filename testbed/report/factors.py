@@ -136,7 +136,8 @@ def leaders(ranking: Ranking) -> list[str]:
 def flips(study: Study, styles: Styles) -> list[str]:
     """A sentence for each place of INA: between which values no leader remains one.
 
-    Where one system alone leads at every value, it also says so of the others.
+    Where one system alone leads at every value, it also says so of the others. Values without a
+    valid row are named.
     """
     found = []
     for ina in study.places:
@@ -149,6 +150,9 @@ def flips(study: Study, styles: Styles) -> list[str]:
         if len(always) == 1 and all(len(rows) > 1 for _, rows in rest):
             others, _ = _flips(ranked(rest, styles), styles)
             said += f"; without {style_of(always[0], styles).title}, {others}"
+        known = {ranking.place["value"] for ranking in own}
+        lacking = [value for value, at in study.missing if at == ina and value not in known]
+        said += f"; no system has a valid row at {', '.join(lacking)}" * bool(lacking)
         found.append(f"INA at {ina}: {said}.")
     return found
 

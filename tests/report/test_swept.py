@@ -128,3 +128,11 @@ def test_rows_without_plans_do_not_have_the_same_plan(tmp_path):
     study = made_up_study(tmp_path, ("ring", 0, [3.0] * 5, {}), ("atp", 0, [1.0] * 5, {}))
     _, ((_, _, fastest, _, following, *_),) = factors.table(study, made_up.STYLES)
     assert (fastest, following) == ("ATP", "Ring")
+
+
+def test_a_study_names_values_without_a_valid_row(tmp_path):
+    study = made_up_study(
+        tmp_path, ("ring", 0, [3.0] * 5, {}), ("ring", 0.1, [9.0] * 5, {"verdict": "busy"})
+    )
+    (said,) = factors.flips(study, made_up.STYLES)
+    assert said.endswith("at every value; no system has a valid row at 0.1.")
