@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from inspect import signature
@@ -19,6 +21,9 @@ from testbed.protocols.tables import TableEntry
 PRIORITIES = range(8)
 NUMBERS = range(200, 256)
 """The numbers of users' protocols in table entries and packets."""
+_OWN_NUMBER = re.compile(
+    r"^\s*#\s*define\s+OWN_NUMBER\s+(0[xX][0-9a-fA-F]+|[1-9]\d*)\b", re.MULTILINE
+)
 
 Wrong = Callable[[Any, tuple[Any, ...]], str | None]
 """What was wanted instead of a method's result, which depends on its arguments; None if right."""
@@ -46,12 +51,38 @@ def wrong(protocol: Protocol, home: Path) -> Iterator[str]:
         yield f"number = {number}, wanted one from {NUMBERS[0]} to {NUMBERS[-1]}"
     if not (home / protocol.control).is_file():
         yield f"control = {protocol.control!r}, wanted a P4 file of {home}"
+    elif number not in (in_p4 := numbers_in(home / protocol.control) or [number]):
+        yield f"number = {number}, wanted {in_p4[0]}, which {protocol.control} has as OWN_NUMBER"
     for name in _RESULTS:
         wanted = signature(getattr(TreeProtocol, name)).parameters
         try:
             signature(getattr(type(protocol), name)).bind(*wanted)
         except TypeError as error:
             yield f"a method {name} that cannot be called with ({', '.join(wanted)}): {error}"
+
+
+def numbers_in(program: Path) -> list[int] | None:
+    """The numbers of users' protocols that a P4 program has: source, or what p4c made of it. None
+    if it does not show them, as source that includes the control of another file."""
+    text = program.read_text(errors="replace")
+    if program.suffix == ".p4":
+        return [int(found, 0) for found in _OWN_NUMBER.findall(text)] or None
+    styles = {*_styles(json.loads(text))}
+    return sorted(styles.intersection(NUMBERS)) if styles else None
+
+
+def _styles(compiled: Any) -> Iterator[int]:
+    """The numbers of protocols that p4c's JSON compares a packet's style with."""
+    match compiled:
+        case {"op": "==", "left": {"value": [_, str(field)]}, "right": {"value": str(number)}}:
+            if "._style" in field:
+                yield int(number, 16)
+        case dict():
+            for below in compiled.values():
+                yield from _styles(below)
+        case list():
+            for below in compiled:
+                yield from _styles(below)
 
 
 def _checked(own: Callable[..., Any], place: str, wrong: Wrong) -> Callable[..., Any]:

@@ -110,6 +110,22 @@ def test_a_protocol_that_the_switches_program_lacks_is_refused(here, monkeypatch
     assert "my_own.p4" in done.stderr
 
 
+def test_a_program_with_another_protocol_is_refused(here, monkeypatch):
+    """NetReduce's control would handle its packets."""
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    invoke("new", "protocol", "my-own")
+    toy = (Path(__file__).parents[1] / "protocols" / "toys" / "loud" / "loud.json").read_text()
+    (here / "loud.json").write_text(toy.replace('"0xc8"', '"0xc9"'))
+    text = (here / "my-own.yaml").read_text()
+    text = text.replace(
+        "backend: simulate\nemulation: {", "backend: packet\nemulation: {p4_program: loud.json, "
+    )
+    (here / "my-own.yaml").write_text(text)
+    done = verb("validate", "my-own.yaml")
+    assert done.returncode == 2
+    assert "loud.json without the protocol my_own, number 200, wanted" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which(COMPILER), reason=f"{COMPILER} is not installed")
 def test_a_protocol_of_a_users_own_runs_in_packets(here):

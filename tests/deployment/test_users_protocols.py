@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import pytest
 
 from testbed import extensions
 from testbed.deployment import users_protocols
 from testbed.deployment.errors import DeploymentError
+from testbed.switches.compile import PROGRAM, SOURCES
 
 TEXT = """\
 from testbed.plan.program import SwitchAllReduce
@@ -81,6 +83,21 @@ def test_what_is_right_is_returned_as_it_is(mine):
     assert protocol.window({}, 8) == (4, 0)
     assert protocol.priorities({}, UNITS, 1) == (0, 0)
     assert list(users_protocols.wrong(protocol, home)) == []
+
+
+def test_the_number_is_that_of_the_control(mine):
+    protocol, home = mine("pass")
+    (home / "mine.p4").write_text("#define OWN_NUMBER 0xC9\n")
+    (told,) = users_protocols.wrong(protocol, home)
+    assert told == "number = 200, wanted 201, which mine.p4 has as OWN_NUMBER"
+
+
+def test_the_protocols_of_a_program(tmp_path):
+    toy = Path(__file__).parents[1] / "protocols" / "toys" / "loud"
+    assert users_protocols.numbers_in(toy / "loud.p4") == [200]
+    assert users_protocols.numbers_in(toy / "loud.json") == [200]
+    assert users_protocols.numbers_in(PROGRAM) == []
+    assert users_protocols.numbers_in(SOURCES / "examples" / "saturating.p4") is None
 
 
 @pytest.mark.parametrize(
