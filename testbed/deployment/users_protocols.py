@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from testbed import extensions
+from testbed import extensions, hosts
 from testbed.deployment.errors import DeploymentError
 from testbed.protocols.protocol import Protocol, TreeProtocol
 from testbed.protocols.roles import Member, Neighbours, Root
@@ -53,12 +53,32 @@ def wrong(protocol: Protocol, home: Path) -> Iterator[str]:
         yield f"control = {protocol.control!r}, wanted a P4 file of {home}"
     elif number not in (in_p4 := numbers_in(home / protocol.control) or [number]):
         yield f"number = {number}, wanted {in_p4[0]}, which {protocol.control} has as OWN_NUMBER"
+    yield from _wrong_in_c(protocol.name, home)
     for name in _RESULTS:
         wanted = signature(getattr(TreeProtocol, name)).parameters
         try:
             signature(getattr(type(protocol), name)).bind(*wanted)
         except TypeError as error:
             yield f"a method {name} that cannot be called with ({', '.join(wanted)}): {error}"
+
+
+def _wrong_in_c(name: str, home: Path) -> Iterator[str]:
+    """Hosts behave as SwitchML's if there is no ``name``.c."""
+    files = {path.name for path in home.glob("*.[ch]")}
+    if taken := sorted(files & engine_files()):
+        yield f"a file {taken[0]}, a name that the hosts' C code uses itself; rename it"
+    sources = sorted(each for each in files if each.endswith(".c"))
+    if sources and f"{name}.c" not in files:
+        yield f"{', '.join(sources)} and no {name}.c, wanted one; rename the file of its hosts"
+    elif sources and not re.search(
+        rf"\bstruct\s+protocol\s+{name}\b", (home / f"{name}.c").read_text(errors="replace")
+    ):
+        yield f"{name}.c without `const struct protocol {name}`, wanted it there"
+
+
+def engine_files() -> set[str]:
+    """The names of the C files of hosts, which are compiled in one folder with users' own."""
+    return {path.name for path in (Path(hosts.__file__).parent / "engine").glob("*.[ch]")}
 
 
 def numbers_in(program: Path) -> list[int] | None:

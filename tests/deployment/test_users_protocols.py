@@ -92,6 +92,23 @@ def test_the_number_is_that_of_the_control(mine):
     assert told == "number = 200, wanted 201, which mine.p4 has as OWN_NUMBER"
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("other.c", "const struct protocol mine = {0};", "other.c and no mine.c, wanted one"),
+        ("queue.c", "", "a file queue.c, a name that the hosts' C code uses itself"),
+        ("tree.h", "", "a file tree.h, a name that the hosts' C code uses itself"),
+        ("mine.c", "const struct protocol mein = {0};", "mine.c without `const struct protocol"),
+        ("mine.c", "const struct protocol mine = {0};", None),
+    ],
+)
+def test_hosts_code_that_would_not_be_used_is_told(file, text, said, mine):
+    protocol, home = mine("pass")
+    (home / file).write_text(text)
+    told = next(users_protocols.wrong(protocol, home), None)
+    assert told is None if said is None else str(told).startswith(said)
+
+
 def test_the_protocols_of_a_program(tmp_path):
     toy = Path(__file__).parents[1] / "protocols" / "toys" / "loud"
     assert users_protocols.numbers_in(toy / "loud.p4") == [200]
