@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from testbed import extensions, protocols, systems
 from testbed.deployment.users_code import MARKERS, names_of
-from testbed.deployment.users_protocols import NUMBERS
+from testbed.deployment.users_protocols import NUMBERS, engine_files
 from testbed.shipped import folder as shipped
 from testbed.switches.compile import COMPILER
 from testbed.workload import catalogue
@@ -112,10 +112,15 @@ def _check(kind: str, name: str, module: str) -> None:
             f"found the name {name!r}, wanted lower-case letters and digits, with single dashes"
             f" between words, at most {_LONGEST} characters; write for example my-{kind}"
         )
-    if keyword.iskeyword(module) or keyword.issoftkeyword(module):
+    words = {module, module.capitalize()}  # the latter names a class: None, True
+    if any(keyword.iskeyword(word) or keyword.issoftkeyword(word) for word in words):
         raise Refused(f"found {name}, a word of Python, wanted another name; write my-{name}")
+    if name == "null":
+        raise Refused(f"found {name}, a word of YAML, wanted another name; write my-{name}")
     if kind == "protocol" and (shipped("p4") / f"{module}.p4").exists():
         raise Refused(f"found {name}, a P4 file of the testbed, wanted another name")
+    if kind == "protocol" and f"{module}.c" in engine_files():
+        raise Refused(f"found {name}, a C file of the testbed, wanted another name")
     if kind == "workload" and name in (*catalogue.names(), *catalogue.trained()):
         raise Refused(f"found {name}, a workload of the testbed, wanted another name")
     packages = {"system": [systems], "protocol": [systems, protocols]}

@@ -160,7 +160,8 @@ def test_nothing_is_overwritten(kind, here):
         ("experiment", "../mine"), ("experiment", "Mine"), ("experiment", ""), ("workload", "a b"),
         ("system", "-mine"), ("system", "class"), ("system", "ring"), ("system", "racks"),
         ("protocol", "atp"), ("protocol", "part"), ("protocol", "m" * 41), ("workload", "a--b"),
-        ("protocol", "pool"), ("protocol", "ina"),
+        ("protocol", "pool"), ("protocol", "ina"), ("protocol", "queue"), ("protocol", "none"),
+        ("system", "true"), ("experiment", "null"),
     ],
 )  # fmt: skip
 def test_a_bad_name_is_refused(kind, name, here):
