@@ -184,9 +184,15 @@ def read(*directories: File) -> Tables:
     Raises FileNotFoundError if one has no results, and ValueError if none is given. See
     `testbed.results` for the columns.
     """
+    return run_tables.read(_paths(directories))
+
+
+def _paths(directories: tuple[File, ...]) -> list[Path]:
     if not directories:
         raise ValueError("found no directory, wanted at least one")
-    return run_tables.read([Path(each) for each in directories])
+    if not all(isinstance(each, (str, PathLike)) for each in directories):
+        raise TypeError(f"found {directories!r}, wanted paths, each as an argument of its own")
+    return [Path(each) for each in directories]
 
 
 def write_report(*directories: File, output: File | None = None) -> Path:
@@ -194,10 +200,7 @@ def write_report(*directories: File, output: File | None = None) -> Path:
 
     Returns the path of its page. Raises ValueError if no directory is given.
     """
-    if not directories:
-        raise ValueError("found no directory, wanted at least one")
-    if not all(isinstance(each, (str, PathLike)) for each in directories):
-        raise TypeError(f"found {directories!r}, wanted paths, each as an argument of its own")
+    paths = _paths(directories)
     import matplotlib
 
     before = matplotlib.get_backend()
@@ -205,7 +208,6 @@ def write_report(*directories: File, output: File | None = None) -> Path:
     try:
         from testbed.studies.reporting import report
 
-        paths = [Path(each) for each in directories]
         return report(paths, paths[-1] if output is None else Path(output))
     finally:
         matplotlib.use(before)

@@ -174,6 +174,14 @@ def test_an_example_notebook_runs(path, monkeypatch):
     assert any("image/png" in each for each in shown)
 
 
+def test_directories_are_arguments_of_their_own(tmp_path):
+    for function in (testbed.read, testbed.write_report):
+        with pytest.raises(TypeError, match=r"wanted paths, each as an argument of its own"):
+            function([tmp_path])  # type: ignore[operator]
+        with pytest.raises(ValueError, match="found no directory, wanted at least one"):
+            function()  # type: ignore[operator]
+
+
 def test_numpys_numbers_and_paths_are_plain_data(tmp_path):
     asked = simulated(tmp_path, jobs__0__workers=np.int64(4), emulation__scale=np.float64(1))
     asked["jobs"][0]["workload"] = tmp_path / "tiny.trace"
