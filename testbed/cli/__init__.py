@@ -49,8 +49,8 @@ class _Verbs(click.Group):
             # Any verb may have processes and temporary files when it is killed.
             with termination_unwinds(), blaming_users_code():
                 return super().invoke(context)
-        except (KeyboardInterrupt, Terminated):
-            interrupted()
+        except (KeyboardInterrupt, Terminated) as error:
+            interrupted(place=extensions.place_of(error))
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except extensions.Broken as error:

@@ -67,8 +67,8 @@ def running(kept: Callable[[], str] = str) -> Iterator[None]:
     except OSError as error:
         wrong = click.UsageError if error.errno in _NOT_A_PLACE else click.ClickException
         raise wrong(failed_file(error, kept())) from error
-    except (KeyboardInterrupt, Terminated):
-        interrupted(kept())
+    except (KeyboardInterrupt, Terminated) as error:
+        interrupted(kept(), extensions.place_of(error))
 
 
 def _need_a_cache() -> None:
@@ -86,9 +86,11 @@ def _need_a_cache() -> None:
         ) from error
 
 
-def interrupted(kept: str = "") -> NoReturn:
-    """Say so, and exit as a shell's commands do after Ctrl-C."""
-    click.echo(f"interrupted; {kept}" if kept else "interrupted", err=True)
+def interrupted(kept: str = "", place: str | None = None) -> NoReturn:
+    """Say so, with the ``place`` in a user's file that does not end, and exit as a shell's commands
+    do after Ctrl-C."""
+    said = f"interrupted in {place}" if place else "interrupted"
+    click.echo(f"{said}; {kept}" if kept else said, err=True)
     sys.exit(130)
 
 

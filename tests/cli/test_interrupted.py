@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -74,6 +75,19 @@ def test_an_interruption(folder, monkeypatch, call, at, said):
     monkeypatch.setattr(at, raising(KeyboardInterrupt))
     done = invoke(*call.split())
     assert (done.exit_code, last_line(done)) == (130, f"interrupted{said}")
+
+
+@pytest.mark.parametrize("call", ["run x.yaml --dry-run", "validate x.yaml"])
+def test_a_plan_that_does_not_end_is_named(folder, monkeypatch, call):
+    endless = folder / "extensions" / "endless.py"
+    endless.parent.mkdir()
+    endless.write_text("def plan(*_):\n    raise KeyboardInterrupt\n")
+    monkeypatch.setenv(extensions.VARIABLE, str(endless.parent))
+    plan = runpy.run_path(str(endless))["plan"]
+    monkeypatch.setattr("testbed.placement.deployments.deploy", plan)
+    done = invoke(*call.split())
+    assert done.exit_code == 130
+    assert f"interrupted in {endless}:2" in done.stderr
 
 
 def test_a_full_disk(folder, monkeypatch):
