@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -278,17 +280,18 @@ def _source(run: Path, out: Path, kept: Mapping[Path, Path]) -> Source:
             if files and Path(folder).parent == own / results.LOGS:
                 logs[Path(folder).name] = sorted(files)
     experiment = own / results.EXPERIMENT
+    file = shlex.quote(os.path.relpath(experiment))
     return Source(
         f"{run.parent.name}/{run.name}",
         _address(own, out),
         [name for name in _FILES if (own / name).is_file()],
-        f"ina-testbed run {os.path.relpath(experiment)} --cell" if experiment.is_file() else "",
+        f"ina-testbed run {file} --cell" if experiment.is_file() else "",
         logs,
     )
 
 
 def _address(path: Path, out: Path) -> str:
-    return Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
+    return quote(Path(os.path.relpath(path.resolve(), out.resolve())).as_posix())
 
 
 def _packed(content: object) -> Markup:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -91,6 +94,18 @@ def test_the_page_needs_nothing_else_and_says_what_failed(tmp_path, systems):
         assert f'id="figure-{name}"' in text
     means = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("system")
     assert means.loc[systems[0], "jct_s"] == pytest.approx(1.05)
+
+
+def test_links_and_commands_work_for_a_directory_of_any_name(tmp_path):
+    made = run(tmp_path / """a 'b' "c" <d> & #1 100%20?""", rows("ps", 4.0), experiment=EXPERIMENT)
+    path = build([made], tmp_path / "out", STYLES)
+    text, page = read(path)
+    assert page.files
+    assert [each for each in page.files if not (path.parent / unquote(each)).exists()] == []
+    assert not any(mark in each for each in page.files for mark in "#? ")
+    (source,) = re.findall(r'id="sources">(.*)</script>', text)
+    (command,) = (each["command"] for each in json.loads(source).values())
+    assert Path(shlex.split(command)[2]).samefile(made / "experiment.yaml")
 
 
 def test_letters_that_the_figures_font_lacks_give_no_warning(tmp_path):
