@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,8 +95,8 @@ def explain(
             if before is not None and not math.isclose(found.jct_s, before, rel_tol=1e-6):
                 click.echo(
                     f"warning: the row of {each.id} has a JCT of {before:.7g} s, but this code and"
-                    f" these workloads give {found.jct_s:.7g} s; run --resume {path.parent} runs"
-                    " stale cells again",
+                    f" these workloads give {found.jct_s:.7g} s; run --resume"
+                    f" {shlex.quote(str(path.parent))} runs stale cells again",
                     err=True,
                 )
             click.echo(told(each, found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,5 +62,5 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
 def _and_then(evaluations: Sequence[Evaluation]) -> str:
     """What an interruption leaves, how to go on, and how to see the errors then."""
     kept = rows_kept(evaluations)
-    found = " ".join(str(each.directory) for each in evaluations if each.directory)
+    found = shlex.join(str(each.directory) for each in evaluations if each.directory)
     return f"{kept}; then ladder {found} prints the errors" if kept else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -178,14 +179,16 @@ def rows_kept(evaluations: Sequence[Evaluation]) -> str:
     """What is left of ``evaluations`` that were interrupted, and how to go on; empty if none has
     begun."""
     begun = [each.directory for each in evaluations if each.directory]
-    return f"finished rows are kept, and run --resume {begun[-1]} continues" if begun else ""
+    if not begun:
+        return ""
+    return f"finished rows are kept, and run --resume {shlex.quote(str(begun[-1]))} continues"
 
 
 def report_on(finished: Sequence[tuple[Path, int]]) -> None:
     """Report on runs, given as directories and numbers of failed cells. Exit with 1 if any cell
     failed."""
     directories = [directory for directory, _ in finished]
-    again = f"ina-testbed report {' '.join(map(str, directories))}"
+    again = f"ina-testbed report {shlex.join(map(str, directories))}"
     with running(lambda: f"all rows are kept, and {again} writes the report"):
         from testbed.experiment.findings import counted
         from testbed.studies.reporting import report

@@ -3,6 +3,7 @@ takes."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ def lines(watched: Watched, now: float) -> Iterator[str]:
     if watched.status == "runs":
         said += f", {len(own.running)} running, about {duration(own.left_s(now))} left"
     elif watched.status == "interrupted":
-        said += f"; it was interrupted, run --resume {watched.run} runs the rest"
+        run = shlex.quote(str(watched.run))
+        said += f"; it was interrupted, run --resume {run} runs the rest"
     yield f"{watched.run}: {said}"
     yield standings.counts
     yield from (f"  {each}" for each in standings.problems[-_MOST_PROBLEMS:])

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import runpy
+import shlex
 import signal
 import subprocess
 import sys
@@ -109,6 +110,18 @@ def test_a_report_that_is_interrupted_names_the_command_that_writes_it(folder, m
     assert done.exit_code == 130
     assert last.startswith("interrupted; all rows are kept, and ina-testbed report out/tiny/")
     assert last.endswith(" writes the report")
+
+
+def test_commands_to_go_on_with_can_be_pasted_into_a_shell(folder, monkeypatch):
+    output = "o'ut put"
+    with monkeypatch.context() as patched:
+        patched.setattr(RUNS, raising(KeyboardInterrupt))
+        line = invoke("run", "x.yaml", "-o", output).stderr.splitlines()[-1]
+    (run,) = Path(output, "tiny").iterdir()
+    assert f"run --resume {shlex.quote(str(run))} continues" in line
+    monkeypatch.setattr("testbed.studies.reporting.report", raising(KeyboardInterrupt))
+    line = invoke("run", "--resume", run).stderr.splitlines()[-1]
+    assert f"ina-testbed report {shlex.quote(str(run))} writes" in line
 
 
 KILL = "os.kill(os.getpid(), signal.SIGINT)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -136,7 +137,7 @@ def failing(system: str, seed: int, verdict: Verdict, output: Path) -> str:
     said = (
         f"{system}, seed {seed}: {found.failure or verdict.failure}\n"
         f"the shortest schedule that still fails:\n{write(short['emulation'])}"
-        f"run it again:  ina-testbed torture --case {path}\n"
+        f"run it again:  ina-testbed torture --case {shlex.quote(str(path))}\n"
         f"as generated:  ina-testbed torture --system {system} --first {seed} --seeds 1"
     )
     if found.kind in ("crashed", "hangs"):
