@@ -75,15 +75,16 @@ def _need_a_cache() -> None:
     """Make the folder of compiled programs, without which no cell runs."""
     from testbed.compiler import cache
 
+    kept = f"compiled programs are kept in {cache()}: set HOME or XDG_CACHE_HOME to a folder"
     try:
         cache().mkdir(parents=True, exist_ok=True)
+        is_noexec = os.statvfs(cache()).f_flag & os.ST_NOEXEC
     except OSError as error:
         if error.errno in _FULL:
             raise
-        raise click.UsageError(
-            f"{failed_file(error)}; compiled programs are kept in {cache()}: set HOME or"
-            " XDG_CACHE_HOME to a folder that you can write to"
-        ) from error
+        raise click.UsageError(f"{failed_file(error)}; {kept} that you can write to") from error
+    if is_noexec:
+        raise click.UsageError(f"{kept} on a disk that is not mounted noexec")
 
 
 def interrupted(kept: str = "", place: str | None = None) -> NoReturn:

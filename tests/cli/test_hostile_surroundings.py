@@ -145,6 +145,15 @@ def test_a_home_that_cannot_be_written(verb, tmp_path):
     assert (code, "set HOME or XDG_CACHE_HOME to a folder" in said) == (2, True), said
 
 
+@pytest.mark.root
+def test_a_cache_from_which_no_program_can_run(tmp_path):
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
+    mounted = 'mount -t tmpfs -o noexec none cache && "$@" run x.yaml'
+    line = f"mkdir cache && unshare --mount sh -c '{mounted}' sh" + ' "$@"'
+    code, said = called(line, tmp_path, XDG_CACHE_HOME="cache")
+    assert (code, "on a disk that is not mounted noexec" in said) == (2, True), said
+
+
 def test_a_name_that_is_not_utf_8(tmp_path):
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(tiny.data(tmp_path, backend="packet")))
     code, said = called("\"$@\" run x.yaml -o $'out\\xff'", tmp_path)
