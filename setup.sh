@@ -32,7 +32,8 @@ stamp="$(sha256sum pyproject.toml | cut -d' ' -f1) $place"
 had="$(cat .venv/.stamp 2>/dev/null || true)"
 if [[ $had != "$stamp" ]]; then
     echo "setup: installing Python packages into .venv"
-    if [[ ! -x .venv/bin/python || ( $had && ${had#* } != "$place" ) ]]; then
+    # An interrupted set-up leaves a Python without pip.
+    if ! .venv/bin/python -m pip --version &>/dev/null || [[ $had && ${had#* } != "$place" ]]; then
         "$python" -m venv --clear --system-site-packages .venv
     fi
     .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile -e '.[dev]'

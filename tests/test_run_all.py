@@ -95,3 +95,22 @@ def test_kept_runs_on_bmv2_stay_where_it_is_missing(reference, tmp_path):
     _, calls = reference(0, str(without))
     assert not any("emulated-bmv2" in call for call in calls[:-1])
     assert " results/reference/emulated-bmv2/kept" in calls[-1]
+
+
+def test_set_up_after_one_that_was_interrupted(tmp_path):
+    """Python's venv makes `.venv/bin/python` first and installs pip last."""
+    log = tmp_path / "calls"
+    made = "cd .venv/bin; ln -sf /bin/true python; ln -s /bin/true ina-testbed"
+    for path, text in (
+        ("setup.sh", (ROOT / "setup.sh").read_text().replace("/usr/bin/python3", "./python")),
+        ("python", f'#!/bin/bash\necho "$@" >> {log}\n[[ $2 != venv ]] || {{ {made}; }}\n'),
+        ("dpkg-query", "#!/bin/bash\necho install ok installed\n"),
+        (".venv/bin/python", "#!/bin/bash\nexit 1\n"),
+        ("pyproject.toml", ""),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+        (tmp_path / path).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["./setup.sh"], cwd=tmp_path, env=os.environ | {"PATH": path}, check=True)
+    assert "-m venv --clear --system-site-packages .venv" in log.read_text().splitlines()
