@@ -7,6 +7,7 @@ In an installed package they lie in ``testbed/shipped/``, where `testbed.shipped
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import rmtree
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
@@ -33,6 +34,8 @@ class BuildWithShipped(build_py):
     """``build_py``, and the shipped files beside the package. An editable install needs no copy."""
 
     def run(self) -> None:
+        if not self.editable_mode:  # or files that are no longer in the checkout would be shipped
+            rmtree(Path(self.build_lib, "testbed"), ignore_errors=True)
         super().run()
         if not self.editable_mode:
             for source, target in self._shipped():

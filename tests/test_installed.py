@@ -86,6 +86,15 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
+def test_files_of_an_earlier_build_are_not_shipped(tmp_path: Path) -> None:
+    gone = tmp_path / "testbed/systems/gone.py"
+    gone.parent.mkdir(parents=True)
+    gone.touch()
+    execute([sys.executable, "setup.py", "-q", "build_py", "--build-lib", tmp_path], ROOT)
+    assert gone.with_name("ring.py").exists()
+    assert not gone.exists()
+
+
 @pytest.fixture
 def simulated(tmp_path: Path) -> Path:
     """A simulated experiment with a shipped workload."""
