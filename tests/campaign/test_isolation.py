@@ -143,16 +143,17 @@ def test_what_does_not_unwind_is_killed(monkeypatch):
 def test_all_unwind_at_once():
     """Each one waits in its clean-up until the other is there, too."""
     context = multiprocessing.get_context("fork")
-    ready, together = context.Barrier(3), context.Barrier(2)
+    # Not a barrier: a process interrupted in it would break it for one that has not left it yet.
+    ready, together = context.Semaphore(0), context.Barrier(2)
 
     def unwinds():
         try:
-            ready.wait(PATIENCE_S)
+            ready.release()
             time.sleep(2 * PATIENCE_S)
         finally:
             together.wait(PATIENCE_S)
 
     calls = [Call(unwinds, expected=()) for _ in range(2)]
-    ready.wait(PATIENCE_S)
+    assert all(ready.acquire(timeout=PATIENCE_S) for _ in calls)
     isolation.end(calls)
     assert [each._child.exitcode for each in calls] == [130, 130]
