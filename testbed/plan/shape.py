@@ -180,17 +180,20 @@ def _in_programs(programs: object, plan: Plan) -> Iterator[str]:
         return
     if len(programs) != len(plan.hosts):
         yield f"programs: found {len(programs)}, wanted one for each of {len(plan.hosts)} ranks"
-    looked_at: set[int] = set()
+    partners: dict[int, set[int]] = {}  # by program: several ranks may have the same
     for rank, program in enumerate(programs):
         if not isinstance(program, tuple | list):
             yield f"rank {rank}: found the program {program!r}, wanted a tuple of operations"
             continue
-        if id(program) in looked_at:  # ranks with the same program
-            continue
-        looked_at.add(id(program))
-        for operation in program:
-            if said := _in_operation(operation, plan):
-                yield f"rank {rank}: {said}"
+        if id(program) not in partners:
+            partners[id(program)] = set()
+            for operation in program:
+                named = (getattr(operation, name, None) for name in _RANKS)
+                partners[id(program)].update(other for other in named if type(other) is int)
+                if said := _in_operation(operation, plan):
+                    yield f"rank {rank}: {said}"
+        if rank in partners[id(program)]:
+            yield f"rank {rank}: found a transfer from or to itself, wanted one of other ranks"
 
 
 def _in_operation(operation: object, plan: Plan) -> str | None:
