@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from testbed.run_tables import Unreadable
 
-SIMULATED = "simulate"
+SIMULATED, EMULATED = "simulate", "emulate"
 RUN_BY = {"simulate": "simulation", "packet": "packets in virtual time", "emulate": "emulation"}
 SHORTLY = {"simulate": "simulated", "packet": "packets", "emulate": "emulated"}
 FLOOR = {"simulate": 0.03, "packet": 0.02, "emulate": 0.04}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.report.backends import FLOOR, SIMULATED
+from testbed.report.backends import EMULATED, FLOOR, SIMULATED
 from testbed.report.statistics import LEVEL, holm, least_p, rank_tests, ratio_intervals
 
 _AGREE = 0.001
@@ -84,8 +84,11 @@ class Difference:
 
     @property
     def certain(self) -> bool:
-        """Whether each system's repeats agree. Then p says how many they are, and no more."""
-        return all(agree(each["times"]) for each in (self.faster, self.slower))
+        """Whether each system's repeats agree. Then p says how many they are, and no more. Repeats
+        on a real machine that agree do so by chance."""
+        return self.faster["backend"] != EMULATED and all(
+            agree(each["times"]) for each in (self.faster, self.slower)
+        )
 
     @property
     def sure(self) -> str:

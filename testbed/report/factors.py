@@ -139,18 +139,23 @@ def flips(study: Study, styles: Styles) -> list[str]:
     Where one system alone leads at every value, it also says so of the others. Values without a
     valid row are named.
     """
-    found = []
-    for ina in study.places:
-        own = study.at(ina)
-        said, always = _flips(own, styles)
-        rest = [
+    of_all = {ina: _flips(study.at(ina), styles) for ina in study.places}
+    rest = {
+        ina: [
             (ranking.place, [row for row in _all(ranking) if row["system"] not in always])
-            for ranking in own
+            for ranking in study.at(ina)
         ]
-        if len(always) == 1 and all(len(rows) > 1 for _, rows in rest):
-            others, _ = _flips(ranked(rest, styles), styles)
-            said += f"; without {style_of(always[0], styles).title}, {others}"
-        known = {ranking.place["value"] for ranking in own}
+        for ina, (_, always) in of_all.items()
+        if len(always) == 1
+    }
+    compared = [ina for ina, groups in rest.items() if all(len(rows) > 1 for _, rows in groups)]
+    others = ranked([group for ina in compared for group in rest[ina]], styles)
+    found = []
+    for ina, (said, always) in of_all.items():
+        if ina in compared:
+            own = [ranking for ranking in others if ranking.place["ina"] == ina]
+            said += f"; without {style_of(always[0], styles).title}, {_flips(own, styles)[0]}"
+        known = {ranking.place["value"] for ranking in study.at(ina)}
         lacking = [value for value, at in study.missing if at == ina and value not in known]
         said += f"; no system has a valid row at {', '.join(lacking)}" * bool(lacking)
         found.append(f"INA at {ina}: {said}.")
