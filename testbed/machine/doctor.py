@@ -53,7 +53,6 @@ _HTB = (
 )
 _FEATURES = {
     # name: (trial, what uses it)
-    "namespaces": ("true", "every node is one"),
     "veth": (_VETH, "every link is one"),
     "htb": (_HTB, "shapes every link"),
     "bfifo": (f"{_HTB} && tc qdisc add dev lo parent 1:1 bfifo limit 9000", "every port's queue"),
@@ -126,7 +125,7 @@ def _lacking(name: str, status: Status, detail: str, *packages: str) -> Check:
 
 def _rights() -> Iterator[Check]:
     if os.geteuid() == 0:
-        yield Check("root", "ok", "network namespaces can be made")
+        yield Check("root", "ok", "this user")
     else:
         yield Check("root", "missing", "network namespaces need it", "run with sudo")
 
@@ -167,22 +166,33 @@ def kernel() -> Iterator[Check]:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         yield Check("kernel", "limited", "not tried: that needs root and unshare")
         return
-    fix = (
-        "use a kernel with this feature; if it is a module, `modprobe` it (veth, sch_htb,"
-        " sch_netem, nf_tables; Ubuntu has more in linux-modules-extra-$(uname -r))"
-    )
+    if refusal := _try("true"):
+        # Nothing else can be tried.
+        yield Check("namespaces", "missing", f"every node is one; {refusal}", _fix(refusal))
+        return
+    yield Check("namespaces", "ok", "every node is one")
     for name, (trial, purpose) in _FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
             yield Check(name, "ok", purpose)
         else:
-            yield Check(name, "missing", f"{purpose}; {refusal}", fix)
+            yield Check(name, "missing", f"{purpose}; {refusal}", _fix(refusal))
     for name, (trial, cost) in _OPTIONAL_FEATURES.items():
         refusal = _try(trial)
         if refusal is None:
             yield Check(name, "ok", "available")
         else:
-            yield Check(name, "limited", f"{cost}; {refusal}", fix)
+            yield Check(name, "limited", f"{cost}; {refusal}", _fix(refusal))
+
+
+def _fix(refusal: str) -> str:
+    """How to get a feature that the kernel refused with this error."""
+    if "not permitted" in refusal:
+        return "root lacks rights here; start the container with --privileged"
+    return (
+        "use a kernel with this feature; if it is a module, `modprobe` it (veth, sch_htb,"
+        " sch_netem, nf_tables; Ubuntu has more in linux-modules-extra-$(uname -r))"
+    )
 
 
 def _try(trial: str) -> str | None:

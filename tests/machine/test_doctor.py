@@ -85,3 +85,14 @@ def test_features_are_tried_in_a_namespace_that_goes_away(monkeypatch):
     odd = by_name()["odd"]
     assert odd.status == "missing"
     assert "kind" in odd.detail or "type" in odd.detail
+
+
+@pytest.mark.root
+def test_root_without_rights_is_told_so_once(monkeypatch, tmp_path):
+    refusing = tmp_path / "unshare"
+    refusing.write_text("#!/bin/sh\necho 'unshare: Operation not permitted' >&2; exit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (check,) = doctor.kernel()
+    assert (check.name, check.status) == ("namespaces", "missing")
+    assert "--privileged" in check.fix
