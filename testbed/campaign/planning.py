@@ -26,6 +26,7 @@ from testbed.machine import calibration, capacity
 from testbed.placement.deployments import Deployments
 from testbed.placement.fabric import what_matters
 from testbed.plan import chain
+from testbed.plan.cost import busiest_s, link_loads
 from testbed.protocols import TreeProtocol, protocol_of
 from testbed.switches.compile import COMPILER, PROGRAMS, SOURCES, CompileError, check_program
 from testbed.topology.paths import diverted
@@ -130,9 +131,23 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
         cell,
         deployment,
         seconds + known.bring_up_s * len(deployment.fabric.nodes),
-        lossy or capacity.warning(needed, dilation),
+        lossy or _unlimited(deployment) or capacity.warning(needed, dilation),
         capacity.refusal(needed, dilation),
     )
+
+
+def _unlimited(deployment: Deployment) -> str | None:
+    """A warning that a switch should take longer than all links, but is not slowed in emulation."""
+    fabric = deployment.fabric
+    for job in deployment.jobs:
+        loads = link_loads(job.plan, fabric)
+        on_links = {(a, b): load for (a, b), load in loads.items() if a != b}
+        if busiest_s(on_links, fabric) < busiest_s(loads, fabric):
+            return (
+                f"fabric.capacity: found one that limits {job.system.title}: the emulator does not"
+                " slow switches, so a run is faster than the closed form; write backend: packet"
+            )
+    return None
 
 
 def _long_timeouts(emulation: Emulation) -> str | None:

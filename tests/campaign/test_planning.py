@@ -149,3 +149,20 @@ def test_a_fault_that_lasts_much_longer_than_the_jobs_is_named_before_a_run(tmp_
         asked = experiment(tmp_path, backend="packet", emulation__faults=faults)
         (planned,) = plan(expand(asked))
         assert said is None if planned.warning is None else said in planned.warning
+
+
+def test_a_capacity_that_the_emulator_does_not_enforce_is_named_before_a_run(tmp_path):
+    for backend, limit, named in (
+        ("emulate", "5Gbit", True),
+        ("emulate", "100Gbit", False),  # links are slower
+        ("packet", "5Gbit", False),
+    ):
+        asked = experiment(
+            tmp_path,
+            backend=backend,
+            fabric__ina="all",
+            fabric__capacity=limit,
+            emulation__dilation=10000,
+        )
+        (planned,) = plan(expand(asked))
+        assert (planned.warning or "").startswith("fabric.capacity: ") == named
