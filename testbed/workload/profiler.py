@@ -42,7 +42,9 @@ GRADIENT = "torch::autograd::AccumulateGrad"
 STEP = "ProfilerStep#"
 _EVALUATED = "autograd::engine::evaluate_function: "
 _COLLECTIVE = "c10d::"
+_OPERATION = "aten::"
 _LAUNCHES, _KERNEL = ("cuda_runtime", "cuda_driver"), "kernel"
+_READ = (GRADIENT, STEP, _EVALUATED, _COLLECTIVE)
 _SEQUENCE, _DIMS, _TYPE = "Sequence number", "Input Dims", "Input type"
 _LAUNCH = "correlation"
 _BYTES = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2}
@@ -101,7 +103,7 @@ def load(path: Path) -> Trace:
 
 
 def _events(path: Path) -> list[Event]:
-    """The complete events of the file in the order of time."""
+    """The complete events of the file that this module reads, in the order of time."""
     try:
         content = json.loads(contents(path))
         found = content["traceEvents"] if isinstance(content, dict) else content
@@ -122,18 +124,25 @@ def _events(path: Path) -> list[Event]:
 
 
 def _event(raw: object) -> Event | None:
-    """The event; None for anything else, or if it has no usable time."""
+    """The event; None for anything else, if nothing reads it, or if it has no usable time."""
     if not isinstance(raw, dict) or raw.get("ph") != "X":
         return None
-    name, args = raw.get("name"), raw.get("args")
+    name, kind, args = raw.get("name"), str(raw.get("cat", "")), raw.get("args")
     start, lasts = _time(raw.get("ts")), _time(raw.get("dur"))
     if not isinstance(name, str) or start is None or lasts is None:
         return None
-    thread = (repr(raw.get("pid")), repr(raw.get("tid")))
     args = args if isinstance(args, dict) else {}
+    # Most events of a large trace are operations inside others, or Python's functions.
+    if not (
+        name.startswith(_READ)
+        or (name.startswith(_OPERATION) and _SEQUENCE in args)
+        or kind in (*_LAUNCHES, _KERNEL)
+    ):
+        return None
+    thread = (repr(raw.get("pid")), repr(raw.get("tid")))
     numbers = (_SEQUENCE, _LAUNCH)
     sound = {key: each for key, each in args.items() if key not in numbers or type(each) is int}
-    return Event(name, str(raw.get("cat", "")), thread, start, start + lasts, sound)
+    return Event(name, kind, thread, start, start + lasts, sound)
 
 
 def _time(value: object) -> float | None:
@@ -197,7 +206,7 @@ def _step(events: Sequence[Event]) -> _Step:
     for event in events:
         if (
             event.start < first.start
-            and event.name.startswith("aten::")
+            and event.name.startswith(_OPERATION)
             and _SEQUENCE in event.args
         ):
             number = event.args[_SEQUENCE]

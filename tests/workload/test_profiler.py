@@ -197,3 +197,17 @@ def test_a_damaged_file_is_read_or_refused(folder: Path, changes: Any, inner: An
         return
     assert trace.elements > 0
     assert trace.compute_s >= 0
+
+
+def test_events_that_nothing_reads_are_not_kept(tmp_path: Path) -> None:
+    """Stacks and inner operations are most of a large trace."""
+    plain = content("plain")["traceEvents"]
+    stacks = [
+        {"ph": "X", "cat": "python_function", "name": "f", "ts": each["ts"], "dur": 1.0}
+        for each in plain
+        if each["ph"] == "X"
+    ]
+    kept = profiler._events(written(tmp_path, plain))
+    assert profiler._events(written(tmp_path, plain + stacks)) == kept
+    inner = {each.name for each in kept if "Sequence number" not in each.args}
+    assert not any(name.startswith("aten::") for name in inner)
