@@ -126,10 +126,10 @@ def settings_key(settings: Mapping[str, Any]) -> str:
     return json.dumps(settings, sort_keys=True)
 
 
-def by_settings(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The rows of each cell, by its `settings_key`."""
+def by_settings(rows: pd.DataFrame) -> pd.api.typing.DataFrameGroupBy:
+    """The rows, grouped by their cells' `settings_key`."""
     keys = rows["settings"].map(lambda settings: settings_key(json.loads(settings)))
-    return dict(iter(rows.groupby(keys, sort=False)))
+    return rows.groupby(keys, sort=False)
 
 
 def cut(paths: str | Path | Iterable[str | Path]) -> int:

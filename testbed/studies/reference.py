@@ -124,7 +124,7 @@ def stale(reference: Path = REFERENCE) -> Iterator[str]:
 def _changes(run: Path) -> Iterator[str]:
     rows = run_tables.read(run).results
     first = rows[rows["repeat"] == 0].sort_values("job")
-    had = run_tables.by_settings(first)
+    had = dict(iter(run_tables.by_settings(first)))
     experiment = experiment_of(run)
     cells = {run_tables.settings_key(cell.settings): cell for cell in distinct(experiment)}
     if missing := [sweep.written(cell.settings) for key, cell in cells.items() if key not in had]:

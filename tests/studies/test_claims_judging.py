@@ -8,6 +8,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.core.groupby import DataFrameGroupBy
 from scipy.stats import bootstrap
 
 from testbed.experiment.load import loads
@@ -341,3 +342,9 @@ def test_a_change_from_0_has_a_half():
 )
 def test_summaries(name, values, expected):
     assert summary(name, [2, 4, 8], values) == pytest.approx(expected)
+
+
+def test_only_rows_of_the_cells_of_a_measure_are_copied(monkeypatch):
+    """A table is judged once for each measure, and a measure needs few of its cells."""
+    monkeypatch.setattr(DataFrameGroupBy, "__iter__", None)
+    assert judge(claim(**OVER), EXPERIMENT, rows(both(3, 2))).number.value == 1.5

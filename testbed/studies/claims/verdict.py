@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -277,10 +277,10 @@ def _sample(
     measure: Measure,
     experiment: Experiment,
     point: Point,
-    rows: Mapping[str, pd.DataFrame],
+    rows: pd.api.typing.DataFrameGroupBy,
     number: int,
 ) -> _Sample:
-    """The sample of a point; ``rows`` are those of each cell, by `settings_key`."""
+    """The sample of a point; ``rows`` are grouped by their cells' `settings_key`."""
     pairs = [
         (
             _metric(measure, cell, rows),
@@ -311,15 +311,16 @@ def _divided(of: Floats, over: Floats) -> Floats:
     return found
 
 
-def _metric(measure: Measure, cell: sweep.Settings, rows: Mapping[str, pd.DataFrame]) -> Floats:
+def _metric(measure: Measure, cell: sweep.Settings, rows: pd.api.typing.DataFrameGroupBy) -> Floats:
     """The metric in each valid repeat of a cell, as the mean over its jobs."""
     title = sweep.written(cell) or "the experiment"
-    own = rows.get(settings_key(cell))
-    if own is None:
+    key = settings_key(cell)
+    if key not in rows.indices:
         raise Lacking(NOT_RUN, f"There are no results of {title}.")
+    own = rows.obj.iloc[rows.indices[key]]  # get_group refuses a table of one row
     if measure.jobs is not None:
         own = own[own["job"].isin(measure.jobs)]
-    whole = own.assign(good=is_valid(own)).groupby("repeat").filter(lambda each: each["good"].all())
+    whole = own[~own["repeat"].isin(own.loc[~is_valid(own), "repeat"])]
     if not len(whole):
         why = next(filter(None, [*own["error"], *own["verdict"]]), "not verified")
         raise Lacking(CANNOT, f"No repeat of {title} is valid here: {why}.")
