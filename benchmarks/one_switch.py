@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 
@@ -167,7 +168,7 @@ class OneSwitch:
 
 def ina_entries(style: TreeProtocol, workers: int) -> list[TableEntry]:
     """One tree at the switch, and the route to the host."""
-    host, own = _number(HOST), _number(SWITCH)
+    host, own = int(IPv4Address(HOST)), int(IPv4Address(SWITCH))
     members = (1 << workers) - 1
     to_host = not style.switch_may_be_root
     told = (0, members, members, 0, host if to_host else 0, own, GROUP, 0, wire.SLOTS)
@@ -215,8 +216,8 @@ def ina_entries(style: TreeProtocol, workers: int) -> list[TableEntry]:
 
 def per_value_entries(workers: int) -> list[TableEntry]:
     """The same entries for ``per_value.p4``."""
-    own, members = _number(SWITCH), (1 << workers) - 1
-    address = (_number(HOST), _mac(SWITCH_MAC), _mac(HOST_MAC))
+    own, members = int(IPv4Address(SWITCH)), (1 << workers) - 1
+    address = (int(IPv4Address(HOST)), _mac(SWITCH_MAC), _mac(HOST_MAC))
     return [
         TableEntry(
             "InaIngress.trees",
@@ -250,10 +251,6 @@ def _user_and_kernel(pid: int) -> tuple[int, int]:
 
 def _inside(pid: int) -> list[str]:
     return ["nsenter", f"--net=/proc/{pid}/ns/net"]
-
-
-def _number(ip: str) -> int:
-    return int.from_bytes(bytes(map(int, ip.split("."))), "big")
 
 
 def _mac(text: str) -> int:

@@ -122,7 +122,7 @@ class OneSwitch:
 
 
 def address(node):
-    return bytes(map(int, ADDRESSING.ip(node).split(".")))
+    return ADDRESSING.ip_number(node).to_bytes(4, "big")
 
 
 @pytest.fixture

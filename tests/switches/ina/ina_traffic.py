@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from itertools import product
 from random import Random
 
@@ -198,7 +199,7 @@ class Traffic:
         return self._finished(packet, sender)
 
     def _headers(self, sender: str, to: str, port: int) -> tuple[np.ndarray, np.ndarray]:
-        link, udp = headers(ADDRESSING.ip_number(sender), address(to))
+        link, udp = headers(ADDRESSING.ip_number(sender), int(IPv4Address(to)))
         link["to_mac"] = np.void(ADDRESSING.mac(SWITCH).to_bytes(6, "big"))
         link["from_mac"] = np.void(ADDRESSING.mac(sender).to_bytes(6, "big"))
         link["tos"] = self.random.choice((0, 2, 3, 0xB8))
@@ -248,7 +249,3 @@ def data_packet(host: str, allocation: Allocation, sequence: int, values: np.nda
     ina["slot"] = sequence % allocation.slots
     ina["bitmap"] = allocation.tree.bits(host)
     return Packet(link, udp, ina=ina, values=values.astype(">i4"))
-
-
-def address(text: str) -> int:
-    return int.from_bytes(bytes(map(int, text.split("."))), "big")

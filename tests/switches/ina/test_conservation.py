@@ -143,7 +143,7 @@ class Network:
         packet = parse(frame)
         assert not wrong(packet, self.trees, self.multicasts), (node, frame[:90].hex())
         if node in RANKS:
-            assert packet.link["dst"][0] == ADDRESSING_OF[node]
+            assert packet.link["dst"][0] == ADDRESSING.ip_number(node)
             for host in self.hosts:
                 if host.name == node:
                     host.hear(packet)
@@ -179,11 +179,6 @@ class Network:
 
     def unfinished(self) -> list[str]:
         return [f"{host.name} {sorted(host.done)}" for host in self.hosts if not host.finished()]
-
-
-ADDRESSING_OF = {
-    name: int.from_bytes(bytes(map(int, ADDRESSING.ip(name).split("."))), "big") for name in RANKS
-}
 
 
 def operations(trees) -> list[bool]:

@@ -40,7 +40,3 @@ class Case:
 def fingerprint(name: str) -> str:
     """The digest of a program's source, by which a recording shows if it is stale."""
     return hashlib.sha256((PROGRAMS / f"{name}.p4").read_bytes()).hexdigest()
-
-
-def address(text: str) -> int:
-    return int.from_bytes(bytes(map(int, text.split("."))), "big")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from ipaddress import IPv4Address
 
 import numpy as np
-from native_case import Case, Packet, address
+from native_case import Case, Packet
 from native_cases_again import mirror, mirror_packets
 from native_cases_checks import checks, checks_packets
 from native_cases_meters import meters, meters_packets
@@ -20,7 +21,7 @@ from testbed.switches.control import Control, Replica
 def router(switch: Control) -> None:
     def route(port: int, prefix: str, action: str, *params: int) -> None:
         network, length = prefix.split("/")
-        match = (Exact(port), Lpm(address(network), int(length)))
+        match = (Exact(port), Lpm(int(IPv4Address(network)), int(length)))
         switch.insert(TableEntry("I.routes", match, action, params))
 
     route(1, "10.0.0.0/8", "I.route", 2, 0x020000000002)
@@ -79,7 +80,11 @@ def acl(switch: Control) -> None:
     def rule(
         action: str, priority: int, source: str, mask: str, low: int, high: int, *p: int
     ) -> None:
-        match = (Ternary(address(source), address(mask)), Range(low, high), Exact(17))
+        match = (
+            Ternary(int(IPv4Address(source)), int(IPv4Address(mask))),
+            Range(low, high),
+            Exact(17),
+        )
         switch.insert(TableEntry("I.rules", match, action, p, priority))
 
     rule("I.permit", 30, "10.0.0.0", "255.0.0.0", 0, 65535, 1)
@@ -93,7 +98,9 @@ def acl_packets() -> list[Packet]:
     generator = random.Random(2)
     packets: list[Packet] = []
     for n in range(60):
-        source = address(generator.choice(["10.0.0.5", "10.2.0.4", "10.7.1.1", "11.1.1.1"]))
+        source = int(
+            IPv4Address(generator.choice(["10.0.0.5", "10.2.0.4", "10.7.1.1", "11.1.1.1"]))
+        )
         port = generator.choice([7, 80, 999, 1000, 1999, 2000, 2001, 2002])
         flags, rest = generator.choice([1, 2, 7, 0]), generator.choice([0x1FFF, 0x1055, 0, 1])
         flow = source.to_bytes(4, "big") + bytes(6) + port.to_bytes(2, "big")
