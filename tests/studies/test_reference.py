@@ -155,53 +155,39 @@ def test_a_reference_says_how_many_kinds_of_machine_it_is_from(run, tmp_path):
     assert "one kind" not in page
 
 
+def ranking(value: str, times: dict[str, list[float]], backend: str) -> Ranking:
+    rows = [
+        {"system": name, "variant": "", "jct_s": float(np.mean(own)), "times": own,
+         "plans": (name,), "backend": backend}
+        for name, own in sorted(times.items(), key=lambda each: np.mean(each[1]))
+    ]  # fmt: skip
+    behind = differences([(rows[0], other) for other in rows[1:]])
+    return Ranking({"value": value, "ina": "all"}, rows[0], behind)
+
+
+def flip(*rankings: Ranking) -> str:
+    (text,) = factors.flips(factors.Study("", "", "", "", rankings, {}), {})
+    return text
+
+
 def test_an_answer_changes_where_no_leader_stays():
-    def ranking(value: str, times: dict[str, float]) -> Ranking:
-        rows = [
-            {"system": name, "variant": "", "jct_s": time, "times": [time], "plans": (name,),
-             "backend": "simulate"}
-            for name, time in sorted(times.items(), key=lambda each: each[1])
-        ]  # fmt: skip
-        behind = differences([(rows[0], other) for other in rows[1:]])
-        return Ranking({"value": value, "ina": "all"}, rows[0], behind)
-
-    early = ranking("1", {"ring": 1.0, "atp": 2.0})
-    tie = ranking("2", {"ring": 1.0, "atp": 1.001})
-    late = ranking("3", {"ring": 2.0, "atp": 1.0})
-
-    def said(*rankings: Ranking) -> str:
-        (text,) = factors.flips(factors.Study("", "", "", "", rankings, {}), {})
-        return text
-
-    assert said(early, late) == "INA at all: it changes between 1 and 3, from ring to atp."
-    assert "it does not change: ring is among the fastest" in said(early, tie)
-    assert "changes gradually" in said(early, tie, late)
+    early = ranking("1", {"ring": [1.0], "atp": [2.0]}, "simulate")
+    tie = ranking("2", {"ring": [1.0], "atp": [1.001]}, "simulate")
+    late = ranking("3", {"ring": [2.0], "atp": [1.0]}, "simulate")
+    assert flip(early, late) == "INA at all: it changes between 1 and 3, from ring to atp."
+    assert "it does not change: ring is among the fastest" in flip(early, tie)
+    assert "changes gradually" in flip(early, tie, late)
 
 
 def test_who_is_only_perhaps_the_fastest_does_not_rule_a_change_out():
-    def ranking(value: str, times: dict[str, list[float]]) -> Ranking:
-        rows = [
-            {"system": name, "variant": "", "jct_s": float(np.mean(own)), "times": own,
-             "plans": (name,), "backend": "packet"}
-            for name, own in sorted(times.items(), key=lambda each: np.mean(each[1]))
-        ]  # fmt: skip
-        behind = differences([(rows[0], other) for other in rows[1:]])
-        return Ranking({"value": value, "ina": "all"}, rows[0], behind)
-
-    hashed = ranking("ecmp", {"ring": [1.0] * 8, "osp": [0.9, 1.2] * 4})
-    even = ranking("spread", {"ring": [1.0] * 8, "osp": [0.5] * 8})
-    third = ranking("other", {"ring": [1.0] * 8, "atp": [0.5] * 8})
-
-    def said(*rankings: Ranking) -> str:
-        (text,) = factors.flips(factors.Study("", "", "", "", rankings, {}), {})
-        return text
-
-    assert said(hashed, even) == (
+    hashed = ranking("ecmp", {"ring": [1.0] * 8, "osp": [0.9, 1.2] * 4}, "packet")
+    even = ranking("spread", {"ring": [1.0] * 8, "osp": [0.5] * 8}, "packet")
+    third = ranking("other", {"ring": [1.0] * 8, "atp": [0.5] * 8}, "packet")
+    assert flip(hashed, even) == (
         "INA at all: no test shows a change: osp is, or may be, among the fastest at every value."
     )
-    assert "changes between ecmp and other, from ring, or perhaps osp, to atp" in said(
-        hashed, third
-    )
+    said = "changes between ecmp and other, from ring, or perhaps osp, to atp"
+    assert said in flip(hashed, third)
 
 
 def test_the_order_of_emulated_systems_is_judged_against_packets(tmp_path, monkeypatch):
