@@ -525,9 +525,9 @@ def _host_count(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterat
     needed = 0
     for index, job in jobs.items():
         before = needed
-        workers, servers = _size(job.workers), extra_servers(job, known.servers(job.system))
-        needed += workers + servers
         limits = known.servers(job.system)
+        workers, servers = _size(job.workers), _extra_servers(job, limits)
+        needed += workers + servers
         if limits is not None and servers > limits[1]:  # reported already
             needed -= servers
         if needed > available >= before:
@@ -546,10 +546,11 @@ def _host_count(jobs: Mapping[int, Job], fabric: Fabric, known: Known) -> Iterat
             )
 
 
-def extra_servers(job: Job, limits: tuple[int, int] | None = None) -> int:
+def _extra_servers(job: Job, limits: tuple[int, int] | None) -> int:
     """Hosts that a job's parameter servers need besides those of its workers.
 
-    ``limits`` are the least and most servers of its system; a system without servers needs none.
+    ``limits`` are the least and most servers of its system, if that is known; a system without
+    servers needs none.
     """
     if limits is not None and limits[1] == 0:
         return 0

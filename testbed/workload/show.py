@@ -121,7 +121,7 @@ def drawn(shown: Timeline, width: int) -> list[str]:
 
 
 def overview(
-    trace: Trace, buckets: Sequence[Bucket], shown: Timeline, width: int, tensors: bool = False
+    trace: Trace, buckets: Sequence[Bucket], shown: Timeline, width: int, tensors: bool
 ) -> RenderableType:
     """Facts, buckets (and tensors), and the timeline, for rich to print."""
     first, second = shown.iterations
