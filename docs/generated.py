@@ -70,7 +70,7 @@ def figure(page: str, argument: str, folder: Path) -> str:
         check=True,
     )
     seconds = time.monotonic() - began
-    found = _drawn(path for path in where.rglob(f"{name}.*"))
+    found = _drawn(where.rglob(f"{name}.*"))
     said = f"`{command}` took {seconds:.0f} s when this page was made."
     return f"![{name}]({_from(page, found[0])})\n\n{said}"
 
@@ -314,9 +314,9 @@ def _made(folder: Path) -> str:
         assert name is not None
         parts = 1 + len(run.get("resumed", []))
         taken = seconds(run)
-        time = duration(taken) if taken is not None else f"in {parts} parts"
+        took = duration(taken) if taken is not None else f"in {parts} parts"
         lines.append(
-            f"| `{name[1]}.yaml` | `{run['command']}` | {time} |"
+            f"| `{name[1]}.yaml` | `{run['command']}` | {took} |"
             f" {run['cpu']}, {run['cores']} cores |"
         )
     claims = folder / "claims.md"
