@@ -10,7 +10,10 @@ import pytest
 from testbed.protocols import on_trees
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = (ROOT / "ARCHITECTURE.md").read_text().partition("## Where to find what")[2]
+LAYERING, _, TABLE = (ROOT / "ARCHITECTURE.md").read_text().partition("## Where to find what")
+LAYERS = re.findall(r"^\| \d+ \| (.*?) \| (.*) \|$", LAYERING, re.MULTILINE)
+NO_MODULES = {"ina", "new", "spread", "train"}
+"""Names in the table of layers that users give: of a backend, a verb, a routing and an extra."""
 PLACES = re.findall(r"`((?:testbed|p4)/[\w./]+)`(?: \(`(\w+)`\))?", TABLE.partition("\n## ")[0])
 
 
@@ -27,3 +30,14 @@ def test_what_the_table_names_is_there(place, name):
 def test_the_table_is_read():
     assert len(PLACES) > 15
     assert ("testbed/machine/verdict.py", "IDLE_FLOOR") in PLACES
+
+
+@pytest.mark.parametrize(("where", "contents"), LAYERS)
+def test_the_modules_that_a_layer_names_are_there(where, contents):
+    folders = [ROOT / name for name in re.findall(r"`(testbed/\w+)/`", where)]
+    there = {path.stem for folder in folders for path in folder.rglob("*")}
+    assert not folders or set(re.findall(r"`(\w+)/?`", contents)) - there <= NO_MODULES
+
+
+def test_the_layers_are_read():
+    assert len(LAYERS) > 10
