@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report import canvas
+from testbed.run_tables import MOST
 
 _COLUMNS = ["time_s", "quantity", "place", "value"]
 _PANELS = {
@@ -24,7 +25,6 @@ _PANELS = {
     "slots_incomplete": ("slots with an incomplete sum", "slots", 1.0),
 }
 """The title, the unit and the factor to the unit, by quantity."""
-_MOST = 1e100
 _NAMED = 4
 """How many places of a panel, those with the largest values, have a colour of their own. The others
 are grey."""
@@ -63,8 +63,8 @@ def read(path: Path) -> pd.DataFrame:
             f"{path}:{row + 2}: found quantity {table['quantity'][row]} at {table['place'][row]},"
             f" wanted one of {', '.join(_PANELS)}, and a place"
         )
-    if (numbers.abs() > _MOST).any(axis=None):
-        raise NoSeries(f"{path}: found a number above {_MOST:g}, wanted what `run` wrote")
+    if (numbers.abs() > MOST).any(axis=None):
+        raise NoSeries(f"{path}: found a number above {MOST:g}, wanted what `run` wrote")
     if not table["value"].any():
         raise NoSeries(f"{path}: all values are 0, so there is nothing to draw")
     return table
