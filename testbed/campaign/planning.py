@@ -19,7 +19,7 @@ from testbed.deployment.errors import DeploymentError, Undeployable
 from testbed.deployment.memory import allocate
 from testbed.deployment.tables import routes
 from testbed.deployment.users_code import users_systems
-from testbed.deployment.users_protocols import numbers_in
+from testbed.deployment.users_protocols import is_in
 from testbed.experiment.cells import Cell
 from testbed.experiment.schema import Emulation
 from testbed.machine import calibration, capacity
@@ -244,10 +244,10 @@ def _check_own_protocols(deployment: Deployment) -> None:
             " the testbed's program does not have this protocol",
             ("emulation", *(["p4_program"] if program else [])),
         )
-    if not own or program is None or (numbers := numbers_in(Path(program))) is None:
+    if not own or program is None:
         return
     for protocol in (protocol_of(tree) for job in deployment.jobs for tree in job.plan.trees):
-        if (control := own_control(protocol)) and protocol.number not in numbers:
+        if (control := own_control(protocol)) and not is_in(Path(program), protocol):
             raise DeploymentError(
                 f"emulation.p4_program: found {program} without the protocol {protocol.name},"
                 f" number {protocol.number}, wanted {control} or what p4c made of it",

@@ -81,6 +81,12 @@ def engine_files() -> set[str]:
     return {path.name for path in (Path(hosts.__file__).parent / "engine").glob("*.[ch]")}
 
 
+def is_in(program: Path, protocol: TreeProtocol) -> bool:
+    """Whether a P4 program has a user's protocol, as far as it shows that."""
+    number, numbers = protocol.number, numbers_in(program)
+    return numbers is None or number in numbers
+
+
 def numbers_in(program: Path) -> list[int] | None:
     """The numbers of users' protocols that a P4 program has: source, or what p4c made of it. None
     if it does not show them, as source that includes the control of another file."""
