@@ -139,7 +139,7 @@ def _expect(cell: Cell, deployment: Deployment) -> Planned:
 def _unlimited(deployment: Deployment) -> str | None:
     """A warning that a switch should take longer than all links, but is not slowed in emulation."""
     fabric = deployment.fabric
-    for job in deployment.jobs:
+    for job in deployment.jobs if fabric.capacity else ():
         loads = link_loads(job.plan, fabric)
         on_links = {(a, b): load for (a, b), load in loads.items() if a != b}
         if busiest_s(on_links, fabric) < busiest_s(loads, fabric):

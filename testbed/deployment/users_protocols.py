@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from testbed import extensions, hosts
+from testbed import extensions
 from testbed.deployment.errors import DeploymentError
 from testbed.protocols.protocol import Protocol, TreeProtocol
 from testbed.protocols.roles import Member, Neighbours, Root
@@ -78,7 +78,7 @@ def _wrong_in_c(name: str, home: Path) -> Iterator[str]:
 
 def engine_files() -> set[str]:
     """The names of the C files of hosts, which are compiled in one folder with users' own."""
-    return {path.name for path in (Path(hosts.__file__).parent / "engine").glob("*.[ch]")}
+    return {path.name for path in (Path(__file__).parents[1] / "hosts" / "engine").glob("*.[ch]")}
 
 
 def is_in(program: Path, protocol: TreeProtocol) -> bool:
