@@ -246,7 +246,8 @@ def _check_own_protocols(deployment: Deployment) -> None:
         )
     if not own or program is None:
         return
-    for protocol in (protocol_of(tree) for job in deployment.jobs for tree in job.plan.trees):
+    found = (protocol_of(tree) for job in deployment.jobs for tree in job.plan.trees)
+    for protocol in {each.name: each for each in found}.values():
         if (control := own_control(protocol)) and not is_in(Path(program), protocol):
             raise DeploymentError(
                 f"emulation.p4_program: found {program} without the protocol {protocol.name},"

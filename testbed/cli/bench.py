@@ -91,8 +91,8 @@ def all_reduce(
 
     if output is not None:
         check_suffix(output, ".csv", ".json")
-    if output is not None and not output.parent.is_dir():  # said before minutes of running
-        raise click.BadParameter(f"found no folder {output.parent}, wanted one to write into")
+        if not output.parent.is_dir():  # said before minutes of running
+            raise click.BadParameter(f"found no folder {output.parent}, wanted one to write into")
     (base,) = experiments([path]) if path else (None,)
     with reading(ValueError):
         wanted = study.sizes(first, first if last is None else last, factor)

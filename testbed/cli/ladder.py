@@ -25,8 +25,8 @@ def ladder(paths: tuple[Path, ...], output: Path) -> None:
     """Compare closed form, simulator, packets and emulator, and print their errors.
 
     A PATH is an experiment file, which runs on all back ends, or a directory of results, which
-    is only read. Exits with 1 unless the errors are within the bounds, or if the
-    simulator or packets failed where the emulator did not.
+    is only read. Exits with 1 unless the errors are within the bounds, or if the simulator or
+    packets failed where the emulator did not.
 
     Root: needed to run an experiment file, because it also runs in the emulator.
     """

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
@@ -90,8 +90,12 @@ def is_in(program: Path, protocol: TreeProtocol) -> bool:
 def numbers_in(program: Path) -> list[int] | None:
     """The numbers of users' protocols that a P4 program has: source, or what p4c made of it. None
     if it does not show them, as source that includes the control of another file."""
-    text = program.read_text(errors="replace")
-    if program.suffix == ".p4":
+    return _numbers(program.suffix, program.read_text(errors="replace"))
+
+
+@lru_cache(maxsize=8)  # a sweep has the same program in every cell, and p4c's JSON is large
+def _numbers(suffix: str, text: str) -> list[int] | None:
+    if suffix == ".p4":
         return [int(found, 0) for found in _OWN_NUMBER.findall(text)] or None
     styles = {*_styles(json.loads(text))}
     return sorted(styles.intersection(NUMBERS)) if styles else None

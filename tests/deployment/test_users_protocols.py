@@ -109,7 +109,7 @@ def test_hosts_code_that_would_not_be_used_is_told(file, text, said, mine):
     assert told is None if said is None else str(told).startswith(said)
 
 
-def test_the_protocols_of_a_program(tmp_path):
+def test_the_protocols_of_a_program():
     toy = Path(__file__).parents[1] / "protocols" / "toys" / "loud"
     assert users_protocols.numbers_in(toy / "loud.p4") == [200]
     assert users_protocols.numbers_in(toy / "loud.json") == [200]
